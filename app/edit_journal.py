@@ -13,12 +13,13 @@ import secrets
 import threading
 import time
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from app.locks import Locked, hold
-from model.errors import EspalierError
+from app.words import moment
+from model.borders import tried
 from model.project import recipe_from_json, recipe_to_json
 from model.recipe import Recipe
 
@@ -41,9 +42,15 @@ class Subject:
     version: str = ""
 
 
+UNKNOWN = Subject("a model whose name is lost", "", "", "")
+
+
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What a journal holds. `when`: seconds since 1970 of the last edit; `waiting`: what the worker had not done."""
+    """What a journal holds. `when`: seconds since 1970 of the last edit; `waiting`: what the worker had not done.
+
+    `count` 0: no edit of it can be read. `damaged`: how many of its lines cannot.
+    """
 
     subject: Subject
     recipe: Recipe
@@ -51,6 +58,7 @@ class Edits:
     when: float
     label: str
     waiting: tuple[str, ...] = ()
+    damaged: int = 0
 
 
 class EditJournal:
@@ -152,26 +160,33 @@ class _Disk:
 
 
 def read(path: Path) -> Edits | None:
-    """What a journal holds; None where there is no edit in it. Lines that are damaged are passed over."""
-    subject, last, count = None, None, 0
+    """What a journal holds; None where there is no edit in it. Lines that are damaged are passed over, and counted.
+
+    Raises OSError where there is a journal that cannot be read.
+    """
+    subject, last, damaged = UNKNOWN, None, 0
     try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
+        lines, changed = path.read_bytes().splitlines(), path.stat().st_mtime
+    except FileNotFoundError:
         return None
-    for line in lines:
-        with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError, EspalierError):
-            data = json.loads(line)
-            if "begin" in data:
-                subject, last, count = _subject(data["begin"]), None, 0
-            elif subject is not None:
-                last, count = _edit(subject, data, count + 1), count + 1
-    return last
+    for line in filter(None, lines):
+        match tried(lambda text=line: _record(text), None):
+            case Subject() as begun:
+                subject, last, damaged = begun, None, 0
+            case Edits() as edits:
+                last = replace(edits, count=last.count + 1 if last else 1)
+            case _:
+                damaged += 1
+    if last:
+        return replace(last, subject=subject, damaged=damaged)
+    return Edits(subject, Recipe(), 0, changed, "", damaged=damaged) if damaged else None
 
 
-def _subject(data: Mapping[str, Any]) -> Subject:
-    return Subject(*(str(data[name]) for name in Subject.__dataclass_fields__))
-
-
-def _edit(subject: Subject, data: Mapping[str, Any], count: int) -> Edits:
-    waiting = tuple(str(w) for w in data["waiting"])
-    return Edits(subject, recipe_from_json(data["recipe"]), count, float(data["when"]), str(data["edit"]), waiting)
+def _record(line: bytes) -> Subject | Edits:
+    """What a line tells; raises whatever reading it raises."""
+    data = json.loads(line)
+    if "begin" in data:
+        return Subject(*(str(data["begin"][name]) for name in Subject.__dataclass_fields__))
+    waiting, when = tuple(str(w) for w in data["waiting"]), float(data["when"])
+    moment(when)
+    return Edits(UNKNOWN, recipe_from_json(data["recipe"]), 1, when, str(data["edit"]), waiting)

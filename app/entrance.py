@@ -58,10 +58,11 @@ class Entrance(QStackedWidget):
         name = title_of(document)
         found = next((left for left in leftovers() if holds(left, document)), None)
         if found is not None:
-            recover: Button = "Recover", lambda: files.guard(self._window, lambda: self._recover_still(found))
-            forget: Button = "Discard it", lambda: self._forgo(found)
+            buttons: list[Button] = [("Discard it", lambda: self._forgo(found))]
+            if found.opens:
+                buttons.insert(0, ("Recover", lambda: files.guard(self._window, lambda: self._recover_still(found))))
             hint = f"What it had not saved is kept: {found.holds}."
-            self._window.banner.offer(f"A window with {name} ended before it was saved.", hint, [recover, forget])
+            self._window.banner.offer(f"A window with {name} ended before it was saved.", hint, buttons)
 
     def _recover_still(self, leftover: Leftover) -> None:
         """Unless another window, which offers it too, has taken or discarded it."""
@@ -69,8 +70,7 @@ class Entrance(QStackedWidget):
         self._recover(leftover)
 
     def _forgo(self, leftover: Leftover) -> None:
-        if leftover in leftovers():
-            self._discard(leftover)
+        self._discard(leftover)
         self._window.banner.drop()
 
     def begin(self, spec: str) -> None:

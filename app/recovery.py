@@ -14,11 +14,12 @@ from PySide6.QtCore import QObject, QTimer
 from app.edit_journal import ENDING, EditJournal, Edits, Subject, read
 from app.locks import Locked, take
 from app.settings import data_folder
+from app.words import moment, plural
 from model.document import Document, State
 from model.errors import FileError
 from model.held import FileId, Version
 from model.recipe import Recipe
-from passes.jobs import TERMINAL, Done, JobEvent, JobInfo, SaveJob
+from passes.jobs import TERMINAL, Done, Failed, JobEvent, JobInfo, OpenJob, SaveJob, Stopped
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -41,18 +42,20 @@ class Leftover:
         return self.edits.subject.title
 
     @property
-    def when(self) -> str:
-        """The time of the last edit, in words."""
-        then, now = time.localtime(self.edits.when), time.localtime()
-        return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%d %B, %H:%M", then)
+    def holds(self) -> str:
+        """What is in it, in words, and what of it cannot be read."""
+        edits = self.edits
+        if not edits.count:
+            rest = "a copy of the project without the edits after it" if self.file.exists() else "nothing"
+            return f"{rest}, as {self.journal.name} is damaged"
+        waits = f"; not done yet: {', '.join(edits.waiting)}" if edits.waiting else ""
+        lost = f"; {plural(edits.damaged, 'line')} of its journal could not be read" if edits.damaged else ""
+        return f"{plural(edits.count, 'edit')}, the last at {moment(edits.when)}: {edits.label}{waits}{lost}"
 
     @property
-    def holds(self) -> str:
-        """What is in it, in words."""
-        edits = self.edits
-        count = "1 edit" if edits.count == 1 else f"{edits.count} edits"
-        waits = f"; not done yet: {', '.join(edits.waiting)}" if edits.waiting else ""
-        return f"{count}, the last at {self.when}: {edits.label}{waits}"
+    def opens(self) -> bool:
+        """Whether there is anything that can be opened."""
+        return self.file.exists() or bool(self.edits.count and self.edits.subject.opened)
 
 
 def title_of(document: Document) -> str:
@@ -67,19 +70,25 @@ def is_copy(job: JobInfo) -> bool:
 
 def leftovers() -> list[Leftover]:
     """What windows that no longer live left, newest first; copies without a journal are deleted."""
-    folder = data_folder("recovery")
+    folder, found = data_folder("recovery"), list[Leftover]()
     for file in folder.glob("*.espalier"):
         if not (folder / f"{file.name.partition('.')[0]}{ENDING}").exists():
-            file.unlink(missing_ok=True)
-    found = [left for journal in folder.glob(f"*{ENDING}") if take(journal) and (left := _read(journal))]
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+    for journal in folder.glob(f"*{ENDING}"):
+        with contextlib.suppress(OSError):
+            if (held := take(journal)) and (left := _read(journal)):
+                found.append(left)
+            del held
     return sorted(found, key=lambda left: left.edits.when, reverse=True)
 
 
 def _read(journal: Path) -> Leftover | None:
     edits = read(journal)
-    if edits is None and journal.read_bytes().count(b"\n") <= 1:  # its window died before the first edit was in it
-        journal.unlink(missing_ok=True)
-    return edits and Leftover(journal.with_suffix(".espalier"), journal, edits)
+    if edits is None or (not edits.count and journal.read_bytes().count(b"\n") <= 1):
+        journal.unlink(missing_ok=True)  # its window died before the first edit was in it
+        return None
+    return Leftover(journal.with_suffix(".espalier"), journal, edits)
 
 
 def _base(file: Path) -> Path:
@@ -93,8 +102,17 @@ def holds(leftover: Leftover, document: Document) -> bool:
     return (subject.title, subject.path, subject.source) == (title_of(document), path, document.project.source.spec)
 
 
-def discard(leftover: Leftover) -> None:
-    """Delete it."""
+def discard(leftover: Leftover) -> bool:
+    """Delete it; False where it is gone, or another window has it by now and goes on with it."""
+    held = take(leftover.journal)
+    if held is None:
+        return False
+    _delete(leftover)
+    held.release()
+    return True
+
+
+def _delete(leftover: Leftover) -> None:
     for path in (leftover.journal, leftover.file, _base(leftover.file)):
         path.unlink(missing_ok=True)
 
@@ -198,6 +216,10 @@ class Recovery(QObject):
         self._copying = self._session.save_as(self.file, copy=True)
 
     def _heard(self, heard: JobEvent) -> None:
+        opening = heard.job.job.spec if isinstance(heard.job.job, OpenJob) else None
+        if self._wanted and isinstance(heard.event, Failed | Stopped) and opening in _names(self._wanted[0]):
+            self._wanted[1].release()  # it can be tried again, here or in another window
+            self._wanted = None
         if heard.job is not self._copying or not isinstance(heard.event, TERMINAL):
             return
         self._copying, self._cost = None, time.monotonic() - self._begun
@@ -225,7 +247,7 @@ class Recovery(QObject):
         """The document is gone: delete everything."""
         self.forget()
         if self._held:
-            discard(self._held)
+            _delete(self._held)
         self._held = None
 
     def recover(self, leftover: Leftover) -> bool:
@@ -244,16 +266,16 @@ class Recovery(QObject):
         if document is None or wanted is None:
             return
         leftover, subject = wanted[0], wanted[0].edits.subject
+        *copies, _ = names = _names(leftover)
+        if self._session.named not in names:
+            return  # another model, that was asked for before
         self._wanted = None
-        copies, named = (str(leftover.file), str(_base(leftover.file))), self._session.named
-        if named not in (*copies, subject.opened):
-            return
         self._adopt(leftover, wanted[1])
-        if named in copies:
+        if self._session.named in copies:
             unsaved = {"": b""}  # no file holds it: studies, which are no steps, are unsaved too until they are saved
             document.saved(leftover.file, State(Recipe(), document.project.base), unsaved)
             document.path, document.version = Path(subject.path) if subject.path else None, version_of(subject)
-        if self._session.recipe != leftover.edits.recipe:
+        if leftover.edits.count and self._session.recipe != leftover.edits.recipe:
             self._session.set_recipe(leftover.edits.recipe, "Recover edits")
         self.look()
 
@@ -261,7 +283,12 @@ class Recovery(QObject):
         """Go on with its journal and its copy, so that there is no moment without them, and none with two."""
         self._held, self.file = leftover, leftover.file
         self.journal.adopt(taken)
-        self._noted = leftover.edits.recipe, leftover.edits.waiting
+        self._noted = (leftover.edits.recipe, leftover.edits.waiting) if leftover.edits.count else None
+
+
+def _names(leftover: Leftover) -> tuple[str, str, str]:
+    """By what it may be opened: its copy under either name, or what the edits are of."""
+    return str(leftover.file), str(_base(leftover.file)), leftover.edits.subject.opened
 
 
 def _to_read(file: Path) -> Path:

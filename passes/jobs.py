@@ -116,8 +116,8 @@ class SearchJob:
     """Run a search on a base graph; its trials come as Found when they begin and when they have ended.
 
     `storage`: the URL of the study's storage. `resume`: go on with a study that is there. `held` as for sweeps.
-    `by_hand`: choices of trials to run first. Before all come the Space, each format as fitted, and a tuple of the
-    trials that the study holds.
+    `by_hand`: choices of trials to run first. Before all come a text where records of the storage are damaged, the
+    Space, each format as fitted, and a tuple of the trials that the study holds.
     """
 
     search: Search

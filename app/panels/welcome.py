@@ -218,7 +218,8 @@ class WelcomePage(QScrollArea):
         row = QHBoxLayout(frame)
         row.setContentsMargins(14, 10, 10, 10)
         row.addLayout(words, 1)
-        row.addWidget(link("Recover", lambda: self.recover_wanted.emit(leftover)))
+        if leftover.opens:
+            row.addWidget(link("Recover", lambda: self.recover_wanted.emit(leftover)))
         row.addWidget(link("Discard", lambda: self.discard_wanted.emit(leftover)))
         return frame
 

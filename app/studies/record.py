@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.words import plural
 from model.borders import parse_json, reading, tried
 from model.codec import decode, encode
 from model.errors import EspalierError, OptionsError
@@ -23,12 +24,16 @@ from passes.search.spec import SearchSpec
 from passes.search.trial import Trial
 
 VERSION = 1
+MOST_TOLD = 3
 ENDING = ".trials.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A study: the search, the recipe that it begins with, its choices, its trials, and the id by which it is known."""
+    """A study: the search, the recipe that it begins with, its choices, its trials, and the id by which it is known.
+
+    `damaged`: how many lines of it could not be read.
+    """
 
     spec: SearchSpec
     recipe: Recipe
@@ -37,6 +42,7 @@ class Record:
     key: str = ""
     baseline: dict[str, float] = field(default_factory=dict[str, float])
     against: dict[str, Any] = field(default_factory=dict[str, Any])
+    damaged: int = 0
 
 
 def member_of(name: str) -> str:
@@ -83,18 +89,31 @@ def load(data: bytes) -> Record:
         space = decode(Space, found["space"], "space") if found.get("space") else None
         spec, recipe = decode(SearchSpec, found["spec"], "spec"), recipe_from_json(found["recipe"])
         baseline = {str(k): float(v) for k, v in found.get("baseline", {}).items()}
-        return Record(spec, recipe, space, tuple(_trials(rest, spec)), str(found.get("key", "")), baseline,
-                      dict(found.get("against", {})))  # fmt: skip
+        trials, damaged = _trials(rest, spec)
+        return Record(spec, recipe, space, trials, str(found.get("key", "")), baseline,
+                      dict(found.get("against", {})), damaged)  # fmt: skip
 
 
-def _trials(lines: Iterable[str], spec: SearchSpec) -> Iterable[Trial]:
-    """Those that can be read, each by its last line; a complete one has a value for each goal."""
-    goals = 1 if spec.summed else len(spec.goals)
+def _trials(lines: list[str], spec: SearchSpec) -> tuple[tuple[Trial, ...], int]:
+    """Those that can be read, each by its last line, and how many whole lines cannot."""
+    goals, damaged = 1 if spec.summed else len(spec.goals), 0
     found: dict[int, Trial] = {}
-    for trial in filter(None, (tried(lambda t=text: _trial(parse_json(t)), None) for text in filter(str.strip, lines))):
-        if trial.state != "complete" or len(trial.values) == goals:
+    for place, text in enumerate(lines, 1):
+        trial = tried(lambda t=text: _trial(parse_json(t)), None)
+        if trial and (trial.state != "complete" or len(trial.values) == goals):  # one for each goal
             found[trial.number] = trial
-    return found.values()
+        elif text.strip() and place < len(lines):
+            damaged += 1
+    return tuple(found.values()), damaged
+
+
+def damage(extras: Mapping[str, bytes], own: Mapping[str, Record]) -> str:
+    """What of a project's studies could not be read, in a sentence; empty where all could. `own`: those that could."""
+    members = [name_of(m) for m in extras if m.startswith(FOLDER) and m.endswith(ENDING)]
+    told = [f"the study {name!r}" for name in members if name not in own]
+    told += [f"{plural(r.damaged, 'trial')} of the study {name!r}" for name, r in own.items() if r.damaged]
+    more = f" and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
+    return f"Of this project {', '.join(told[:MOST_TOLD])}{more} cannot be read." if told else ""
 
 
 def _trial(data: Mapping[str, Any]) -> Trial:

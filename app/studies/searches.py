@@ -15,10 +15,10 @@ from app.measured.accuracies import SCORES, Baseline
 from app.studies.files import Copies, add_line, begin_record, record_path, recovered, unsaved
 from app.studies.kept_runs import KeptRuns
 from app.studies.present_choices import present_choices
-from app.studies.record import Record, member_of, records
+from app.studies.record import Record, damage, member_of, records
 from app.studies.study import FINISHED, Study, cut_off
 from model.document import Document
-from model.errors import EspalierError, OptionsError
+from model.errors import EspalierError, OptionsError, ProjectError, StorageError
 from model.project import keys_of
 from model.recipe import Recipe
 from model.source import SourceInfo
@@ -99,6 +99,8 @@ class Searches(Applied):
                     self.studies[name] = found[0]
                     if found[1]:
                         self._note(found[0])
+            if told := damage(document.project.extras, own):
+                self._session.problem.emit(ProjectError(told, "All else was read."))
         self.listed.emit()
 
     def _keep(self, document: Document, name: str) -> None:
@@ -252,6 +254,8 @@ class Searches(Applied):
         elif isinstance(part, tuple):  # what the storage holds of a study that goes on
             study.coming |= {t.number: t for t in part if study.trials.get(t.number) != t}
             self._draw()
+        elif isinstance(part, str):
+            self._session.problem.emit(StorageError(part, "The search goes on with the others."))
         if not isinstance(part, Trial) or self._session.document is None:
             return
         study.take(part)

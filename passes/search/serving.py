@@ -18,11 +18,12 @@ def serve_search(
     job: SearchJob,
     context: Context,
     memo: Memo,
-    found: Callable[[Space | Trial | tuple[Trial, ...]], None],
+    found: Callable[[Space | Trial | tuple[Trial, ...] | str], None],
     flush: Callable[[], object],
 ) -> str:
-    """Run it, its space and what it holds told first; returns why it ended."""
-    from passes.search.study import Plan, run
+    """Run it; told first are what of its journal cannot be read, its space, and what it holds. Returns why it ended."""
+    from passes.search.storage import damage_of
+    from passes.search.study import Plan, begin
 
     for steps, graph in job.held:
         memo.remember(steps, graph)
@@ -32,7 +33,10 @@ def serve_search(
         found(trials)
 
     plan = Plan(job.search, context, job.storage, job.resume, memo=memo, by_hand=job.by_hand, heard=heard)
-    trials = run(plan)
+    running = begin(plan)
+    if damage := damage_of(running.study._storage):  # pyright: ignore[reportPrivateUsage]
+        found(damage)
+    trials = running.trials()
     while True:
         try:
             trial = next(trials)

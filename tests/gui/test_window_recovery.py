@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QMessageBox, QPushButton
+from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app import recovery
@@ -162,9 +162,78 @@ def test_damaged_journals_are_passed_over_and_orphans_deleted(folder: Path) -> N
     assert leftovers() == [] and not orphan.exists()
     file = left_behind(folder)
     whole = file.with_suffix(ENDING).read_bytes()
-    for damage in (b"{}\n[1]\n" + b"[" * 100_000 + b"\n\xff\n", b'{"edit": "x", "when": 2, "waiting"'):
+    late = b'{"edit": "x", "when": %s, "waiting": [], "recipe": {"steps": []}}\n'
+    for damage, count in ((b"{}\n[1]\n" + b"[" * 100_000 + b"\n\xff\n", 4), (b'{"edit": "x", "when": 2, "waiting"', 1),
+                          (late % b"1e300", 1), (late % (b"9" * 400), 1), (late % b"NaN", 1)):  # fmt: skip
         file.with_suffix(ENDING).write_bytes(whole + damage)
-        assert [left.edits.label for left in leftovers()] == ["Remove dropout"]
+        (left,) = leftovers()
+        words = f"; {count} line{'s' if count > 1 else ''} of its journal could not be read"
+        assert left.edits.label == "Remove dropout" and left.edits.damaged == count and left.holds.endswith(words)
+    (folder / "folder.journal").mkdir()
+    (folder / "link.journal").symlink_to(file)
+    assert len(leftovers()) == 1
+
+
+def test_what_a_damaged_journal_leaves_is_offered(window: Window, runner: list[FakeRunner], folder: Path) -> None:
+    """Of what cannot be read at all, too, it is said that it was there."""
+    file = left_behind(folder)
+    begin, edits = file.with_suffix(ENDING).read_bytes().splitlines()
+    file.with_suffix(ENDING).write_bytes(b"begun\n" + edits + b"\n")
+    (left,) = leftovers()
+    assert left.edits.count == 1 and left.opens and "name is lost" in left.title
+    file.with_suffix(ENDING).write_bytes(begin + b"\nedited\n")
+    (left,) = leftovers()
+    assert (
+        left.opens and left.title == "a.espalier" and left.holds.startswith("a copy of the project without the edits")
+    )
+    window.pages.refresh()
+    page = window.pages.welcome
+    assert "a copy of the project without" in "".join(label.text() for label in page.findChildren(QLabel))
+    assert window.recovery.recover(left)
+    runner[-1].finish(OpenResult(small_project(), {}, (), {}))
+    assert window.session.document and window.session.document.recipe == small_project().recipe
+    assert window.session.document.dirty and window.session.document.path == folder / "a.espalier"
+    window.session.close()
+    lost = left_behind(folder, 2).with_suffix(ENDING)
+    lost.write_bytes(b"begun\nedited\n")
+    lost.with_suffix(".espalier").unlink()
+    (left,) = leftovers()
+    assert not left.opens and left.holds == "nothing, as 2.journal is damaged"
+    window.pages.refresh()
+    links = [b.text() for b in page.findChildren(QPushButton) if not b.isHidden()]
+    assert "Discard" in links and recovery.discard(left) and not lost.exists()
+
+
+def test_what_another_window_goes_on_with_is_not_discarded(
+    window: Window, runner: list[FakeRunner], folder: Path
+) -> None:
+    """It was offered here too, before the other window recovered it."""
+    file = left_behind(folder)
+    (left,) = leftovers()
+    window.pages.refresh()
+    other = hold(left.journal)
+    window.pages.welcome.discard_wanted.emit(left)
+    assert other and file.exists() and left.journal.exists() and not recovery.discard(left)
+    other.release()
+    assert recovery.discard(left) and not file.exists()
+
+
+def test_what_could_not_be_opened_is_recovered_later(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
+) -> None:
+    """Here or in another window: a drive that was away may be back."""
+    for end in (Failed("There is no file.", "Put it back."), Stopped()):
+        left_behind(folder)
+        (left,) = leftovers()
+        assert kept.recover(left) and not leftovers(), "it is not this window's"
+        runner[0].tell(runner[0].waiting[-1], end)
+        assert leftovers() == [left]
+    session.open("demo:other")
+    assert kept.recover(left)
+    runner[0].finish(OpenResult(small_project(), {}, (), {}))
+    assert session.named == "demo:other" and not kept.recovered and not leftovers()
+    runner[0].finish(OpenResult(small_project(), {}, (), {}))
+    assert kept.recovered and session.document and session.document.path == folder / "a.espalier"
 
 
 def test_recovered_work_is_unsaved_work_on_the_original(

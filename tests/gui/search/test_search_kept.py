@@ -5,24 +5,24 @@ from __future__ import annotations
 import csv
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from PySide6.QtGui import QGuiApplication
 
 from app.panels.search.panel import SearchPanel
 from app.studies import files
-from app.studies.record import Record, dump, load, member_of, records
+from app.studies.record import Record, damage, dump, load, member_of, records
 from app.studies.searches import seconds_each
 from app.studies.study import Study
 from app.studies.words import time_words
 from app.window import Window
 from model.errors import OptionsError
 from model.recipe import Recipe
-from passes.jobs import (
-    Done,
-    SaveJob,
-)
+from passes.jobs import Done, Found, SaveJob
 from passes.search import kept
+from passes.search.serving import serve_search
 from passes.search.space import Choice, Space
 from passes.search.spec import SearchSpec, Vary
 from tests.gui.conftest import FakeRunner, open_small, small_project
@@ -67,6 +67,34 @@ def test_studies_are_kept_with_the_project(panel: SearchPanel, runner: list[Fake
     assert path.read_bytes() == b'{"op_code":0}\n'
     panel.act("remove")
     assert not panel.searches.studies and not path.exists() and not window.session.document.project.extras
+
+
+def test_what_cannot_be_read_of_a_study_is_told(panel: SearchPanel, runner: list[FakeRunner], window: Window) -> None:
+    """A line that was cut off is no damage: its window died while it wrote."""
+    held = Record(SearchSpec(study="s"), Recipe(), Space(()), (trial(0), trial(1)), "k")
+    head, first, second, _ = dump(held).split(b"\n")
+    extras = {"studies/bad.trials.jsonl": b"{", member_of("cut"): b"\n".join((head, first, second[:-9]))}
+    extras[member_of("s")] = b"\n".join((head, first[:-9], b"[]", second, b""))
+    told = "Of this project the study 'bad', 2 trials of the study 's' cannot be read."
+    assert damage(extras, records(extras)) == told and not damage(extras, dict.fromkeys(("bad", "s", "cut"), held))
+    quiet(runner)
+    open_small(window, runner, replace(small_project("demo:small"), extras=extras))
+    assert told in window.banner.text
+    quiet(runner)
+    info = begin(panel, runner)
+    words = "Record 3 of s.journal is damaged and was skipped; all others were read."
+    feed(runner, info, [])
+    runner[-1].tell(info, Found(words))
+    assert words in window.banner.text
+
+
+def test_the_worker_tells_what_of_a_journal_it_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, heard = SimpleNamespace(damage="2 records are damaged."), list[object]()
+    running = SimpleNamespace(study=SimpleNamespace(_storage=storage), trials=lambda: iter([trial(0)]))
+    monkeypatch.setattr("passes.search.study.begin", lambda plan: running)
+    job: Any = SimpleNamespace(search=None, storage="", resume=True, held=(), by_hand=())
+    assert serve_search(job, None, None, heard.append, lambda: None) == ""  # type: ignore[arg-type]
+    assert heard == ["2 records are damaged.", trial(0)]
 
 
 def test_what_a_dead_window_had_found_is_found_again(
