@@ -99,6 +99,25 @@ class Worker:
             with contextlib.suppress(OSError):
                 os.kill(self.process.pid, INTERRUPT)
 
+    def hear(self) -> Event | None:
+        """The next event, None after a short silence."""
+        ready = wait([self.pipe, self.process.sentinel], timeout=0.05)
+        if self.pipe in ready:
+            try:
+                return self.pipe.recv()
+            except (EOFError, OSError):
+                return self.death()
+            # Worker boundary: a result with values of a plug-in that is not loaded here may raise anything.
+            except Exception as error:  # noqa: BLE001
+                self.stop()
+                return Failed(f"The job's result cannot be read ({error}).", "Load its plug-in here too.")
+        return self.death() if ready else None
+
+    def say(self, word: Word | None) -> None:
+        """Tell the running job something; None: end at once."""
+        with contextlib.suppress(OSError):
+            self.pipe.send(word)
+
     def death(self) -> Failed:
         """Why the process is gone, in words."""
         self.process.join(GRACE)
@@ -305,7 +324,7 @@ class JobRunner:
         while not worker.ready:
             if self._closing or info.id in self._cancelled:
                 return Stopped()
-            event = self._hear(worker)
+            event = worker.hear()
             if event is not None and not isinstance(event, Ready):
                 return event
             worker.ready = event is not None
@@ -330,44 +349,22 @@ class JobRunner:
         asked: float | None = None
         again = 0.0
         while True:
-            event = self._hear(worker)
+            event = worker.hear()
             if isinstance(event, TERMINAL):
                 return event
             if event is not None and not silent:
                 self._tell(info, event)
             if (self._closing or info.id in self._cancelled) and asked is None:
                 asked, again = time.monotonic(), AGAIN
-                self._say(worker, None)
+                worker.say(None)
             if word := self._words.pop(info.id, None):
-                self._say(worker, word)
+                worker.say(word)
             if asked is not None and time.monotonic() - asked > again:
                 again += AGAIN
                 worker.interrupt()
             if asked is not None and time.monotonic() - asked > (0 if self._closing else GRACE):
                 worker.stop()
                 return Stopped()
-
-    def _hear(self, worker: Worker) -> Event | None:
-        """The next event, None after a short silence."""
-        ready = wait([worker.pipe, worker.process.sentinel], timeout=0.05)
-        if worker.pipe in ready:
-            try:
-                return worker.pipe.recv()
-            except (EOFError, OSError):
-                return worker.death()
-            # Worker boundary: a result with values of a plug-in that is not loaded here may raise anything.
-            except Exception as error:  # noqa: BLE001
-                worker.stop()
-                return Failed(f"The job's result cannot be read ({error}).", "Load its plug-in here too.")
-        return worker.death() if ready else None
-
-    @staticmethod
-    def _say(worker: Worker, word: Word | None) -> None:
-        """Tell the running job something; None: end at once."""
-        try:
-            worker.pipe.send(word)
-        except OSError:
-            return
 
     def _tell(self, info: JobInfo, event: Event) -> None:
         info.note(event, time.monotonic())
