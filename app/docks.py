@@ -240,6 +240,7 @@ class Docks:
         sqnr = self.panels["sqnr"]
         assert isinstance(sqnr, SqnrPanel)
         sqnr.begun.connect(lambda: self._lift_map("sqnr"))
+        sqnr.save_wanted.connect(lambda: files.save_table(window, sqnr, "sqnr.csv"))
         plots.save_wanted.connect(lambda: files.save_plots(window, plots))
         findings = Findings(window.session, window.canvas)
         self._connect_sensitivity(window, findings)

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from app.panels.allocate.panel import AllocatePanel
     from app.panels.plots import PlotsPanel
     from app.panels.sensitivity.panel import SensitivityPanel
+    from app.panels.sqnr.panel import SqnrPanel
     from app.panels.sweeps.panel import SweepsPanel
     from app.panels.table import Table
     from app.plots.chart import Chart
+    from app.plots.study.tile import Tile
     from app.window import Window
     from passes.export import Exported
 
@@ -304,7 +306,7 @@ def _draw(window: Window, path: Path) -> None:
 
 def save_plots(
     window: Window,
-    plots: PlotsPanel | SweepsPanel | SensitivityPanel | AllocatePanel | Chart,
+    plots: PlotsPanel | SweepsPanel | SensitivityPanel | AllocatePanel | Chart | Tile,
     title: str = "Save the plots",
     suggestion: str = "training.png",
 ) -> None:
@@ -317,10 +319,10 @@ def save_plots(
     ask_path(window, title, write, save=True, names=names, suggestion=suggestion)
 
 
-def save_table(window: Window, rows: Table) -> None:
+def save_table(window: Window, rows: Table | SqnrPanel, suggestion: str = "report.csv") -> None:
     """Write a table as CSV."""
 
     def write(path: Path) -> None:
         telling(window, lambda: rows.save(path))
 
-    ask_path(window, "Save the table", write, save=True, names="CSV (*.csv)", suggestion="report.csv")
+    ask_path(window, "Save the table", write, save=True, names="CSV (*.csv)", suggestion=suggestion)

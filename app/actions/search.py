@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 
 from app import larger
-from app.actions.file import ask_path, open_spec, telling
+from app.actions.file import ask_path, open_spec, save_plots, telling
 from app.style import RESOURCES
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def connect(window: Window, panel: SearchPanel) -> None:
     panel.searches.kept.connect(window.recovery.look)
     panel.searches.listed.connect(window.actions_table.refresh)
     panel.searches.stood.connect(window.actions_table.refresh)
+    panel.board.save_wanted.connect(lambda tile: save_plots(window, tile, "Save the chart", tile.file_name))
     panel.board.room_wanted.connect(lambda: larger.toggle(window))
     panel.model_wanted.connect(lambda trial: save_model(window, trial))
     panel.file_wanted.connect(lambda what: _FILES[what](window))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QModelIndex, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QCursor, QLinearGradient, QPainter, QPaintEvent
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QMenu, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from app.forms.fields import tokens
 from app.forms.owing import Owing
@@ -38,7 +38,7 @@ LOSS = "It does not know how much a layer matters for the model's accuracy."
 class SqnrPanel(Owing):
     """Measures when asked; rows appear as the worker finds them. `begun`: it wants room for them."""
 
-    begun = Signal()
+    begun, save_wanted = Signal(), Signal()
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -50,7 +50,7 @@ class SqnrPanel(Owing):
         self._counts = QLabel()
         self._counts.setProperty("role", "muted")
         self.again = link("Measure again", self._press)
-        self.tools = [link("Copy as TSV", self.table.copy), link("Save as CSV…", self._ask_file)]
+        self.tools = [link("Copy as TSV", self.table.copy), link("Save as CSV…", self.save_wanted.emit)]
         self._empty, self.start = empty_state(""), link("", self.measure)
         self.menu = QMenu(self)
         self._pages = QStackedWidget()
@@ -214,17 +214,9 @@ class SqnrPanel(Owing):
 
     # -- files
 
-    def _ask_file(self) -> None:
-        path, _ = QFileDialog.getSaveFileName(self, "Save the table", "sqnr.csv", "CSV (*.csv)")
-        if path:
-            self.save(Path(path))
-
     def save(self, path: Path) -> None:
-        """Write the table as CSV; a file that cannot be written is told."""
-        try:
-            write_text(path, to_text(*self.table.heat.table(), ","), ExportError)
-        except ExportError as error:
-            self._session.problem.emit(error)
+        """Write the table as CSV; raises ExportError."""
+        write_text(path, to_text(*self.table.heat.table(), ","), ExportError)
 
 
 def _state(graph: Graph) -> object:

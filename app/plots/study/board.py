@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QTimer, Signal
@@ -46,7 +47,7 @@ class StudyBoard(QWidget):
     picked = Signal(object)
     applied = Signal(object)
     brushed = Signal(object)  # the trials that brushes on parallel coordinates leave; None: there is no brush
-    failed = Signal(str)
+    save_wanted = Signal(object)  # a tile
     room_wanted = Signal()  # more of the window, or less again
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -88,7 +89,7 @@ class StudyBoard(QWidget):
             tile.hovered.connect(self.hovered)
             tile.picked.connect(self._picked)
             tile.applied.connect(self.applied)
-            tile.failed.connect(self.failed)
+            tile.save_wanted.connect(partial(self.save_wanted.emit, tile))
             tile.brushed.connect(self._brushed)
             tile.show_study(self.study)
             tile.compare(self._others)

@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from app.forms.fields import Check, Choice
 from app.panels.heading import empty_state, link
@@ -17,9 +17,7 @@ from app.plots.study.data import Study
 from app.plots.study.face import Option
 from app.plots.study.parallel import ParallelChart
 from app.plots.study.rest import fill
-from model.errors import EspalierError
 
-FILTERS = "PNG (*.png);;SVG (*.svg);;CSV (*.csv)"
 WIDEST = 150  # pixels of a list of options
 BETWEEN, MORE = " &nbsp; ", " …"  # the parts of a legend
 LEGEND = 18  # pixels beside it
@@ -33,7 +31,7 @@ class Tile(QWidget):
     picked = Signal(object)
     applied = Signal(object)
     brushed = Signal(object)
-    failed = Signal(str)  # a file could not be written
+    save_wanted = Signal()
 
     def __init__(self, kinds: dict[str, Callable[[], Any]], first: str) -> None:
         super().__init__()
@@ -69,7 +67,7 @@ class Tile(QWidget):
         self.more.hide()
         head.addWidget(self.more)
         head.addStretch(1)
-        self._save = link("Save…", self.ask_and_save)
+        self._save = link("Save…", self.save_wanted.emit)
         self._save.setToolTip("Save this chart as PNG, SVG or CSV")
         head.addWidget(self._save)
         self._words.setMargin(8)
@@ -243,16 +241,11 @@ class Tile(QWidget):
 
     # -- files
 
-    def ask_and_save(self) -> None:
-        """Ask for a file and write the chart."""
-        name = f"{self.kind.get().lower().replace(' ', '-')}.png"
-        path, chosen = QFileDialog.getSaveFileName(self, "Save chart", name, FILTERS)
-        if path:
-            self.export(Path(path) if Path(path).suffix else Path(path + "." + chosen[:3].lower()))
+    @property
+    def file_name(self) -> str:
+        """What the file of the chart is called, where the user names no other."""
+        return f"{self.kind.get().lower().replace(' ', '-')}.png"
 
     def export(self, path: Path) -> None:
-        """Write the chart to a .png, .svg or .csv file; tells `failed` where it cannot."""
-        try:
-            self.chart.export(path)
-        except EspalierError as error:
-            self.failed.emit(str(error))
+        """Write the chart to a .png, .svg or .csv file; raises EspalierError."""
+        self.chart.export(path)

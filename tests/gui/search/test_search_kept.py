@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
 
 from app.panels.search.panel import SearchPanel
 from app.studies import files
@@ -67,6 +69,24 @@ def test_studies_are_kept_with_the_project(panel: SearchPanel, runner: list[Fake
     assert path.read_bytes() == b'{"op_code":0}\n'
     panel.act("remove")
     assert not panel.searches.studies and not path.exists() and not window.session.document.project.extras
+
+
+def test_a_chart_is_saved_by_the_dialog_of_all_files(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path, qtbot: QtBot
+) -> None:
+    """And what cannot be written is told in the window."""
+    info = begin(panel, runner)
+    feed(runner, info, [trial(n, 0.9 - n / 10) for n in range(4)])
+    tile = panel.board.tiles[0]
+    for place, told in (("chart.csv", ""), ("no folder/chart.png", "chart.png could not be written")):
+        qtbot.waitUntil(tile._save.isEnabled)
+        tile._save.click()
+        dialog = next(d for d in window.findChildren(QFileDialog) if d.isVisible())
+        assert dialog.windowTitle() == "Save the chart" and dialog.acceptMode() == QFileDialog.AcceptMode.AcceptSave
+        dialog.fileSelected.emit(str(tmp_path / place))
+        dialog.reject()
+        assert told in window.banner.text and bool(told) == bool(window.banner.text)
+    assert (tmp_path / "chart.csv").exists()
 
 
 def test_what_cannot_be_read_of_a_study_is_told(panel: SearchPanel, runner: list[FakeRunner], window: Window) -> None:

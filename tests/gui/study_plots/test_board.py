@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,13 +64,6 @@ def test_every_chart_draws_in_both_themes_and_small(board: StudyBoard, kind: str
     after = board.tiles[0].legend.toolTip()
     assert after == chart.legend() and (before != after or "color" not in before)
     appearance.deleteLater()
-
-
-def test_what_cannot_be_written_is_told(board: StudyBoard, tmp_path: Path, qtbot: QtBot) -> None:
-    show(board)
-    with qtbot.waitSignal(board.failed) as told:
-        board.tiles[0].export(tmp_path / "no folder" / "chart.png")
-    assert "chart.png could not be written" in told.args[0]
 
 
 def test_a_trial_that_ends_takes_the_place_of_the_one_that_ran(board: StudyBoard, qtbot: QtBot) -> None:
