@@ -230,7 +230,7 @@ class Docks:
         jobs.busy.connect(busy)
         problems.counted.connect(lambda n: self.mark("problems", n))
         recipe.edit_wanted.connect(lambda step: models.edit_step(window, step))
-        recipe.sweep_wanted.connect(self.sweep)
+        recipe.sweep_wanted.connect(lambda step: models.sweep_step(window, step))
         for follow in (recipe.refresh, self.tables.offer):
             window.plugins.changed.connect(follow)
         plots = self.panels["plots"]

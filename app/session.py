@@ -272,9 +272,9 @@ class Session(Scored):
         """Let steps run anew when they are next needed, because a plug-in changed; what is shown stays."""
         self._edits.restart(self.document)
 
-    def step_reports(self) -> tuple[Report | None, ...]:
-        """The report of each active step, None where it is not known in this session."""
-        return self._edits.reports(self.document.recipe) if self.document else ()
+    def step_reports(self, recipe: Recipe | None = None) -> tuple[Report | None, ...]:
+        """The report of each active step of the document's recipe or another; None where this session knows none."""
+        return self._edits.reports(recipe or self.document.recipe) if self.document else ()
 
     def _on_change(self, change: Change) -> None:
         self.select(self.selection)

@@ -213,10 +213,17 @@ def show_options(
     made.show()
 
 
-def _sweep(window: Window, step: Step, path: str) -> None:
-    """Begin a sweep of an option of a step, wherever it stands by now."""
-    place = next((i for i, s in enumerate(window.session.recipe.steps) if s is step), None)
-    if place is not None:
+def sweep_step(window: Window, index: int) -> None:
+    """Begin a sweep of the step at a place in the recipe as it is edited."""
+    _sweep(window, window.session.recipe.steps[index])
+
+
+def _sweep(window: Window, step: Step, path: str | None = None) -> None:
+    """Begin a sweep of an option of a step, wherever it stands by now: sweeps are of the recipe that is done."""
+    place = next((i for i, s in enumerate(window.session.open_document.recipe.steps) if s is step), None)
+    if place is None:
+        window.banner.tell("This step is not done yet, or has been changed.", "Sweep it when the recipe is done.")
+    else:
         window.docks.sweep(place, path)
 
 
@@ -246,10 +253,7 @@ def ask(window: Window, name: str) -> None:
 
 def edit_step(window: Window, index: int) -> None:
     """Show the options of a step that was done; Apply replaces them."""
-    document = window.session.document
-    step = document.recipe.steps[index] if document else None
-    if step is None:
-        return
+    step = window.session.recipe.steps[index]
     if step.pass_name not in PASSES:
         text = f"The pass {step.pass_name} is not available, so its options cannot be edited."
         window.banner.tell(text, "Add its plug-in under Model → Plug-ins…, or switch the step off.")

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from app import errors
+from app.actions import model as models
 from app.commands.crash import crash_folder
 from app.finding import entries
 from app.forms.form import SelectEditor
@@ -20,7 +21,7 @@ from app.panels.jobs import JobsPanel, status_text
 from app.panels.log import LogPanel
 from app.panels.options import OptionsWindow
 from app.panels.problems import ProblemsPanel
-from app.panels.recipe.panel import MIME, RecipePanel
+from app.panels.recipe.panel import MIME, WAITS, RecipePanel
 from app.panels.welcome import CardButton, WelcomePage, cards
 from app.settings import Settings
 from app.window import Window
@@ -30,6 +31,7 @@ from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
 from passes.jobs import AnalyseJob, Continued, Failed, JobInfo, LogLine, Paused, Progress, ReplayJob, Started, Stopped
 from passes.select import Select
+from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
 
@@ -75,6 +77,28 @@ def test_recipe_keys_switch_move_and_remove(opened: Window, qtbot: QtBot) -> Non
     for _ in range(3):
         opened.session.undo()
     assert names(opened) == ["quantize", "remove_dropout"]
+
+
+def test_the_recipe_that_is_edited_is_the_one_that_is_shown(opened: Window, qtbot: QtBot) -> None:
+    """Edits wait while the worker is busy; a place in the recipe of before would be another step's."""
+    quantise(opened)
+    opened.actions_table.run("remove_dropout")
+    session, panel = opened.session, recipe_of(opened)
+    session.run_pass("prune", PruneOptions(0.5))
+    assert names(opened) == ["quantize", "remove_dropout"] and session.waiting
+    assert panel.model.lines[3].result == WAITS and not [x for x in panel.model.lines[:3] if x.result == WAITS]
+    panel.view.setCurrentIndex(panel.model.index(1))
+    qtbot.keyClick(panel.view, Qt.Key.Key_Delete)
+    panel.view.setCurrentIndex(panel.model.index(1))
+    qtbot.keyClick(panel.view, Qt.Key.Key_Space)
+    assert [(s.pass_name, s.enabled) for s in session.recipe.steps] == [("remove_dropout", False), ("prune", True)]
+    qtbot.keyClick(panel.view, Qt.Key.Key_Space)
+    assert session.recipe.steps[0].enabled and [x.step for x in panel.model.lines] == [None, 0, 1]
+    models.sweep_step(opened, 1)
+    assert "not done yet" in opened.banner.text
+    for _ in range(3):
+        session.undo()
+    assert len(session.waiting) == 1 and [s.pass_name for s in session.recipe.steps][2:] == ["prune"]
 
 
 def test_recipe_reorders_by_drag(opened: Window) -> None:

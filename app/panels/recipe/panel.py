@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
 MIME = "application/x-espalier-step"
+WAITS = "not done yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +55,24 @@ class RecipeModel(QAbstractListModel):
 
     def refresh(self) -> None:
         """Read the recipe again."""
-        self.beginResetModel()
-        self.lines = self._read()
-        self.endResetModel()
+        if (lines := self._read()) != self.lines:
+            self.beginResetModel()
+            self.lines = lines
+            self.endResetModel()
 
     def _read(self) -> list[Line]:
         document = self._session.document
         if document is None:
             return []
         lines = [Line("Trace", origin(document.project.source), "", None)]
-        reports = iter(self._session.step_reports())
-        for i, step in enumerate(document.recipe.steps):
+        recipe = self._session.recipe  # what is edited: with the edits that wait
+        done, active = recipe.common(document.recipe), 0
+        reports = iter(self._session.step_reports(recipe))
+        for i, step in enumerate(recipe.steps):
             found = next(reports, None) if step.enabled else None
-            lines.append(Line(title(step), summary(step, document.project.base), result(found, step), i, step.enabled))
+            active += step.enabled
+            told = result(found, step) if found or not step.enabled or active <= done else WAITS
+            lines.append(Line(title(step), summary(step, document.project.base), told, i, step.enabled))
         if self.error:
             lines.append(Line("Not applied", self.error, "", -1, True, self.error))
         return lines
@@ -154,6 +160,7 @@ class RecipePanel(QWidget):
         self.view.doubleClicked.connect(lambda _: self.edit())
         session.opened.connect(self._clear)
         session.changed.connect(self._clear)
+        session.wished.connect(self.refresh)
         session.job_event.connect(self._hear)
         self.refresh()
 
@@ -202,12 +209,12 @@ class RecipePanel(QWidget):
     def switch(self) -> None:
         """Switch the chosen step on or off."""
         if self.step is not None and self._session.document:
-            self._session.enable_step(self.step, not self._session.document.recipe.steps[self.step].enabled)
+            self._session.enable_step(self.step, not self._session.recipe.steps[self.step].enabled)
 
     def shift(self, by: int) -> None:
         """Move the chosen step up or down."""
-        document, step = self._session.document, self.step
-        if document and step is not None and 0 <= step + by < len(document.recipe):
+        step = self.step
+        if self._session.document and step is not None and 0 <= step + by < len(self._session.recipe):
             self._move(step, step + by)
 
     def sweep(self) -> None:
@@ -223,9 +230,10 @@ class RecipePanel(QWidget):
 
     def copy(self) -> None:
         """Put the chosen step, or with none chosen the recipe, on the clipboard as JSON that `run` reads too."""
-        document, index = self._session.document, self.step
-        if document:
-            steps = document.recipe.steps if index is None else (document.recipe.steps[index],)
+        index = self.step
+        if self._session.document:
+            steps = self._session.recipe.steps
+            steps = steps if index is None else (steps[index],)
             text = json.dumps(recipe_to_dict(Recipe(steps)), indent=1, ensure_ascii=False)
             QGuiApplication.clipboard().setText(text)
 
@@ -246,13 +254,13 @@ class RecipePanel(QWidget):
         self.view.setCurrentIndex(self.model.index(to + 1))
 
     def _menu(self, at: QPoint) -> None:
-        step, document = self.step, self._session.document
-        if document is None:
+        step = self.step
+        if self._session.document is None:
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         if step is not None:
-            self._fill(menu, step, document.recipe)
+            self._fill(menu, step, self._session.recipe)
         menu.addAction("Copy\tCtrl+C" if step is not None else "Copy the recipe\tCtrl+C", self.copy)
         menu.addAction("Paste steps\tCtrl+V", self.paste)
         menu.popup(self.view.viewport().mapToGlobal(at))
