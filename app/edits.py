@@ -122,8 +122,8 @@ class Edits:
         known = self.memo.graphs[keys[count - 1]].graph if count else base
         locations = document.store.locate(keys_of(base, known, document.graph))
         source = document.project.source
-        job = ReplayJob(base, wish.recipe, locations, document.store.folder, source.spec,
-                        (count, known) if count else None, source.reading)  # fmt: skip
+        job = ReplayJob(base, wish.recipe, locations, document.store.folder, source,
+                        (count, known) if count else None)  # fmt: skip
         title = _doing(steps[count:]) or wish.label
         self._session.submit(title, job, lambda result: self._replayed(wish, result), urgent=True)
 

@@ -15,8 +15,8 @@ from model.graph import Graph
 from model.held import Version
 from model.meta import TensorKey
 from model.project import Project
-from model.reading import PLAIN, Reading
 from model.recipe import Recipe, Step
+from model.source import SourceInfo
 from model.trust import Origin
 from model.weights import Location, WeightStore
 from passes.kernel_jobs import KernelJob
@@ -70,9 +70,8 @@ class ReplayJob:
     recipe: Recipe
     locations: Locations
     workdir: Path
-    source: str
+    source: SourceInfo
     known: tuple[int, Graph] | None = None
-    reading: Reading = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,7 @@ class AnalyseJob:
     step: Step
     locations: Locations
     workdir: Path
-    source: str
-    reading: Reading
+    source: SourceInfo
     base: Graph | None = None
 
 
@@ -105,8 +103,7 @@ class SweepJob:
     base: Graph
     locations: Locations
     workdir: Path
-    source: str
-    reading: Reading
+    source: SourceInfo
     held: tuple[tuple[tuple[Step, ...], Graph], ...] = ()
     known: tuple[Outcome, ...] = ()
 
@@ -124,8 +121,7 @@ class SearchJob:
     storage: str
     locations: Locations
     workdir: Path
-    source: str
-    reading: Reading
+    source: SourceInfo
     resume: bool = False
     held: tuple[tuple[tuple[Step, ...], Graph], ...] = ()
     by_hand: tuple[dict[str, Any], ...] = ()
@@ -141,8 +137,7 @@ class TrialJob:
     path: Path
     locations: Locations
     workdir: Path
-    source: str
-    reading: Reading
+    source: SourceInfo
     begins: str = ""
 
 

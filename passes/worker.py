@@ -17,6 +17,7 @@ from model.held import Version
 from model.opening import Opened, is_project, needs_source, open_any, reopen
 from model.project import keys_of, save_project
 from model.registry import Registry
+from model.source import SourceInfo
 from model.weights import WeightStore
 from passes.base import Context, is_instant, run_step
 from passes.heap import give_back, keep_freed_memory
@@ -44,6 +45,8 @@ from passes.set_up import check_set_up, options_of
 from passes.sweep.run import run
 from passes.training.unfinished import clear, until_saved
 
+_Source = tuple[str, tuple[str, ...], int]  # what is opened, with what inputs, from what seed
+
 
 @dataclass(slots=True)
 class _State:
@@ -51,7 +54,7 @@ class _State:
 
     stores: dict[Path, WeightStore] = field(default_factory=dict)  # type: ignore[assignment]
     memos: OrderedDict[str, Memo] = field(default_factory=OrderedDict)  # type: ignore[assignment]
-    opened: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)  # type: ignore[assignment]
+    opened: OrderedDict[_Source, dict[str, Any]] = field(default_factory=OrderedDict)  # type: ignore[assignment]
     trained: list[tuple[Path, float]] = field(default_factory=list)  # type: ignore[assignment]
     files: int = 0
 
@@ -134,18 +137,24 @@ def _open(job: OpenJob, channel: Channel) -> OpenResult:
 
 
 def _remember(opened: Opened) -> None:
-    _STATE.opened[opened.project.source.spec] = opened.callables
+    _STATE.opened[_key(opened.project.source)] = opened.callables
     while len(_STATE.opened) > 4:
         _STATE.opened.popitem(last=False)
 
 
-def _callables(graph: Graph, spec: str, workdir: Path) -> dict[str, Any]:
-    """Functions of opaque nodes; a project with some opens its source again once."""
+def _key(source: SourceInfo) -> _Source:
+    return source.spec, source.inputs, source.seed
+
+
+def _callables(graph: Graph, source: SourceInfo, workdir: Path) -> dict[str, Any]:
+    """Functions of opaque nodes; a project with some opens its source again once, as it was opened."""
     if not needs_source(graph):
         return {}
-    if spec not in _STATE.opened:
-        _remember(reopen(spec, workdir))
-    return _STATE.opened[spec]
+    key = _key(source)
+    if key not in _STATE.opened:
+        found = reopen(source.spec, workdir, source.inputs, source.seed)
+        _remember(replace(found, project=replace(found.project, source=source)))
+    return _STATE.opened[key]
 
 
 @HANDLERS.register(ReplayJob)
@@ -153,7 +162,7 @@ def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     store = _store(job.workdir, job.locations)
     memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
     callables = _callables(job.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, reading=job.reading,
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
                       metric=channel.metric, enough=channel.enough, paused=channel.paused)  # fmt: skip
     if job.known:
         steps = job.recipe.active[: job.known[0]]
@@ -173,7 +182,7 @@ def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
 def _analyse(job: AnalyseJob, channel: Channel) -> Any:
     store = _store(job.workdir, job.locations)
     callables = {} if is_instant(job.step) else _callables(job.graph, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, reading=job.reading,
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
                       found=lambda part: channel.send(Found(part)), enough=channel.enough, paused=channel.paused,
                       base=job.base)  # fmt: skip
     return run_step(job.graph, job.step, context).report
@@ -187,7 +196,7 @@ def _sweep(job: SweepJob, channel: Channel) -> int:
     for steps, graph in job.held:
         memo.remember(steps, graph)
     callables = _callables(job.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, reading=job.reading,
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
                       enough=channel.enough, paused=channel.paused)  # fmt: skip
     count = 0
     for outcome in run(job.sweep, job.base, context, memo, job.known):
@@ -203,7 +212,7 @@ def _search(job: SearchJob, channel: Channel) -> str:
 
     store, memo = _store(job.workdir, job.locations), _STATE.memos.setdefault(f"{job.workdir}", Memo())
     callables = _callables(job.search.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, reading=job.reading,
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
                       enough=channel.enough, paused=channel.paused)  # fmt: skip
     return serve_search(job, context, memo, lambda trial: channel.send(Found(trial)), lambda: _flush(store))
 
@@ -214,7 +223,7 @@ def _trial(job: TrialJob, channel: Channel) -> Path:
 
     store = _store(job.workdir, job.locations)
     callables = _callables(job.search.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, reading=job.reading,
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
                       enough=channel.enough, paused=channel.paused)  # fmt: skip
     made = chosen(job.search, job.space, job.params, context, job.begins)
     save_project(made, store, job.path, everything=True)

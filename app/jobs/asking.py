@@ -39,7 +39,7 @@ class Asking(QObject):
         document = self._session.open_document
         source, graph = document.project.source, document.graph
         places = document.store.locate(keys_of(graph))
-        job = AnalyseJob(graph, step, places, document.store.folder, source.spec, source.reading)
+        job = AnalyseJob(graph, step, places, document.store.folder, source)
         self._session.submit(title, job, _nothing)
         self._job = self._session.jobs[-1].id
 

@@ -120,5 +120,5 @@ class Scored(JobQueue):
         wanted = getattr(step.options, "teaches", False) or getattr(step.options, "AGAINST_BASE", False)
         base = (against.graph if against else document.project.base) if wanted else None
         locations = document.store.locate(keys_of(graph, base or graph))
-        job = AnalyseJob(graph, step, locations, document.store.folder, source.spec, source.reading, base)
+        job = AnalyseJob(graph, step, locations, document.store.folder, source, base)
         return self.submit(title, job, done, urgent=is_instant(step), failed=failed)

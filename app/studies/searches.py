@@ -345,7 +345,7 @@ def search_job(study: Study, document: Document) -> SearchJob:
     held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
     wish = Search(study.spec, study.recipe, base, source)
     locations = document.store.locate(keys_of(base, document.graph))
-    return SearchJob(wish, kept.url_for(folder, study.name), locations, folder, source.spec, source.reading, True,
+    return SearchJob(wish, kept.url_for(folder, study.name), locations, folder, source, True,
                      held, tuple(study.by_hand))  # fmt: skip
 
 
@@ -354,7 +354,7 @@ def trial_job(study: Study, trial: Trial, path: Path, document: Document) -> Tri
     source, base = document.project.source, document.project.base
     wish = Search(study.spec, study.recipe, base, source)
     return TrialJob(wish, study.space, trial.params, path, document.store.locate(keys_of(base)),
-                    document.store.folder, source.spec, source.reading, trial.begins)  # fmt: skip
+                    document.store.folder, source, trial.begins)  # fmt: skip
 
 
 def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool] | None:

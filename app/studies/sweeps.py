@@ -114,7 +114,7 @@ class Sweeps(KeptRuns):
         held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
         locations = document.store.locate(keys_of(base, document.graph))
         known = tuple(o for r in self.runs.values() for o in r.outcomes.values() if not o.error)
-        return SweepJob(run.sweep, base, locations, document.store.folder, source.spec, source.reading, held, known)
+        return SweepJob(run.sweep, base, locations, document.store.folder, source, held, known)
 
     def _rest(self, run: Run, result: Any) -> Rest | None:
         return Rest(self._work(run)) if len(run.outcomes) < len(points(run.sweep)) else None

@@ -18,6 +18,7 @@ from app.plots.metrics import MetricChart, precisely, quantities, spacing
 from app.window import Window
 from model.errors import FileError
 from model.recipe import Recipe, Step
+from model.source import SourceInfo
 from passes.figure import wilson
 from passes.jobs import Done, JobInfo, Metric, Progress, ReplayJob, ReplayResult, Started, Stopped
 from passes.training.curve import SAMPLES
@@ -39,7 +40,7 @@ def begin(window: Window, runner: list[FakeRunner]) -> JobInfo:
     assert window.session.document is not None
     store = window.session.document.store
     recipe = Recipe().append(Step("finetune", FinetuneOptions()))
-    job = ReplayJob(small_graph(), recipe, {}, store.folder, "demo:small")
+    job = ReplayJob(small_graph(), recipe, {}, store.folder, SourceInfo("demo:small", "Small"))
     window.session.submit("Fine-tune", job, lambda _: None)
     info = runner[-1].waiting[-1]
     runner[-1].tell(info, Started())
@@ -149,20 +150,20 @@ def test_a_training_can_be_stopped_and_kept(opened: Window, runner: list[FakeRun
 
 def test_only_a_training_that_has_begun_can_be_kept() -> None:
     graph = small_graph()
-    quick = ReplayJob(graph, Recipe().append(Step("remove_dropout", None)), {}, Path(), "")
+    quick = ReplayJob(graph, Recipe().append(Step("remove_dropout", None)), {}, Path(), SourceInfo("", ""))
     info = JobInfo(1, "", quick, "running", metrics={"loss": [(1, 1.0)]})
     assert not can_keep(info)
-    long = ReplayJob(graph, Recipe().append(Step("finetune", FinetuneOptions())), {}, Path(), "")
+    long = ReplayJob(graph, Recipe().append(Step("finetune", FinetuneOptions())), {}, Path(), SourceInfo("", ""))
     assert not can_keep(JobInfo(1, "", long, "running"))
     assert can_keep(JobInfo(1, "", long, "running", metrics={"loss": [(1, 1.0)]}))
-    done = ReplayJob(graph, long.recipe, {}, Path(), "", (1, graph))
+    done = ReplayJob(graph, long.recipe, {}, Path(), SourceInfo("", ""), (1, graph))
     assert not can_keep(JobInfo(1, "", done, "running", metrics={"loss": [(1, 1.0)]}))
 
 
 def test_a_training_without_a_figure_says_what_it_does(opened: Window, runner: list[FakeRunner]) -> None:
     assert opened.session.document is not None
     recipe = Recipe().append(Step("finetune", FinetuneOptions()))
-    job = ReplayJob(small_graph(), recipe, {}, opened.session.document.store.folder, "demo:small")
+    job = ReplayJob(small_graph(), recipe, {}, opened.session.document.store.folder, SourceInfo("demo:small", "Small"))
     opened.session.submit("Fine-tune", job, lambda _: None)
     info = runner[-1].waiting[-1]
     runner[-1].tell(info, Started())

@@ -27,6 +27,7 @@ from app.settings import Settings
 from app.window import Window
 from model.errors import PassError
 from model.formats.integer import Integer
+from model.source import SourceInfo
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
 from passes.jobs import AnalyseJob, Continued, Failed, JobInfo, LogLine, Paused, Progress, ReplayJob, Started, Stopped
@@ -305,7 +306,9 @@ def test_jobs_show_progress_and_outcome(qtbot: QtBot, opened: Window, runner: li
 def test_a_retry_and_another_edit_take_the_old_failure_away(opened: Window, runner: list[FakeRunner]) -> None:
     session, recipe = opened.session, opened.docks.panels["recipe"]
     assert session.document is not None and isinstance(recipe, RecipePanel)
-    job = ReplayJob(small_graph(), session.document.recipe, {}, session.document.store.folder, "demo:small")
+    job = ReplayJob(
+        small_graph(), session.document.recipe, {}, session.document.store.folder, SourceInfo("demo:small", "Small")
+    )
 
     def fail() -> None:
         session.submit("Fine-tune", job, lambda _: None)

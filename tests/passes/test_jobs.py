@@ -19,6 +19,7 @@ from app.jobs.runner import JobRunner
 from model.formats.integer import Integer
 from model.project import keys_of, load_project, save_project
 from model.recipe import Recipe, Step
+from model.source import SourceInfo
 from model.trust import Origin
 from model.weights import WeightStore
 from passes.analysis.statistics import StatisticsOptions
@@ -383,7 +384,7 @@ def test_the_real_worker(tmp_path: Path) -> None:
         opened = result(OpenJob("demo:digits-mlp", work))
         base = opened.project.base
         assert set(opened.locations) >= keys_of(base) and set(opened.seconds) == {"capture", "raise", "check"}
-        replay = ReplayJob(base, recipe, opened.locations, work, opened.project.source.spec)
+        replay = ReplayJob(base, recipe, opened.locations, work, opened.project.source)
         done = result(replay)
         assert [r.report.pass_name for r in done.results] == ["prune", "quantize"]
         graph = done.graph
@@ -391,7 +392,7 @@ def test_the_real_worker(tmp_path: Path) -> None:
         assert set(done.locations) == keys_of(*(r.graph for r in done.results))
         locations = {**opened.locations, **done.locations}
         report = result(
-            AnalyseJob(graph, Step("statistics", StatisticsOptions()), locations, work, "demo:digits-mlp", None)
+            AnalyseJob(graph, Step("statistics", StatisticsOptions()), locations, work, opened.project.source)
         )
         assert report.pass_name == "statistics" and report.summary["zeros"] > 0
         project = opened.project.__class__(opened.project.source, base, recipe, graph)
@@ -414,6 +415,6 @@ def test_the_real_worker(tmp_path: Path) -> None:
 
 def test_jobs_travel_without_loss() -> None:
     graph = case("many").graph
-    job = ReplayJob(graph, Recipe((Step("prune", PruneOptions(0.5)),)), {}, Path("work"), "x")
+    job = ReplayJob(graph, Recipe((Step("prune", PruneOptions(0.5)),)), {}, Path("work"), SourceInfo("x", "X"))
     back = pickle.loads(pickle.dumps(job))
     assert back == job and list(back.base.nodes) == list(graph.nodes)

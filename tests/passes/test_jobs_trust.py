@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.jobs.runner import JobRunner
-from model.opening import open_any
+from model.opening import Opened, open_any, reopen
 from model.project import save_project
 from model.recipe import Step
 from model.trust import SESSION, Origin, decide
+from passes import worker
 from passes.analysis.evaluate import EvaluateOptions
 from passes.jobs import AnalyseJob, Done, Failed, OpenJob
 from tests.passes.test_jobs import Listener
@@ -51,9 +53,7 @@ def test_what_is_allowed_after_the_worker_began_runs_in_it(tmp_path: Path, monke
         assert isinstance(event, Done), event
         opened = event.result
         step = Step("evaluate", EvaluateOptions("demo:digits", limit=20))
-        job = AnalyseJob(
-            opened.project.graph, step, opened.locations, work, f"{code}:make", opened.project.source.reading
-        )
+        job = AnalyseJob(opened.project.graph, step, opened.locations, work, opened.project.source)
         before = listener.end(runner.submit("evaluate", job))
         assert isinstance(before, Failed) and "--trust" in before.hint
         decide(code, "once")
@@ -61,3 +61,22 @@ def test_what_is_allowed_after_the_worker_began_runs_in_it(tmp_path: Path, monke
         assert isinstance(after, Done) and after.result.summary["n"] == 20
     finally:
         runner.close()
+
+
+def test_a_source_is_opened_again_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its inputs and from its seed, once for each: another seed may give a factory another model."""
+    monkeypatch.setattr(worker, "_STATE", worker._State())
+    code = tmp_path / "gate.py"
+    code.write_text(GATE)
+    opened = open_any(f"{code}:make", tmp_path / "made", ("x",), 3, origin=Origin.TYPED)
+    base, source = opened.project.base, opened.project.source
+    asked = list[tuple[object, ...]]()
+
+    def again(*args: object) -> Opened:
+        asked.append(args[2:])
+        return reopen(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(worker, "reopen", again)
+    for seed in (3, 4, 3):
+        assert set(worker._callables(base, replace(source, seed=seed), tmp_path / "work")) == set(opened.callables)
+    assert source.inputs == ("x",) and asked == [(("x",), 3), (("x",), 4)] and opened.callables

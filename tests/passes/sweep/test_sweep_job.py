@@ -57,15 +57,13 @@ def test_outcomes_come_one_by_one_and_graphs_stay_at_hand(tmp_path: Path, monkey
     sweep = Sweep(
         recipe, Axis(0, "sparsity", (0.3, 0.6)), variants=both, score=EvaluateOptions("demo:digits", limit=50)
     )
-    job = SweepJob(
-        sweep, project.base, store.locate(keys_of(project.base)), tmp_path, project.source.spec, project.source.reading
-    )
+    job = SweepJob(sweep, project.base, store.locate(keys_of(project.base)), tmp_path, project.source)
     cut = Ear(stop=3)
     with pytest.raises(Cancelled):
         worker.handle(job, cut)  # type: ignore[arg-type]
     assert len(cut.found) == 3
     ear = Ear()
-    again = SweepJob(sweep, project.base, job.locations, tmp_path, job.source, job.reading, known=tuple(cut.found))
+    again = SweepJob(sweep, project.base, job.locations, tmp_path, job.source, known=tuple(cut.found))
     assert worker.handle(again, ear) == 5  # type: ignore[arg-type]
     assert [o.reused for o in ear.found] == [True] * 3 + [False] * 2 and not any(o.error for o in ear.found)
     trained = ear.found[-1]

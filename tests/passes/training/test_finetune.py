@@ -505,7 +505,7 @@ def test_in_the_worker_figures_arrive_and_stop_and_keep_works(tmp_path: Path) ->
     try:
         found, _ = end(OpenJob("demo:digits-mlp", tmp_path / "work"))
         step = Step("finetune", decode_options("finetune", SHORT | {"max_steps": 100_000, "keep": "last"}))
-        job = ReplayJob(found.project.base, Recipe((step,)), found.locations, tmp_path / "work", "demo:digits-mlp")
+        job = ReplayJob(found.project.base, Recipe((step,)), found.locations, tmp_path / "work", found.project.source)
         done, info = end(job, keep_at=3)
     finally:
         runner.close()

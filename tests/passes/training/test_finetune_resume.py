@@ -20,6 +20,7 @@ from app.jobs.runner import JobRunner
 from model.graph import Graph
 from model.opening import Opened, open_source
 from model.recipe import Recipe, Step
+from model.source import SourceInfo
 from model.trace.tensors import to_torch
 from model.trace.trace import trace
 from model.weights import WeightStore
@@ -355,7 +356,9 @@ def test_a_killed_worker_loses_the_steps_since_its_checkpoint(
     options = made(max_steps=400, checkpoint_every=5, keep="last")
     opened = end(runner.submit("open", OpenJob("demo:digits-mlp", tmp_path / "work"))).result
     base = opened.project.base
-    job = ReplayJob(base, Recipe((Step("finetune", options, 1),)), opened.locations, tmp_path / "work", "demo")
+    job = ReplayJob(
+        base, Recipe((Step("finetune", options, 1),)), opened.locations, tmp_path / "work", SourceInfo("demo", "")
+    )
     first = runner.submit("train", job)
     until(lambda: figures(first) > 12)
     os.kill(runner.worker_pid or 0, signal.SIGKILL)
