@@ -133,20 +133,34 @@ def fill_recent(window: Window, menu: QMenu) -> None:
         menu.addAction("Nothing opened yet").setEnabled(False)
 
 
+def unsaved(window: Window) -> bool:
+    """Whether something would be lost with the document: edits that are not saved, or that the worker has not done."""
+    document = window.session.document
+    return document is not None and (document.dirty or bool(window.session.waiting))
+
+
 def guard(window: Window, then: Then) -> None:
     """Do `then` once nothing unsaved would be lost: at once, or after Save or Discard."""
     document = window.session.document
-    if document is None or not document.dirty:
+    if document is None or not unsaved(window):
         then()
         return
+    name, waiting = document.path.name if document.path else document.project.source.name, window.session.waiting
+    undone = f"{', '.join(waiting)} is not done yet, and is lost if you go on." if waiting else ""
+    buttons = QMessageBox.StandardButton
     box = QMessageBox(window)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setWindowTitle("Espalier")
-    box.setText(f"Save the changes to {document.path.name if document.path else document.project.source.name}?")
-    box.setInformativeText("Otherwise they are lost.")
-    buttons = QMessageBox.StandardButton
-    box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
-    box.setDefaultButton(buttons.Save)
+    if document.dirty:
+        box.setText(f"Save the changes to {name}?")
+        box.setInformativeText(f"Otherwise they are lost. {undone}".strip())
+        box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
+        box.setDefaultButton(buttons.Save)
+    else:
+        box.setText(f"Leave {name} while the worker is at it?")
+        box.setInformativeText(undone)
+        box.setStandardButtons(buttons.Discard | buttons.Cancel)
+        box.setDefaultButton(buttons.Cancel)
     box.buttonClicked.connect(lambda b: _answered(window, box.standardButton(b), then))
     box.open()
 

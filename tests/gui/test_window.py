@@ -19,7 +19,8 @@ from model.errors import PassError
 from model.project import Saved
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
-from passes.jobs import Failed, LogLine, OpenJob, Progress, SaveJob, Started
+from passes.jobs import Done, Failed, LogLine, OpenJob, Progress, ReplayJob, SaveJob, Started, Stopped
+from passes.transform.prune import PruneOptions
 from tests.gui.conftest import FakeRunner, open_small
 
 pytestmark = pytest.mark.gui
@@ -207,10 +208,34 @@ def test_saving_first_closes_when_it_is_saved(opened: Window, runner: list[FakeR
     ask(opened, QMessageBox.StandardButton.Save)
     save = next(j for j in runner[0].waiting if isinstance(j.job, SaveJob))
     runner[0].tell(save, LogLine("writing"))
-    from passes.jobs import Done
-
     assert opened.isVisible()
     runner[0].tell(save, Done(Saved()))
+    assert not opened.isVisible()
+
+
+def test_a_save_that_failed_closes_nothing_later(opened: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
+    """The disk was full as the window was to be closed; its user went on, made room and saved."""
+    remove_dropout(opened)
+    opened.session.document.path = tmp_path / "a.espalier"  # type: ignore[union-attr]
+    ask(opened, QMessageBox.StandardButton.Save)
+    for end in (Failed("The disk is full.", "Free some space."), Done(Saved())):
+        runner[0].tell(next(j for j in runner[0].waiting if isinstance(j.job, SaveJob)), end)
+        assert opened.isVisible()
+        opened.session.save()
+
+
+def test_closing_asks_about_what_the_worker_has_not_done(opened: Window, runner: list[FakeRunner]) -> None:
+    """A training of an hour is an edit too; that nothing else is unsaved does not make it worth less."""
+    opened.session.run_pass("prune", PruneOptions(0.5))
+    opened.close()
+    box = opened.findChild(QMessageBox)
+    assert isinstance(box, QMessageBox) and opened.isVisible() and "Prune" in box.informativeText()
+    assert box.button(QMessageBox.StandardButton.Save) is None
+    box.button(QMessageBox.StandardButton.Cancel).click()
+    assert opened.isVisible() and opened.session.waiting
+    runner[0].tell(next(j for j in runner[0].waiting if isinstance(j.job, ReplayJob)), Stopped())
+    assert not opened.session.waiting
+    opened.close()
     assert not opened.isVisible()
 
 
