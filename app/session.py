@@ -152,14 +152,14 @@ class Session(Scored):
         """
         if (path := self.open_document.path) is None:
             raise ProjectError("The project has no file yet.", "Use Save as.")
-        self.save_as(path, over=None if anyway else self.open_document.version)
+        self.save_as(path, over=self.open_document.version, anyway=anyway)
 
-    def save_as(self, path: Path, *, copy: bool = False, over: Version | None = None) -> JobInfo:
+    def save_as(self, path: Path, *, copy: bool = False, over: Version | None = None, anyway: bool = False) -> JobInfo:
         """Save to `path`, whatever the worker does; a copy leaves the document's own path and state alone."""
         document, path = self.open_document, path.resolve()
         self.saving.emit()
         state, extras, store = document.present, document.project.extras, document.store
-        job = SaveJob(self._snapshot(), store.view(), path, copy=copy, over=over)
+        job = SaveJob(self._snapshot(), store.view(), path, copy=copy, over=over, anyway=anyway)
 
         def done(written: Saved) -> None:
             if not copy and self.document is document:

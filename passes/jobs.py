@@ -146,7 +146,7 @@ class SaveJob:
     """Save a project: done in the program that asks, whatever its worker does; its result is a Saved.
 
     `store`: a view of the document's. `copy`: for recovery; the document's own file stays what it is. `over`: the
-    version of the file that is to be replaced, None where it does not matter.
+    version of the file that is to be replaced, None where it does not matter; `anyway`: also where it is another.
     """
 
     project: Project
@@ -154,6 +154,7 @@ class SaveJob:
     path: Path
     copy: bool = False
     over: Version | None = None
+    anyway: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,8 @@ class Saver:
 
         try:
             over = self._now(job)
-            saved = save_project(job.project, job.store, job.path, over=over, progress=progress)
+            wanted = None if job.anyway else over
+            saved = save_project(job.project, job.store, job.path, over=wanted, progress=progress)
             if over and saved.version:
                 self._replaced[job.path, over] = saved.version
             return Done(saved)

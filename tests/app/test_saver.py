@@ -159,6 +159,14 @@ def test_a_save_that_was_asked_for_while_another_was_written_replaces_that_one(
         saver.submit(info := JobInfo(number, "Save", SaveJob(project, store, path, over=first)), info.job)  # type: ignore[arg-type]
     until(lambda: sum(isinstance(e.event, Done | Failed) for e in heard) == 3)
     assert all(isinstance(e.event, Done) for e in heard if isinstance(e.event, Done | Failed))
+    # One that writes over what somebody else wrote is ours too for those that were asked for meanwhile.
     path.write_bytes(path.read_bytes() + b"x")
-    saver.submit(info := JobInfo(4, "Save", SaveJob(project, store, path, over=first)), info.job)  # type: ignore[arg-type]
+    for number, anyway in ((4, True), (5, False)):
+        saver.submit(
+            info := JobInfo(number, "Save", SaveJob(project, store, path, over=first, anyway=anyway)), info.job
+        )  # type: ignore[arg-type]
+    until(lambda: sum(isinstance(e.event, Done | Failed) for e in heard) == 5)
+    assert all(isinstance(e.event, Done) for e in heard if isinstance(e.event, Done | Failed))
+    path.write_bytes(path.read_bytes() + b"x")
+    saver.submit(info := JobInfo(6, "Save", SaveJob(project, store, path, over=first)), info.job)  # type: ignore[arg-type]
     until(lambda: any(isinstance(e.event, Failed) for e in heard))

@@ -219,7 +219,7 @@ def test_a_change_from_outside_is_told_and_never_overwritten_unasked(
     assert "on disk. " in window.banner.text and window.session.compared.name == "on disk"
     press(window, "Keep mine: save over it")
     info = next(j for j in runner[0].waiting if isinstance(j.job, SaveJob))
-    assert isinstance(info.job, SaveJob) and info.job.over is None
+    assert isinstance(info.job, SaveJob) and info.job.anyway and info.job.over
 
 
 def test_reloading_takes_what_is_on_the_disk(window: Window, runner: list[FakeRunner], file: Path) -> None:
