@@ -316,3 +316,17 @@ def test_names_cannot_run_code(shape: str, tmp_path: Path) -> None:
 def test_functions_outside_the_list_are_refused(target: str) -> None:
     with pytest.raises(ProjectError, match="does not know"):
         function_of(target)
+
+
+def test_no_operator_of_a_package_reaches_files() -> None:
+    """torchvision, which a user's own factory may import, adds `image.write_file`: a project must not call it."""
+    library = torch.library.Library("espalier_test", "DEF")
+    for told, allowed in (("write_file(str filename, Tensor x) -> ()", False), ("open(str? uri) -> Tensor", False),
+                          ("shade(Tensor x, str mode) -> Tensor", True)):  # fmt: skip
+        library.define(told)
+        name = f"espalier_test.{told.partition('(')[0]}.default"
+        if allowed:
+            assert str(function_of(name)) == name
+        else:
+            with pytest.raises(ProjectError, match=r"espalier_test\."):
+                function_of(name)
