@@ -92,7 +92,10 @@ class Searches(Applied):
         self._copies.forget()
         document = self._session.document
         if document:
-            kept.unpack(document.project.extras, document.store.folder)
+            try:
+                kept.unpack(document.project.extras, document.store.folder)
+            except EspalierError as error:  # a full disk: they are shown, and a search that goes on will fail
+                self._session.problem.emit(error)
             own = records(document.project.extras)
             for name, held in (unsaved(document, {r.key for r in own.values()}) | own).items():
                 if found := held_study(name, held, document):

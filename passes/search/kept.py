@@ -15,6 +15,7 @@ from passes.search.storage import journal_url
 
 FOLDER = "studies/"
 ENDING = ".journal"
+MOST_NAME = 240  # characters, with the ending; beside it lie locks of longer names
 
 
 def member(name: str) -> str:
@@ -40,11 +41,16 @@ def url_for(workdir: Path, name: str) -> str:
 
 
 def unpack(extras: Mapping[str, bytes], workdir: Path) -> dict[str, Path]:
-    """Write the studies of a project into its working folder; those that lie there already have gone on since."""
+    """Write the studies of a project into its working folder; those that lie there already have gone on since.
+
+    One whose name is too long for a file stays in the project alone.
+    """
     found: dict[str, Path] = {}
     for held, data in sorted(extras.items()):
         if held.startswith(FOLDER) and held.endswith(ENDING):
             name = name_of(held)
+            if len(Path(member(name)).name) > MOST_NAME:
+                continue
             path = found[name] = path_for(workdir, name)
             if not path.exists():
                 write_bytes(path, data, ProjectError)

@@ -96,6 +96,7 @@ def test_what_cannot_be_read_of_a_study_is_told(panel: SearchPanel, runner: list
     extras = {"studies/bad.trials.jsonl": b"{", member_of("cut"): b"\n".join((head, first, second[:-9]))}
     extras[member_of("s")] = b"\n".join((head, first[:-9], b"[]", second, b""))
     told = "Of this project the study 'bad', 2 trials of the study 's' cannot be read."
+    extras |= {f"studies/{'x' * 300}.journal": b"{}\n", f"studies/{'é' * 60}.journal": b"{}\n"}
     assert damage(extras, records(extras)) == told and not damage(extras, dict.fromkeys(("bad", "s", "cut"), held))
     quiet(runner)
     open_small(window, runner, replace(small_project("demo:small"), extras=extras))
