@@ -91,7 +91,9 @@ class EditJournal:
                 os.write(held.handle, b"\n")
 
     def edit(self, label: str, recipe: Recipe, waiting: tuple[str, ...]) -> None:
-        """Add an edit: the recipe that it led to."""
+        """Add an edit: the recipe that it led to; none where there is no journal, as `failed` says."""
+        if self._held is None:
+            return
         with self._noting():
             now = {"edit": label, "when": time.time(), "waiting": waiting, "recipe": recipe_to_json(recipe)}
             self._write(self._head + _line(now))
@@ -122,8 +124,7 @@ class EditJournal:
 
     def _write(self, lines: bytes) -> None:
         """All at once, so that the system has them whole when this process dies."""
-        if self._held is None:
-            return
+        assert self._held is not None
         handle = self._held.handle
         size = os.fstat(handle).st_size
         if os.write(handle, lines) < len(lines):

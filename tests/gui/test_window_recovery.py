@@ -13,7 +13,7 @@ import pytest
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app import recovery
+from app import edit_journal, recovery
 from app.edit_journal import ENDING, read
 from app.locks import hold, take
 from app.recovery import Recovery, leftovers, version_of
@@ -122,6 +122,27 @@ def test_a_full_disk_does_not_stop_the_work(
     kept.keep()
     held = read(kept.journal.path)
     assert held is not None and held.recipe == session.recipe and not kept.journal.failed, "room again, no line"
+
+
+def test_a_folder_that_takes_no_journal_is_told(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only a line that cannot be added: the file that could not be made, too."""
+    told: list[EspalierError] = []
+    session.problem.connect(told.append)
+    open_small(session, runner[0])
+
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(edit_journal, "hold", full)
+        edit(session)
+        kept._note()
+    assert len(told) == 1 and "cannot be kept for recovery (No space" in told[0].message
+    kept._note()
+    held = read(kept.journal.path)
+    assert held is not None and held.recipe == session.recipe and not kept.journal.failed, "room again, no journal"
 
 
 EMPTY = Recipe()
