@@ -20,6 +20,7 @@ from app.locks import Locked, hold, take
 from app.settings import data_folder
 from app.words import moment
 from model.borders import read_json, tried
+from model.errors import FileError
 from model.leftovers import clear_parts
 
 ENDING, WANTED = ".lock", ".wanted"
@@ -29,7 +30,7 @@ def claim(path: Path) -> Locked | None:
     """The claim of a project's file; None where another window has it. Where no file can be locked, it is anybody's."""
     try:
         held = hold(_note(path))
-    except OSError:
+    except (OSError, FileError):
         return Locked(path, -1)
     if held:
         told = {"path": str(path), "user": _user(), "host": platform.node(), "since": time.time()}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
 
+from model.files import explained
 from model.private import private_folder, redacted
 from model.trust import factory_of
 
@@ -93,11 +94,15 @@ class Settings:
 
 
 def data_folder(name: str) -> Path:
-    """A folder for files of the program itself (crash reports, recovery), made if need be; below ESPALIER_STATE."""
+    """A folder for files of the program itself (crash reports, recovery), made if need be; below ESPALIER_STATE.
+
+    Raises FileError.
+    """
     base = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
     usual = Path(base or Path.home() / ".local" / "share") / "espalier"
     folder = Path(os.environ.get("ESPALIER_STATE") or usual) / name
-    return private_folder(folder)
+    with explained(folder):
+        return private_folder(folder)
 
 
 def is_path(spec: str) -> bool:
