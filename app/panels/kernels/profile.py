@@ -154,7 +154,7 @@ class ProfilePage(TimedPage):
         pace = found["batch"] / found["plain"] if found["plain"] else 0.0
         best = made.more.get("timeline", {}).get("seconds", 0.0)  # that is the run of the timeline
         parts = [
-            f"<b>{time_words(found['plain'])}</b> a run of {count(found['batch'])} on {found['device']}",
+            f"<b>{time_words(found['plain'])}</b> a run of {count(found['batch'])} on {escape(str(found['device']))}",
             f"{count(round(pace))} samples a second" if pace >= 10 else f"{pace:.2g} samples a second",
             f"{time_words(found['seconds'])} under the profiler" + (f", {time_words(best)} at best" if best else ""),
             f"rounding to formats {percent(rounding / whole, 0)}" if rounding and whole else "",
