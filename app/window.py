@@ -29,7 +29,7 @@ from app.settings import Settings
 from app.style import Appearance
 from app.theme import Palette
 from model.document import Change
-from passes.jobs import TERMINAL, Done, JobEvent, SaveJob
+from passes.jobs import TERMINAL, JobEvent
 
 if TYPE_CHECKING:
     from app.canvas.view import GraphCanvas
@@ -199,8 +199,7 @@ class Window(QMainWindow):
     def _heard(self, heard: JobEvent) -> None:
         if isinstance(heard.event, TERMINAL):
             self.actions_table.refresh()
-            if isinstance(save := heard.job.job, SaveJob) and not save.copy and not isinstance(heard.event, Done):
-                self.forget_after_save()  # a later save is not to close the window
+            files.forget_failed_save(self, heard)
 
     def _crashed(self, path: str, error: BaseException) -> None:
         show_crash(self.banner, path, error)

@@ -15,6 +15,7 @@ from app.words import mebibytes
 from model.errors import EspalierError
 from model.files import write_text
 from model.opening import is_project
+from passes.jobs import Done, JobEvent, SaveJob
 
 if TYPE_CHECKING:
     from app.panels.allocate.panel import AllocatePanel
@@ -181,6 +182,13 @@ def save(window: Window) -> None:
     elif window.ownership.free(document.path):
         window.session.save()
     else:
+        window.forget_after_save()
+
+
+def forget_failed_save(window: Window, ended: JobEvent) -> None:
+    """A save that did not come about takes what waited for it along: a later one is not to close the window."""
+    save = ended.job.job
+    if isinstance(save, SaveJob) and not save.copy and not isinstance(ended.event, Done):
         window.forget_after_save()
 
 

@@ -92,10 +92,7 @@ class Searches(Applied):
         self._copies.forget()
         document = self._session.document
         if document:
-            try:
-                kept.unpack(document.project.extras, document.store.folder)
-            except EspalierError as error:  # a full disk: they are shown, and a search that goes on will fail
-                self._session.problem.emit(error)
+            _unpack(self._session, document)
             own = records(document.project.extras)
             for name, held in (unsaved(document, {r.key for r in own.values()}) | own).items():
                 if found := held_study(name, held, document):
@@ -340,6 +337,14 @@ def new_name(spec: SearchSpec, taken: Container[str]) -> str:
     kind = next(iter(kinds)) if len(kinds) == 1 else "mixed"
     head = {"format": "formats", "config": "architecture"}.get(kind, kind)
     return next(n for i in itertools.count(1) if (n := f"{head} {i}") not in taken)
+
+
+def _unpack(session: Session, document: Document) -> None:
+    """Journals that cannot be written are told; what was found is shown, and a search that goes on will fail."""
+    try:
+        kept.unpack(document.project.extras, document.store.folder)
+    except EspalierError as error:
+        session.problem.emit(error)
 
 
 def search_job(study: Study, document: Document) -> SearchJob:
