@@ -105,7 +105,7 @@ class Figure(QWidget):
         self._label.setProperty("role", "small")
         self._change.setProperty("tone", "same")
         self._brief, self._held = False, 0  # the neighbours keep their places while figures change
-        grid = QGridLayout(self)
+        grid = self._grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(BESIDE)
         grid.setVerticalSpacing(0)
@@ -178,8 +178,14 @@ class Figure(QWidget):
     def _show_change(self, change: str, tone: str) -> None:
         self._role(self._change, "tone", tone)
         self._change.setText(change)
-        self._change.setHidden(self._brief or not change)
+        self._place_change()
         self.setAccessibleDescription(self.text)
+
+    def _place_change(self) -> None:
+        """Beside its value; where it is hidden no space may be taken from the value, which would be cut."""
+        hidden = self._brief or not self._change.text()
+        self._change.setHidden(hidden)
+        self._grid.setHorizontalSpacing(0 if hidden else BESIDE)
 
     def wide(self, *, brief: bool = False) -> int:
         """The width that it takes, with its change or without."""
@@ -198,7 +204,7 @@ class Figure(QWidget):
     def lay_out(self, *, brief: bool, least: int) -> None:
         """Show it with its change or without, which then stands in the tool tip."""
         self._brief = brief
-        self._change.setHidden(brief or not self._change.text())
+        self._place_change()
         self.setMinimumWidth(least)
         help_ = self._entry.help
         help_ += f". {self._note}" if self._note else ""
