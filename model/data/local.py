@@ -57,7 +57,8 @@ def find(path: Path) -> Found:
             raise DataError(f"{path.name} is no data file that can be read.", HINT)
         return Found("table", {LONE: ((path, ""),)})
     if not path.is_dir():
-        raise DataError(f"There are no data at {path}.", f"{HINT} Or use demo:reviews, demo:digits or hub:NAME.")
+        seen = "" if path.is_absolute() else f", seen from {Path.cwd()}"
+        raise DataError(f"There are no data at {path}{seen}.", f"{HINT} Or use demo:reviews, demo:digits or hub:NAME.")
     found = _find_tables(path) or _find_classes(path)
     if found is None:
         raise DataError(f"The folder {path.name} holds no data that can be read.", HINT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from model.data.base import load_data
 from model.data.glance import glance
+from model.data.local import find
 from model.errors import DataError
 
 RECORDS = [{"text": f"the plot was number {n}", "label": n % 2} for n in range(40)]
@@ -219,3 +221,12 @@ def test_texts_need_a_tokenizer(csv_file: Path, tmp_path: Path) -> None:
 def test_inputs_are_cut_and_padded(csv_file: Path, tokenizer: Path) -> None:
     split = load_data(str(csv_file), tokenizer=tokenizer, max_length=6).split("train")
     assert split.inputs["input_ids"].shape == (32, 6) and split.inputs["attention_mask"].dtype == np.int64
+
+
+def test_a_relative_path_says_from_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe that was written in another folder names its data from there."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=f"no data at reviews, seen from {re.escape(str(tmp_path))}"):
+        find(Path("reviews"))
+    with pytest.raises(DataError, match=f"no data at {re.escape(str(tmp_path / 'reviews'))}\\."):
+        find(tmp_path / "reviews")
