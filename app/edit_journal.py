@@ -66,7 +66,7 @@ class EditJournal:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"{secrets.token_hex(8)}{ENDING}"
-        self.failed = ""
+        self.failed, self.cost = "", 0.0  # seconds of the processor that the last line took
         self._head = b""  # what is written with the next edit
         self._held: Locked | None = None
         self._disk: _Disk | None = None
@@ -94,10 +94,12 @@ class EditJournal:
         """Add an edit: the recipe that it led to; none where there is no journal, as `failed` says."""
         if self._held is None:
             return
+        begun = time.thread_time()
         with self._noting():
             now = {"edit": label, "when": time.time(), "waiting": waiting, "recipe": recipe_to_json(recipe)}
             self._write(self._head + _line(now))
             self._head = b""
+        self.cost = time.thread_time() - begun
 
     @property
     def long(self) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app.session import Session
 
 SOON, SELDOM, SHARE = 1.0, 30.0, 20  # seconds until a copy is written, and how many times as long as writing it takes
-PEN = 200  # milliseconds in which edits in a row become one line, as while a slider moves
+PEN, QUICK = 200, 0.002  # milliseconds in which edits in a row become one line, where that takes longer: seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,8 @@ class Recovery(QObject):
         if document is None or not (document.dirty or self._session.waiting):
             self.forget()
             return
-        if not self._pen.isActive():  # the first edit of a row is written at once, the last when the row pauses
+        # Where that takes a moment, only the first of a row is written at once, and the last when the row pauses.
+        if not self._pen.isActive() or self.journal.cost < QUICK:
             self._note()
             self._pen.start()
         self._plan(document)
