@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
+from model.errors import EspalierError
 from model.opening import open_any
 from model.project import save_project
 from model.trust import NAMED, SESSION, Origin, TrustError, decide, digest, refused, wanted_code
@@ -210,3 +211,12 @@ def test_a_project_is_no_archive_of_code(
         archive.writestr("sitecustomize.py", code.read_text())
     open_any(str(path), tmp_path / "again")
     assert not marker.exists()
+
+
+def test_what_lies_there_is_no_function_of_the_file_beside_it(code: Path, marker: Path) -> None:
+    """A folder whose name reads as code; that code was never named."""
+    folder = code.with_name("net.py:plain")
+    folder.mkdir()
+    with pytest.raises(EspalierError):
+        open_any(str(folder), folder / "work", origin=Origin.TYPED)
+    assert not marker.exists() and wanted_code(str(folder)) is None

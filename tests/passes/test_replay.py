@@ -11,6 +11,8 @@ from model.errors import OptionsError, PassError
 from model.formats.integer import Integer
 from model.graph import Graph, Ref
 from model.recipe import Raw, Recipe, Step
+from passes.analysis.hardware import HardwareOptions
+from passes.analysis.profile import ProfileOptions
 from passes.base import Cancelled, Context, NoOptions, PassSpec, Report, is_instant, run_step
 from passes.replay import Memo, instant, prefix_keys, recipe_key, replay
 from passes.select import Select
@@ -247,3 +249,11 @@ def test_instant_recipes() -> None:
     replay(base(), Recipe((quantise, prune)), context(), memo)
     assert instant(Recipe((quantise, prune)), memo) and instant(Recipe((quantise, prune, quantise)), memo)
     assert not instant(Recipe((prune, quantise)), memo)
+
+
+@pytest.mark.parametrize("step", [Step("hardware", HardwareOptions(folder="/nowhere/made")),
+                                  Step("profile", ProfileOptions(trace="/nowhere/made.json"))])  # fmt: skip
+def test_a_recipe_writes_no_file(step: Step) -> None:
+    held = case("mlp")
+    with pytest.raises(OptionsError, match="cannot write files"):
+        replay(held.graph, Recipe((step,)), Context(held.store))

@@ -10,14 +10,14 @@ import pytest
 from model.errors import OptionsError
 from tests.verilog.proof import alone
 from verilog.cycles.schedule import schedule
-from verilog.edited import Edited, from_bytes, texts_in, to_bytes
+from verilog.edited import Edited, check_pure, from_bytes, texts_in, to_bytes
 from verilog.folder import beside
 from verilog.netlist import Design
 from verilog.numbers.fixed import Fixed
 from verilog.proof.live import check, needed, uses
 from verilog.stream import Stream
 from verilog.templates.relu import Relu
-from verilog.write import ours, texts, write
+from verilog.write import RTL, ours, texts, write
 
 
 def test_copies_come_back() -> None:
@@ -68,3 +68,18 @@ def test_a_module_is_checked_with_its_parts_and_its_uses() -> None:
     found = check("rtl/relu.sv", "relu", {**files, "rtl/relu.sv": renamed}, uses_of)
     assert found and found[0].file != "rtl/relu.sv" and "x_ready" in found[0].text, "its use in the design is told"
     assert check("rtl/relu.sv", "relu", {**files, "rtl/relu.sv": ""}, uses_of)
+
+
+@pytest.mark.parametrize("text", [
+    'initial $system("x");', 'initial $c("x");', 'integer f = $fopen("x", "w");', '`define s(x) $``x', "import p::*;",
+    'import "DPI-C" function int system(string s);', 'export "DPI-C" function f;', 'initial $dumpfile("x");',
+    'string a = """\n//"""; `s(system)("x")', 'string a = "\\\n//"; `s(system)("x")',
+])  # fmt: skip
+def test_a_copy_only_computes(text: str) -> None:
+    with pytest.raises(OptionsError, match="can reach files and programs"):
+        check_pure("relu", f"module relu;\n{text}\nendmodule\n")
+
+
+def test_each_of_ours_only_computes() -> None:
+    for file in RTL.rglob("*.sv"):
+        check_pure(file.stem, file.read_text())
