@@ -112,7 +112,8 @@ def _read(source: Source, wish: tuple[int, int, int] | None) -> _Read:
 def _pillow() -> Any:
     try:
         # Pictures of the hub come as Pillow opens them: PostScript among them would run in Ghostscript.
-        importlib.import_module("PIL.EpsImagePlugin").gs_binary = False
+        programs: Any = importlib.import_module("PIL.EpsImagePlugin")
+        programs.gs_binary = False
         return importlib.import_module("PIL.Image")
     except ImportError as error:
         raise DataError("Reading images needs Pillow.", "Install it: pip install pillow") from error
