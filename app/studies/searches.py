@@ -59,10 +59,11 @@ class Applied(KeptRuns):
         self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)
 
     def use(self, study: Study, trial: Trial) -> None:
-        """Make a trial's recipe the recipe, in one undo step; its score is known already. Raises OptionsError."""
+        """Make a trial's recipe the recipe, in one undo step; of one that ended its score is known already, of one that
+        ended early only that of a part of the samples. Raises OptionsError."""
         recipe = self.recipe_of(study, trial)
-        if {"accuracy", "loss"} <= set(trial.figures):
-            self._session.know_score(recipe, study.spec.score, dict(trial.figures))
+        if trial.state == "complete" and {"accuracy", "loss"} <= set(trial.figures):
+            self._session.know_score(recipe, study.spec.score, {**trial.figures, **trial.noise})
             opened = Baseline(OPENED, Recipe(), self._session.open_document.project.base)
             self._session.know_divergence(recipe, study.spec.score, trial.figures.get("kl"), opened)
         self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
