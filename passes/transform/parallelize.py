@@ -9,7 +9,7 @@ from model.graph import Graph
 from model.meta import Parallel
 from passes.base import Context, Report, transform
 from passes.select import Select, chosen
-from verilog.cycles.parallel import Sizes, at_most, balanced, cycles_of, divisors
+from verilog.cycles.parallel import Sizes, at_most, balanced, divisors
 from verilog.options import EmitOptions, sizes_in
 
 
@@ -90,12 +90,9 @@ def balance_parallelism(graph: Graph, options: BalanceOptions, context: Context)
     design, able = unbuffered(folded, context.store, emit)
     found = balanced(design, able, options.multipliers, options.interval)
     after = folded.replace(*(replace(folded.nodes[name], parallel=p) for name, p in found.chosen.items()))
-    # a window or a change of width need not be as much faster as its layer: the design itself tells
-    cycles = cycles_of(unbuffered(after, context.store, emit)[0])
     rows = tuple(
-        {"node": name, "parallel": found.chosen.get(name, Parallel()).label, "cycles": cycles.get(name, 0)}
+        {"node": name, "parallel": found.chosen.get(name, Parallel()).label, "cycles": found.cycles[name]}
         for name in able
     )
-    slowest = max(cycles, key=lambda n: cycles[n], default="")
-    summary = {"multipliers": found.multipliers, "interval": cycles.get(slowest, 0), "bottleneck": slowest}
+    summary = {"multipliers": found.multipliers, "interval": found.interval, "bottleneck": found.bottleneck}
     return after, Report("balance_parallelism", rows, summary)
