@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from verilog.templates.base import Area
 
 PORTS = ("data_in", "weight", "data_out")
+AREAS = frozenset(
+    {"lut", "ff", "dsp", "bram", "unrolled_lut", "unrolled_ff"}
+)  # costs with no figure beside a plug-in's
 SIGNS = {"binary": 1, "binary_scaled": 1, "ternary": 2}  # weights that are added, and the bits of one
 USUAL = Precision(Integer(8, 4))  # what a port counts as that has no format yet
 Form = tuple[int, int, bool, bool, bool]  # width, fraction, signed, rounds to the nearest, is a sign

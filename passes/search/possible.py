@@ -11,6 +11,7 @@ from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
 from model.recipe import Recipe
 from passes.costs.base import COSTS, figures, with_candidate
+from passes.costs.hardware import AREAS, every_ours
 from passes.costs.limits import Limit
 from passes.parallel import with_products
 from passes.score import Scorer
@@ -85,7 +86,12 @@ def check_grid(spec: SearchSpec, space: Space) -> None:
 
 
 def check_limits(space: Space, graph: Graph, want: Wanted) -> None:
-    """Raise OptionsError for a limit that not even the cheapest of everything holds, with the least possible."""
+    """Raise OptionsError for a limit that not even the cheapest of everything holds, with the least possible.
+
+    So for an area as goal or limit, where a plug-in brings hardware: no trial would have that figure.
+    """
+    if AREAS.intersection(want.figures):
+        every_ours(graph)
     limits = [x for x in want.limits if x.figure in COSTS and COSTS.get(x.figure).of and x.side == _good(x.figure)]
     if not limits or not all(c.kind in ("format", "sparsity", "parallel") for c in space.choices):
         return

@@ -165,6 +165,17 @@ def test_an_operation_between_layers_leaves_no_sum(plugin: Path, tmp_path: Path,
         cost.shares.node(graph.nodes["act"], graph)
 
 
+def test_a_search_for_an_unknown_area_is_refused_beforehand(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
+    made, spec = project(tmp_path, capsys), tmp_path / "s.toml"
+    space = '[[space]]\nports = ["weight"]\nvalues = "integer(width=4|8)"\n'
+    spec.write_text(f'goals = ["weight_bits"]\nwithin = ["lut<=100000"]\ntrials = 2\nsampler = "random"\n{space}')
+    words = ["search", str(made), str(spec), "-o", str(tmp_path / "s.json")]
+    assert main(words) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert main([*words[:-1], str(tmp_path / "t.json"), "--plugin", str(plugin)]) == 2
+    assert "The area of act is not known" in " ".join(capsys.readouterr().err.split())
+
+
 def test_no_table_swallows_it(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
     """Steps that are functions of one number become one table, except where the user has an operation for one."""
     made = project(tmp_path, capsys, more=" * 0.5")
