@@ -1,8 +1,7 @@
 """FIFOs where beats must wait: behind a layer that is read in bursts, and on the short branch before a join.
 
-Their depths are those with which the design runs at the pace of its slowest engine, found by stepping the schedule with
-room for everything, frames coming at that pace; then the least that are as fast and never lock up where inputs or
-outputs pause.
+Depths are those of the slowest engine's pace, found by stepping the schedule with room for everything, frames coming
+at that pace; then the least that are as fast, and lock nothing up where inputs or outputs pause.
 """
 
 from __future__ import annotations
