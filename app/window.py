@@ -187,10 +187,6 @@ class Window(QMainWindow):
             then, self.after_save = self.after_save, None
             then()
 
-    def forget_after_save(self) -> None:
-        """Do not go on with what waited for a save: there was none."""
-        self.after_save = None
-
     def _selected(self, ids: tuple[str, ...]) -> None:
         if ids != self.canvas.selection():
             self.canvas.select(ids, reveal=True)

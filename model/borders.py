@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import stat
 import tomllib
 import zipfile
 from collections.abc import Callable, Generator
@@ -27,6 +28,7 @@ MOST_TOML = 8 << 20  # bytes; people write it by hand, and its reader is slow
 _LONG_KEY = re.compile(r"(?<![\w.\"'-])[\w\"'-]++(?:[ \t]*+\.[ \t]*+[\w\"'-]++){50}")  # each dot is a table in a table
 MOST_DIRECTORY = 2 << 20  # bytes of a zip file's list of members: some 20 000 of them
 MOST_RATIO, RATIO_FROM = 100, 16 << 20  # a member above this size is at most so many times its packed self
+SHELL = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 T = TypeVar("T")
 
 
@@ -41,6 +43,8 @@ def reading(
     """
     name = path.name if isinstance(path, Path) else path
     try:
+        if isinstance(path, Path):
+            refuse_endless(path)
         yield
     except (EspalierError, *PASSING):
         raise
@@ -49,6 +53,14 @@ def reading(
     # Parsers raise what they like, those in Rust even what is no Exception.
     except BaseException as fault:
         raise error(f"{name} {what}: {damage(fault)}.", hint) from fault
+
+
+def refuse_endless(path: Path) -> None:
+    """Raise Damage for a pipe, a socket or a device: reading one may never end. A shell's own `<(…)` is read."""
+    with contextlib.suppress(OSError):  # what is not there is told by its reader
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(SHELL)):
+            raise Damage("it is a pipe or a device, no file")
 
 
 def tried(read: Callable[[], T], otherwise: T) -> T:
@@ -65,6 +77,7 @@ def tried(read: Callable[[], T], otherwise: T) -> T:
 
 def read_bytes(path: Path, most: int = MOST_TEXT) -> bytes:
     """A file that is read whole; raises Damage where it is too long for that."""
+    refuse_endless(path)
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size > most:
             raise Damage(f"it is longer than {most >> 20} MB")
@@ -148,6 +161,7 @@ def _short(value: Any) -> bool:
 @contextlib.contextmanager
 def opened_zip(path: Path) -> Generator[tuple[zipfile.ZipFile, IO[bytes]]]:
     """A zip file and the file beneath it; raises Damage where its list of members alone would fill the memory."""
+    refuse_endless(path)
     with path.open("rb") as raw:
         end: Any = zipfile._EndRecData(raw)  # type: ignore[attr-defined] # pyright: ignore
         if end and end[5] > MOST_DIRECTORY:  # the length of the list, which zipfile reads whole

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from model.borders import read_bytes
 from model.errors import Interrupted, SourceError, nearest
 from model.reading import Limits, Reading
 from model.siblings import Siblings
@@ -184,7 +185,7 @@ def factories(path: Path) -> list[str]:
     wrong.
     """
     try:
-        tree = ast.parse(path.read_bytes(), str(path))
+        tree = ast.parse(read_bytes(path), str(path))
     except SyntaxError as error:
         line = (error.text or "").strip()
         text = f"{path.name} is no valid Python: {error.msg} (line {error.lineno}{f': {line[:80]}' if line else ''})."

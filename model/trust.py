@@ -17,7 +17,8 @@ from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Literal, cast
 
-from model.errors import EspalierError, FileError, SourceError
+from model.borders import read_bytes
+from model.errors import Damage, EspalierError, FileError, SourceError
 from model.files import explained, write_text
 
 NAMED = "ESPALIER_TRUST"  # paths, for a run of the program and its workers
@@ -155,8 +156,8 @@ def digest(path: Path) -> str:
     files = _importable(path)
     for file in sorted(files):
         try:
-            text = file.read_bytes()
-        except OSError:
+            text = read_bytes(file, MOST_BYTES)
+        except (OSError, Damage):
             return ""
         size += len(text)
         if size > MOST_BYTES:

@@ -182,14 +182,19 @@ def save(window: Window) -> None:
     elif window.ownership.free(document.path):
         window.session.save()
     else:
-        window.forget_after_save()
+        _forget_then(window)
+
+
+def _forget_then(window: Window) -> None:
+    """Do not go on with what waited for a save: there was none."""
+    window.after_save = None
 
 
 def forget_failed_save(window: Window, ended: JobEvent) -> None:
     """A save that did not come about takes what waited for it along: a later one is not to close the window."""
     save = ended.job.job
     if isinstance(save, SaveJob) and not save.copy and not isinstance(ended.event, Done):
-        window.forget_after_save()
+        _forget_then(window)
 
 
 def save_as(window: Window) -> None:
@@ -200,14 +205,14 @@ def save_as(window: Window) -> None:
     name = document.path.name if document.path else f"{_word(document.project.source.name)}.espalier"
     dialog = ask_path(window, "Save as", lambda p: _save_to(window, _project(p)), save=True,
                        names="Espalier projects (*.espalier)", suggestion=name)  # fmt: skip
-    dialog.rejected.connect(window.forget_after_save)
+    dialog.rejected.connect(lambda: _forget_then(window))
 
 
 def _save_to(window: Window, path: Path) -> None:
     if window.ownership.free(path):
         window.session.save_as(path)
     else:
-        window.forget_after_save()
+        _forget_then(window)
 
 
 def _project(path: Path) -> Path:

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from model.borders import refuse_endless
+
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".npy", ".h5")
 # Kernels stamp files by their clock tick: a file may change twice within one, and only the first is seen.
 TICK = 20_000_000  # nanoseconds
@@ -66,6 +68,7 @@ def file_digest(path: Path) -> str:
     import xxhash
 
     digest = xxhash.xxh3_128() if path.suffix in WEIGHTS else hashlib.blake2b(digest_size=16)
+    refuse_endless(path)
     with path.open("rb") as file:
         while piece := file.read(1 << 22):
             digest.update(piece)

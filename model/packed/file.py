@@ -17,7 +17,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from model.borders import parse_json, reading, tried
+from model.borders import parse_json, reading, refuse_endless, tried
 from model.errors import Damage, ExportError, ProjectError
 from model.files import replacing
 from model.graph import Graph
@@ -176,6 +176,7 @@ def decoding(path: Path) -> contextlib.AbstractContextManager[None]:
 
 def _metadata(path: Path) -> dict[str, Any]:
     """The metadata of a packed file; empty for another safetensors file."""
+    refuse_endless(path)
     with path.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
         if length > min(100_000_000, path.stat().st_size):

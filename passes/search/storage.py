@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, unquote, urlsplit
 
-from model.errors import StorageError, nearest
+from model.borders import refuse_endless
+from model.errors import Damage, StorageError, nearest
 from model.private import redacted
 
 if TYPE_CHECKING:
@@ -98,6 +99,10 @@ def _path(url: str) -> Path:
         raise StorageError(f"{path} is a folder.", "Name a file in it, such as study.journal.")
     if not path.parent.is_dir():
         raise StorageError(f"There is no folder {path.parent}.", "Make it, or choose another.")
+    try:
+        refuse_endless(path)
+    except Damage as error:
+        raise StorageError(f"{path} cannot be opened: {error}.", "Choose a file.") from error
     return path
 
 
