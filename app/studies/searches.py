@@ -132,7 +132,7 @@ class Searches(Applied):
             held = None
         if held is None:
             name = spec.study or new_name(spec, self.studies)
-            compared = {"baseline": self._baseline(spec), "against": self._against(spec)}
+            compared = {"baseline": self._baseline(spec), "against": _against(self._session, spec)}
             held = self.studies[name] = Study(name, replace(spec, study=name), recipe, space, **compared)
         else:
             held.spec = replace(spec, study=held.name)
@@ -181,15 +181,6 @@ class Searches(Applied):
         other = SCORES if (held.which, held.split) != (spec.score.which, spec.score.split) else ()
         names = (n for n in score.__dataclass_fields__ if n not in other)
         return {n: float(v) for n in names if (v := getattr(score, n)) is not None}
-
-    def _against(self, spec: SearchSpec) -> dict[str, Any]:
-        """The name of the baseline, and the samples of its accuracy: which were right only of the search's own data."""
-        session = self._session
-        found = session.measures.accuracy(session.compared.recipe)
-        told = {} if found is None else {k: v for k, v in asdict(found).items() if k != "value"}
-        if session.measures.options != spec.score:
-            told.pop("hits", None)
-        return {"name": session.compared.name, **told}
 
     def pause(self, study: Study) -> None:
         """Wait after the trial that runs; `again` goes on. One that has not begun leaves the queue."""
@@ -322,6 +313,15 @@ class Searches(Applied):
             waits = study.job
             study.by_hand[:0] = getattr(waits.job, "by_hand", ())
             waits.job = self._work(study)
+
+
+def _against(session: Session, spec: SearchSpec) -> dict[str, Any]:
+    """The name of the baseline, and the samples of its accuracy: which were right only of the search's own data."""
+    found = session.measures.accuracy(session.compared.recipe)
+    told = {} if found is None else {k: v for k, v in asdict(found).items() if k != "value"}
+    if session.measures.options != spec.score:
+        told.pop("hits", None)
+    return {"name": session.compared.name, **told}
 
 
 def check_source(space: Space, source: SourceInfo) -> None:
