@@ -22,7 +22,6 @@ from model.files import write_text
 from model.recipe import Step
 from model.registry import PASSES
 from passes.analysis.compile import CompileOptions
-from passes.analysis.evaluate import EvaluateOptions
 from passes.analysis.profile import ProfileOptions
 from passes.base import Report, run_step
 from passes.observed.options import ObserveOptions
@@ -48,7 +47,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         raise UsageError("--what names no report.", f"Name some, such as {DEFAULT}.")
     write = writer(found.output) if found.output else None
     options = [_options(n, found) for n in names]
-    if found.data and not any(isinstance(o, EvaluateOptions) for o in options):
+    if found.data and not any(hasattr(o, "data") for o in options):
         raise UsageError(f"--data is of no use to {', '.join(names)}.", "Add --what statistics or quantization.")
     with opened(found.target, found, console) as target:
         steps = [Step(n, o, found.seed) for n, o in zip(names, options, strict=True)]
@@ -70,7 +69,7 @@ def _analysis(name: str) -> str:
 def _options(name: str, found: Arguments) -> Any:
     """A pass's options: with the data that is named, where it looks at data."""
     kind = PASSES.get(name).options
-    return read_options(kind, found) if issubclass(kind, EvaluateOptions) else kind()
+    return read_options(kind, found) if "data" in kind.__dataclass_fields__ else kind()
 
 
 def _lines(reports: list[Report]) -> Iterable[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
@@ -49,7 +50,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     if not 1 <= found.seeds <= 1000:
         raise UsageError(f"--seeds is {found.seeds}.", "It must be a whole number from 1 to 1000.")
     curves = Curves(found)
-    recipe = load_recipe(found.recipe, found.seed)
+    recipe = _from_anywhere(load_recipe(found.recipe, found.seed))
     check_ready(recipe)
     if not recipe.steps:
         console.note("The recipe has no steps.")
@@ -80,6 +81,17 @@ def _run(found: Arguments, console: Console) -> Answer:
             clear(folder)
         data |= {"curves": curves.written} if curves.written else {}
     return Answer(data, lambda: _lines(data))
+
+
+def _from_anywhere(recipe: Recipe) -> Recipe:
+    """Steps whose data are found from any folder: the project that keeps them may be opened from another."""
+    return Recipe(tuple(replace(s, options=_placed(s.options)) for s in recipe.steps))
+
+
+def _placed(options: Any) -> Any:
+    data = getattr(options, "data", None)
+    path = Path(data).expanduser() if isinstance(data, str) and data else None
+    return replace(options, data=str(path.resolve())) if path and path.exists() else options
 
 
 def _unsound(replayed: Replayed, target: Target, console: Console) -> list[str]:

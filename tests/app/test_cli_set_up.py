@@ -112,3 +112,20 @@ def test_an_adapter_of_zeros_says_so(tmp_path: Path, capsys: Capture) -> None:
     answer(capsys, "run", "demo:digits-mlp", recipe(tmp_path, ("lora", {}), ("finetune", wild)), "-o", project)
     notes = answer(capsys, "export", project, "--as", "adapter", "-o", tmp_path / "folder")["warnings"]
     assert any("B matrices are all 0, also after the training" in note for note in notes)
+
+
+def test_data_that_a_recipe_names_from_here_are_found_from_anywhere(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = {**TRAIN, "data": data.name, "max_steps": 1}
+    columns = ("--text", "what_they_wrote", "--label", "mood", "--tokenizer", WORDS)
+    answer(capsys, "run", BERT, recipe(tmp_path, ("finetune", options)), "-o", tmp_path / "p.espalier", *columns)
+    project = open_any(str(tmp_path / "p.espalier"), tmp_path / "work").project
+    assert project.recipe.steps[0].options.data == str(data.resolve())
+
+
+def test_the_time_of_a_training_is_estimated_on_the_data_that_are_named(data: Path, capsys: Capture) -> None:
+    columns = ("--text", "what_they_wrote", "--label", "mood", "--tokenizer", WORDS)
+    told = answer(capsys, "report", BERT, "--what", "finetune_estimate", "--data", data, *columns)
+    assert told["summary"]["finetune_estimate"]["seconds"] > 0
