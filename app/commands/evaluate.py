@@ -44,9 +44,9 @@ def _run(found: Arguments, console: Console) -> Answer:
 def _score(target: Target, options: EvaluateOptions, baseline: str) -> dict[str, Any]:
     """The score; of a project with steps also against the baseline."""
     recipe = target.project.recipe
+    count = 0 if baseline in (OPENED, NONE) else _position(baseline, len(recipe.active))
     if baseline == NONE or not recipe.active:
         return score(target.project.graph, target, options)
-    count = 0 if baseline == OPENED else _position(baseline, len(recipe.active))
     steps = Recipe(recipe.active[:count])
     graph = replay(target.project.base, steps, target.context, known_steps(target)).graph
     context = replace(target.context, base=graph)

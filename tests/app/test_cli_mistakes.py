@@ -116,6 +116,8 @@ CALLS = [
     ("formats --plugin {folder}/gone.py", "no plug-in"),
     ("formats --plugin {syntax.py}", "SyntaxError"),
     ("formats --plugin {plain.txt}", "Python file"),
+    ("evaluate demo:digits-mlp --baseline openned", "'openned'"),
+    ("evaluate demo:digits-mlp --baseline @9", "'@9'"),
 ]
 
 
