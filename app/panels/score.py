@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
 
@@ -269,18 +269,16 @@ class ScorePanel(QWidget):
         row.addWidget(self.baseline, 0, Qt.AlignmentFlag.AlignBottom)
         row.addStretch(1)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        self._soon = QTimer(self, interval=0, singleShot=True)  # an edit tells of itself more than once
-        self._soon.timeout.connect(self.refresh)
-        session.score_changed.connect(self._soon.start)
+        session.score_changed.connect(self.refresh)
         session.compared_changed.connect(self._fit)
         session.opened.connect(self.refresh)
-        self._estimate.changed.connect(self._soon.start)
+        self._estimate.changed.connect(self.refresh)
         self.refresh()
 
     def follow(self, live: LiveMeasure) -> None:
         """Say from now on whether a figure that is not of the present model is being measured, or can be."""
         self._live = live
-        live.judged.connect(self._soon.start)
+        live.judged.connect(self.refresh)
         self.refresh()
 
     def _missing(self) -> str:

@@ -210,14 +210,14 @@ def _work(stranger: Stranger, asked: Asked, work: Path, sound: OpenResult, demo:
     source = sound.project.source
     if stranger.role == "recipe":
         recipe = load_recipe_file(stranger.path)
-        asked.ask(ReplayJob(sound.project.base, recipe, sound.locations, demo, source.spec, reading=source.reading))
+        asked.ask(ReplayJob(sound.project.base, recipe, sound.locations, demo, source))
     elif stranger.role == "data":
         step = Step("evaluate", EvaluateOptions(data=str(stranger.path), limit=4))
-        asked.ask(AnalyseJob(sound.project.graph, step, sound.locations, demo, source.spec, source.reading))
+        asked.ask(AnalyseJob(sound.project.graph, step, sound.locations, demo, source))
     else:
         held: OpenResult = asked.ask(OpenJob(str(stranger.path), work))
-        project, reading = held.project, held.project.source.reading
-        asked.ask(ReplayJob(project.base, project.recipe, held.locations, work, project.source.spec, reading=reading))
+        project = held.project
+        asked.ask(ReplayJob(project.base, project.recipe, held.locations, work, project.source))
 
 
 # -- a window
