@@ -8,7 +8,6 @@ from collections.abc import Generator
 
 from app.commands.console import Console
 from model.errors import StorageError
-from passes.search.begun import clear
 from passes.search.storage import damage_of, open_storage, scheme_of, shown, study_names
 
 PATIENCE = 2.0  # seconds until it is said that a storage does not answer
@@ -33,6 +32,8 @@ def look_into(url: str, study: str, resume: bool, console: Console) -> None:
     """Raise StorageError where the storage cannot be reached, or has such a study that is not to go on."""
     with trying(url, console):
         storage = open_storage(url)
+        from passes.search.begun import clear  # with scipy, which --help need not load
+
         taken = study in study_names(storage) and not clear(storage, study)
     if damage := damage_of(storage):
         console.note(damage)

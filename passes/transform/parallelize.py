@@ -9,7 +9,7 @@ from model.graph import Graph
 from model.meta import Parallel
 from passes.base import Context, Report, transform
 from passes.select import Select, chosen
-from verilog.cycles.parallel import Sizes, at_most, balanced, divisors
+from verilog.cycles.parallel import Sizes, at_most, balanced, cycles_of, divisors
 from verilog.options import EmitOptions, sizes_in
 
 
@@ -90,9 +90,12 @@ def balance_parallelism(graph: Graph, options: BalanceOptions, context: Context)
     design, able = unbuffered(folded, context.store, emit)
     found = balanced(design, able, options.multipliers, options.interval)
     after = folded.replace(*(replace(folded.nodes[name], parallel=p) for name, p in found.chosen.items()))
+    # a window or a change of width need not be as much faster as its layer: the design itself tells
+    cycles = cycles_of(unbuffered(after, context.store, emit)[0])
     rows = tuple(
-        {"node": name, "parallel": found.chosen.get(name, Parallel()).label, "cycles": found.cycles[name]}
+        {"node": name, "parallel": found.chosen.get(name, Parallel()).label, "cycles": cycles.get(name, 0)}
         for name in able
     )
-    summary = {"multipliers": found.multipliers, "interval": found.interval, "bottleneck": found.bottleneck}
+    slowest = max(cycles, key=lambda n: cycles[n], default="")
+    summary = {"multipliers": found.multipliers, "interval": cycles.get(slowest, 0), "bottleneck": slowest}
     return after, Report("balance_parallelism", rows, summary)
