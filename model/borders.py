@@ -57,7 +57,7 @@ def reading(
 
 def refuse_endless(path: Path) -> None:
     """Raise Damage for a pipe, a socket or a device: reading one may never end. A shell's own `<(…)` is read."""
-    with contextlib.suppress(OSError):  # what is not there is told by its reader
+    with contextlib.suppress(OSError):  # a missing file is its reader's to report
         mode = path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(SHELL)):
             raise Damage("it is a pipe or a device, no file")

@@ -1,4 +1,4 @@
-"""Tokenizers that cannot be opened: what is told is what went wrong."""
+"""Tokenizers that cannot be opened: the error says what went wrong."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_studies_are_kept_with_the_project(panel: SearchPanel, runner: list[Fake
 def test_a_chart_is_saved_by_the_dialog_of_all_files(
     panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path, qtbot: QtBot
 ) -> None:
-    """And what cannot be written is told in the window."""
+    """And the window reports what cannot be written."""
     info = begin(panel, runner)
     feed(runner, info, [trial(n, 0.9 - n / 10) for n in range(4)])
     tile = panel.board.tiles[0]

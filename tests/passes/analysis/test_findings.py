@@ -261,7 +261,7 @@ def test_report_on_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
 
 
 def test_a_language_model_is_compared_without_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores of each word are no classes of texts: the layers and the logits have figures, no accuracy is told."""
+    """Scores of each word are no classes of texts: the layers and the logits have figures, accuracy has none."""
     (tmp_path / "net.py").write_text(WORDS)
     made = open_source(f"{tmp_path / 'net.py'}:make", tmp_path / "work", origin=Origin.TYPED)
     ids = np.random.default_rng(0).integers(0, 20, (8, 6))
