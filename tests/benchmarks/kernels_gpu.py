@@ -22,10 +22,11 @@ to run when there is a GPU:
   the same again                                            goes on where FILE.json ends, until the exit code is 0
   main.py kernels --compare tests/benchmarks/results/kernels-nvidia-h200.json FILE.json
 Set ESPALIER_CACHE to a folder that is kept, or launch settings are tried anew in each call. Rows below their targets in
-kernels-nvidia-h200.json: mxint8_linear m=16 0.83x (1.4 wanted), m=256 0.53x (0.8); mxint4_linear m=1 0.80x;
-fake_quant_* 10-74 % of a copy (80 %); linear_gelu 0.86x. These first:
-  python -m tests.benchmarks.kernels_gpu mxint8_linear mxint4_linear linear_gelu -o products.json
-Never timed on a GPU: fake quantisation of scaled_integer, binary_scaled, binary_residual, ternary."""
+kernels-nvidia-h200.json: mxint8_linear m=16 0.93x (1.4 wanted), m=256 0.56x (0.8); mxint4_linear m=1 0.79x;
+fake_quant_nvfp4 50 % of a copy (80 %), scaled_integer, binary_scaled, binary_residual, ternary 1-6 %;
+linear_gelu 0.86x.
+These first:
+  python -m tests.benchmarks.kernels_gpu mxint8_linear mxint4_linear linear_gelu -o products.json"""
 UNFINISHED = 3
 FAULT = "CUDA error"
 ODD = {
