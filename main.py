@@ -1,37 +1,12 @@
-"""Starts Espalier: a headless subcommand, or the window."""
-
-from __future__ import annotations
+"""Starts Espalier from a checkout, installed or not."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
+# In place of this folder, whose `kernels`, `model` and `app` are ours only as `espalier.…`.
+sys.path[0] = str(Path(__file__).resolve().parent / "roots")
 
-class _Window:
-    """Loads Qt only when a window is wanted."""
-
-    def open(self, target: str | None, plugins: Sequence[str], theme: str | None) -> int:
-        """Show the window until it is closed."""
-        from app.application import open_window
-
-        return open_window(target, plugins, theme)
-
-    def render(
-        self, target: str | None, plugins: Sequence[str], file: Path, size: tuple[int, int], theme: str,
-        panel: str | None,
-    ) -> None:  # fmt: skip
-        """Draw the window into a file."""
-        from app.application import render_screenshot
-
-        render_screenshot(target, str(file), size, theme, panel, plugins)
-
-
-def main() -> int:
-    """The program's entry point; returns the exit code."""
-    from app.cli import process
-
-    return process(_Window())
-
+from espalier.__main__ import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

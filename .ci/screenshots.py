@@ -14,12 +14,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QApplication
 
-from app.actions.kernels import EXPLAINED, panel_of
-from app.application import make_application, make_window
-from app.panels.kernels.explained import KernelsExplained
-from app.settings import Settings
-from app.window import Window
-from model.formats.integer import Integer
+from espalier.app.actions.kernels import EXPLAINED, panel_of
+from espalier.app.application import make_application, make_window
+from espalier.app.panels.kernels.explained import KernelsExplained
+from espalier.app.settings import Settings
+from espalier.app.window import Window
+from espalier.model.formats.integer import Integer
 
 TARGET = Path("resources/screenshots")
 LAYER = "bert_encoder_layer_0_attention_self_key"

@@ -21,13 +21,13 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
-from app.errors import install_hooks
-from app.paper import write_image
-from app.settings import Settings
-from app.style import Appearance
-from app.window import Window
-from model.errors import EspalierError, OptionsError, nearest
-from model.leftovers import scratch
+from espalier.app.errors import install_hooks
+from espalier.app.paper import write_image
+from espalier.app.settings import Settings
+from espalier.app.style import Appearance
+from espalier.app.window import Window
+from espalier.model.errors import EspalierError, OptionsError, nearest
+from espalier.model.leftovers import scratch
 
 SETTLED = 5000  # milliseconds after which all that stays for good has been made
 SWITCH = 0.001  # seconds that a thread which computes may keep the window's waiting; Python's own are 5 ms
@@ -48,7 +48,7 @@ def make_application(arguments: Sequence[str] = ()) -> QApplication:
 
 def make_window(app: QApplication, settings: Settings, mode: str) -> Window:
     """The window with a session of its own, not yet shown."""
-    from app.session import Session
+    from espalier.app.session import Session
 
     return Window(Session(), settings, Appearance(app, mode))
 
@@ -85,7 +85,7 @@ def rest_collector() -> None:
 
 def _tidy() -> None:
     """Take away what windows that are gone left, once what they had found is safe."""
-    from app.studies.files import rescue
+    from espalier.app.studies.files import rescue
 
     rescue()
 
@@ -106,7 +106,7 @@ def render_screenshot(
     the picture not be written.
     """
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    from app.docks import DOCKS  # pyqtgraph comes with them
+    from espalier.app.docks import DOCKS  # pyqtgraph comes with them
 
     if panel and panel not in (names := [s.id for s in DOCKS]):
         raise OptionsError(f"There is no panel {panel!r}.", nearest(panel, names))

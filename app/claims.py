@@ -16,12 +16,12 @@ from pathlib import Path
 
 import xxhash
 
-from app.locks import Locked, hold, take
-from app.settings import data_folder
-from app.words import moment
-from model.borders import read_json, tried
-from model.errors import FileError
-from model.leftovers import clear_parts
+from espalier.app.locks import Locked, hold, take
+from espalier.app.settings import data_folder
+from espalier.app.words import moment
+from espalier.model.borders import read_json, tried
+from espalier.model.errors import FileError
+from espalier.model.leftovers import clear_parts
 
 ENDING, WANTED = ".lock", ".wanted"
 

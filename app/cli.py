@@ -18,15 +18,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-import app.commands
-from app.commands.command import Answer, Command, Parser, UsageError, add_common, add_plugins
-from app.commands.console import Console, one_line
-from app.commands.crash import write_crash_report
-from model.cache.entries import OFF
-from model.errors import EspalierError, FileError, nearest
-from model.files import hint_of, told
-from model.leftovers import clear_scratch
-from model.trust import NAMED
+import espalier.app.commands
+from espalier.app.commands.command import Answer, Command, Parser, UsageError, add_common, add_plugins
+from espalier.app.commands.console import Console, one_line
+from espalier.app.commands.crash import write_crash_report
+from espalier.model.cache.entries import OFF
+from espalier.model.errors import EspalierError, FileError, nearest
+from espalier.model.files import hint_of, told
+from espalier.model.leftovers import clear_scratch
+from espalier.model.trust import NAMED
 
 PROGRAM = "main.py"
 REFUSED = {
@@ -165,19 +165,19 @@ def _common_last(words: list[str]) -> list[str]:
 
 def commands() -> dict[str, Command]:
     """All subcommands by name: every module of app.commands that holds one."""
-    held = (_command_in(info.name) for info in pkgutil.iter_modules(app.commands.__path__))
+    held = (_command_in(info.name) for info in pkgutil.iter_modules(espalier.app.commands.__path__))
     return {c.name: c for c in sorted(filter(None, held), key=lambda c: c.name)}
 
 
 def _named(word: str) -> Command | None:
     """The subcommand of a name, whose module is called the same."""
-    modules = {info.name.replace("_", "-"): info.name for info in pkgutil.iter_modules(app.commands.__path__)}
+    modules = {info.name.replace("_", "-"): info.name for info in pkgutil.iter_modules(espalier.app.commands.__path__)}
     found = _command_in(modules[word]) if word in modules else None
     return found if found and found.name == word else None
 
 
 def _command_in(module: str) -> Command | None:
-    found = getattr(importlib.import_module(f"app.commands.{module}"), "COMMAND", None)
+    found = getattr(importlib.import_module(f"espalier.app.commands.{module}"), "COMMAND", None)
     return found if isinstance(found, Command) else None
 
 
@@ -210,8 +210,8 @@ def _run(command: Command, words: list[str], out: TextIO) -> int:
 
 
 def _prepare(files: list[str], console: Console) -> None:
-    from passes.heap import keep_freed_memory
-    from passes.plugins import load_plugins
+    from espalier.passes.heap import keep_freed_memory
+    from espalier.passes.plugins import load_plugins
 
     clear_scratch()
     keep_freed_memory()

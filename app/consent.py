@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from app.errors import Banner
-from app.measured.live import is_evaluation
-from app.session import Session
-from app.words import plural
-from model.errors import EspalierError
-from model.opening import needs_source
-from model.trust import Decision, begin_session, beside, decide, refused, wanted_code
-from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import AnalyseJob, Failed, JobEvent, JobInfo
+from espalier.app.errors import Banner
+from espalier.app.measured.live import is_evaluation
+from espalier.app.session import Session
+from espalier.app.words import plural
+from espalier.model.errors import EspalierError
+from espalier.model.opening import needs_source
+from espalier.model.trust import Decision, begin_session, beside, decide, refused, wanted_code
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.jobs import AnalyseJob, Failed, JobEvent, JobInfo
 
 
 class Consent:

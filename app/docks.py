@@ -10,36 +10,36 @@ from PySide6.QtCore import QByteArray, Qt, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QTabWidget, QWidget
 
-from app.actions import file as files
-from app.actions import model as models
-from app.actions.allocate import connect as connect_allocate
-from app.actions.hardware import connect as connect_hardware
-from app.actions.kernels import connect as connect_kernels
-from app.actions.search import connect as connect_search
-from app.measured.findings import Findings
-from app.panels.allocate.panel import AllocatePanel
-from app.panels.bench import Bench
-from app.panels.data.panel import DataPanel
-from app.panels.hardware.panel import HardwarePanel
-from app.panels.heading import DockHeading
-from app.panels.inspector.panel import InspectorPanel
-from app.panels.jobs import JobsPanel
-from app.panels.kernels.panel import KernelsPanel
-from app.panels.log import LogPanel
-from app.panels.outline.panel import OutlinePanel
-from app.panels.plots import PlotsPanel
-from app.panels.problems import ProblemsPanel
-from app.panels.recipe.panel import RecipePanel
-from app.panels.search.panel import SearchPanel
-from app.panels.sensitivity.panel import SensitivityPanel
-from app.panels.sqnr.panel import SqnrPanel
-from app.panels.sweeps.panel import SweepsPanel
-from app.panels.tables import TablesPanel
-from app.panels.training.panel import TrainingPanel
+from espalier.app.actions import file as files
+from espalier.app.actions import model as models
+from espalier.app.actions.allocate import connect as connect_allocate
+from espalier.app.actions.hardware import connect as connect_hardware
+from espalier.app.actions.kernels import connect as connect_kernels
+from espalier.app.actions.search import connect as connect_search
+from espalier.app.measured.findings import Findings
+from espalier.app.panels.allocate.panel import AllocatePanel
+from espalier.app.panels.bench import Bench
+from espalier.app.panels.data.panel import DataPanel
+from espalier.app.panels.hardware.panel import HardwarePanel
+from espalier.app.panels.heading import DockHeading
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.panels.jobs import JobsPanel
+from espalier.app.panels.kernels.panel import KernelsPanel
+from espalier.app.panels.log import LogPanel
+from espalier.app.panels.outline.panel import OutlinePanel
+from espalier.app.panels.plots import PlotsPanel
+from espalier.app.panels.problems import ProblemsPanel
+from espalier.app.panels.recipe.panel import RecipePanel
+from espalier.app.panels.search.panel import SearchPanel
+from espalier.app.panels.sensitivity.panel import SensitivityPanel
+from espalier.app.panels.sqnr.panel import SqnrPanel
+from espalier.app.panels.sweeps.panel import SweepsPanel
+from espalier.app.panels.tables import TablesPanel
+from espalier.app.panels.training.panel import TrainingPanel
 
 if TYPE_CHECKING:
-    from app.session import Session
-    from app.window import Window
+    from espalier.app.session import Session
+    from espalier.app.window import Window
 
 Area = Qt.DockWidgetArea
 LEFT, RIGHT, BOTTOM = Area.LeftDockWidgetArea, Area.RightDockWidgetArea, Area.BottomDockWidgetArea

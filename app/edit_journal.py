@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.locks import Locked, hold
-from app.words import moment
-from model.borders import tried
-from model.project import recipe_from_json, recipe_to_json
-from model.recipe import Recipe
+from espalier.app.locks import Locked, hold
+from espalier.app.words import moment
+from espalier.model.borders import tried
+from espalier.model.project import recipe_from_json, recipe_to_json
+from espalier.model.recipe import Recipe
 
 ENDING = ".journal"
 SYNC = 0.5  # seconds after a line until the disk has it

@@ -6,19 +6,19 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from model.document import Document, State
-from model.errors import EspalierError
-from model.graph import Graph
-from model.project import keys_of
-from model.recipe import Recipe, Step
-from model.registry import PASSES
-from passes.base import Context, Report, is_lasting
-from passes.jobs import ReplayJob, ReplayResult
-from passes.replay import Memo, instant, milestones, prefix_keys, remembered, replay
-from passes.set_up import source_after
+from espalier.model.document import Document, State
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Graph
+from espalier.model.project import keys_of
+from espalier.model.recipe import Recipe, Step
+from espalier.model.registry import PASSES
+from espalier.passes.base import Context, Report, is_lasting
+from espalier.passes.jobs import ReplayJob, ReplayResult
+from espalier.passes.replay import Memo, instant, milestones, prefix_keys, remembered, replay
+from espalier.passes.set_up import source_after
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QMimeData
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
-from app.actions import file as files
-from app.panels.loading import LoadingPage
-from app.panels.welcome import WelcomePage
-from app.recovery import Leftover, discard, holds, leftovers, title_of
-from passes.jobs import TERMINAL, Done, JobEvent, OpenJob, Progress
+from espalier.app.actions import file as files
+from espalier.app.panels.loading import LoadingPage
+from espalier.app.panels.welcome import WelcomePage
+from espalier.app.recovery import Leftover, discard, holds, leftovers, title_of
+from espalier.passes.jobs import TERMINAL, Done, JobEvent, OpenJob, Progress
 
 if TYPE_CHECKING:
-    from app.errors import Button
-    from app.window import Window
-    from model.document import Document
+    from espalier.app.errors import Button
+    from espalier.app.window import Window
+    from espalier.model.document import Document
 
 
 def dropped(data: QMimeData) -> list[Path]:

@@ -20,16 +20,16 @@ from PySide6.QtCore import QObject, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
-from app.measured.live import is_evaluation
-from app.panels.heading import column_of, row_of
-from app.settings import data_folder
-from model.errors import EspalierError, JobError
-from model.files import write_private
-from model.private import redacted
-from passes.jobs import Done, Failed, JobEvent, JobInfo, ReplayJob, Started
+from espalier.app.measured.live import is_evaluation
+from espalier.app.panels.heading import column_of, row_of
+from espalier.app.settings import data_folder
+from espalier.model.errors import EspalierError, JobError
+from espalier.model.files import write_private
+from espalier.model.private import redacted
+from espalier.passes.jobs import Done, Failed, JobEvent, JobInfo, ReplayJob, Started
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 KEPT_REPORTS = 20
 EDIT = "edit"

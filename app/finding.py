@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app.actions.model import run_plugin
-from app.canvas.captions import title as op_title
-from app.panels.palette import Entry, rank
-from model.graph import Node
+from espalier.app.actions.model import run_plugin
+from espalier.app.canvas.captions import title as op_title
+from espalier.app.panels.palette import Entry, rank
+from espalier.model.graph import Node
 
 if TYPE_CHECKING:
-    from app.window import Window
+    from espalier.app.window import Window
 
 NODES = 50
 

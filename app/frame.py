@@ -18,13 +18,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.panels.heading import muted
-from app.panels.palette import FindField
-from app.panels.score import ScorePanel
+from espalier.app.panels.heading import muted
+from espalier.app.panels.palette import FindField
+from espalier.app.panels.score import ScorePanel
 
 if TYPE_CHECKING:
-    from app.actions.table import Actions
-    from app.session import Session
+    from espalier.app.actions.table import Actions
+    from espalier.app.session import Session
 
 JOB_SHARE, AROUND = 0.28, 30  # of the status line that what runs may take from the figures; pixels round its words
 EDGE, SPACE, BAR = 8, 6, 2  # right of what runs, before it, and what Qt keeps at the bar's left

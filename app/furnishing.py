@@ -7,13 +7,16 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from app.docks import Docks
-    from app.window import Window
+    from espalier.app.docks import Docks
+    from espalier.app.window import Window
 
 MODULES = (
     "pyqtgraph",
-    *(f"app.panels.{name}.panel" for name in ("inspector", "training", "sweeps", "search", "allocate", "hardware")),
-    "app.docks",
+    *(
+        f"espalier.app.panels.{name}.panel"
+        for name in ("inspector", "training", "sweeps", "search", "allocate", "hardware")
+    ),
+    "espalier.app.docks",
 )
 
 
@@ -39,7 +42,7 @@ class Furnishing:
         return docks
 
     def _begun(self) -> Docks:
-        from app.docks import Docks
+        from espalier.app.docks import Docks
 
         if self._docks is None:
             self._docks = Docks(self._window)

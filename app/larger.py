@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QDockWidget, QWidget
 
-    from app.window import Window
+    from espalier.app.window import Window
 
 BEFORE = "height_before"  # under which a window keeps how high its panel was before it was made large
 SLACK = 20  # pixels by which a panel that was pulled down again is no longer large

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QElapsedTimer, QTimer, Signal
 from PySide6.QtCore import QObject as Base
 
-from app.actions import file as files
-from app.claims import claim, give_back, holder, is_wanted, want
-from app.locks import Locked
-from app.measured.accuracies import Baseline
-from app.panels.recipe.step_words import title
-from app.words import plural
-from model.held import Version
-from model.leftovers import clear_parts
-from model.recipe import Recipe
-from passes.jobs import Failed, JobEvent, OpenJob, OpenResult, SaveJob
+from espalier.app.actions import file as files
+from espalier.app.claims import claim, give_back, holder, is_wanted, want
+from espalier.app.locks import Locked
+from espalier.app.measured.accuracies import Baseline
+from espalier.app.panels.recipe.step_words import title
+from espalier.app.words import plural
+from espalier.model.held import Version
+from espalier.model.leftovers import clear_parts
+from espalier.model.recipe import Recipe
+from espalier.passes.jobs import Failed, JobEvent, OpenJob, OpenResult, SaveJob
 
 if TYPE_CHECKING:
-    from app.errors import Button
-    from app.window import Window
+    from espalier.app.errors import Button
+    from espalier.app.window import Window
 
 EVERY, PATIENCE, AGAIN = 1000, 5000, 100  # milliseconds: looks at the file, how long a take-over may last, its tries
 DISK = "on disk"

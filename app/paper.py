@@ -11,8 +11,8 @@ from PySide6.QtCore import QBuffer, QIODevice, QRectF, QSize
 from PySide6.QtGui import QImage, QPaintDevice, QPixmap
 from PySide6.QtSvg import QSvgGenerator
 
-from model.errors import FileError
-from model.files import write_bytes, write_text
+from espalier.model.errors import FileError
+from espalier.model.files import write_bytes, write_text
 
 
 def write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.edit_journal import ENDING, EditJournal, Edits, Subject, read
-from app.locks import Locked, take
-from app.settings import data_folder
-from app.words import moment, plural
-from model.document import Document, State
-from model.errors import FileError
-from model.held import FileId, Version
-from model.recipe import Recipe
-from passes.jobs import TERMINAL, Done, Failed, JobEvent, JobInfo, OpenJob, SaveJob, Stopped
+from espalier.app.edit_journal import ENDING, EditJournal, Edits, Subject, read
+from espalier.app.locks import Locked, take
+from espalier.app.settings import data_folder
+from espalier.app.words import moment, plural
+from espalier.model.document import Document, State
+from espalier.model.errors import FileError
+from espalier.model.held import FileId, Version
+from espalier.model.recipe import Recipe
+from espalier.passes.jobs import TERMINAL, Done, Failed, JobEvent, JobInfo, OpenJob, SaveJob, Stopped
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 SOON, SELDOM, SHARE = 1.0, 30.0, 20  # seconds until a copy is written, and how many times as long as writing it takes
 PEN, QUICK = 200, 0.002  # milliseconds in which edits in a row become one line, where that takes longer: seconds

@@ -11,26 +11,26 @@ from typing import Any, cast
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.edits import Edits, Wish
-from app.jobs.router import JobRouter
-from app.measured.accuracies import Measures
-from app.measured.scored import Scored
-from app.panels.recipe.step_words import title as step_title
-from app.words import percent
-from model.check import Problem
-from model.document import Change, Document
-from model.errors import ProjectError
-from model.formats.base import Format
-from model.held import Version
-from model.leftovers import WINDOW, Scratch
-from model.project import Project, Saved, keys_of
-from model.recipe import Recipe, Step
-from model.registry import PASSES
-from model.trust import Origin
-from model.weights import WeightStore
-from passes.base import Report
-from passes.edits import with_activation_sparsity, with_format, with_sparsity
-from passes.jobs import (
+from espalier.app.edits import Edits, Wish
+from espalier.app.jobs.router import JobRouter
+from espalier.app.measured.accuracies import Measures
+from espalier.app.measured.scored import Scored
+from espalier.app.panels.recipe.step_words import title as step_title
+from espalier.app.words import percent
+from espalier.model.check import Problem
+from espalier.model.document import Change, Document
+from espalier.model.errors import ProjectError
+from espalier.model.formats.base import Format
+from espalier.model.held import Version
+from espalier.model.leftovers import WINDOW, Scratch
+from espalier.model.project import Project, Saved, keys_of
+from espalier.model.recipe import Recipe, Step
+from espalier.model.registry import PASSES
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Report
+from espalier.passes.edits import with_activation_sparsity, with_format, with_sparsity
+from espalier.passes.jobs import (
     TERMINAL,
     ExportJob,
     Job,
@@ -42,8 +42,8 @@ from passes.jobs import (
     ReplayJob,
     SaveJob,
 )
-from passes.kernel_jobs import KERNEL_JOBS
-from passes.offered import kept
+from espalier.passes.kernel_jobs import KERNEL_JOBS
+from espalier.passes.offered import kept
 
 STAYING = (OpenJob, PluginJob, *KERNEL_JOBS)  # jobs that are not of a document
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
 
-from model.files import explained
-from model.private import private_folder, redacted
-from model.trust import factory_of
+from espalier.model.files import explained
+from espalier.model.private import private_folder, redacted
+from espalier.model.trust import factory_of
 
 RECENT = 10
 LAYOUT_VERSION = 2

@@ -13,8 +13,8 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication
 
-from app.plain import PlainStyle
-from app.theme import BODY, DARK, LIGHT, PALETTES, Palette, mix
+from espalier.app.plain import PlainStyle
+from espalier.app.theme import BODY, DARK, LIGHT, PALETTES, Palette, mix
 
 RESOURCES = Path(__file__).resolve().parents[1] / "resources"
 SHEET = RESOURCES / "style.qss"

@@ -10,30 +10,30 @@ from PySide6.QtCore import QByteArray, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QVBoxLayout, QWidget
 
-from app.actions import file as files
-from app.actions import model as models
-from app.actions.table import Actions
-from app.consent import Consent
-from app.entrance import Entrance, dropped
-from app.errors import CRASHES, Banner, show_crash
-from app.finding import entries
-from app.frame import MenuRow, StatusLine, TitleLabel, toolbar
-from app.furnishing import Furnishing
-from app.measured.live import LiveMeasure
-from app.ownership import Ownership
-from app.panels.palette import FindField
-from app.plugins import Plugins
-from app.recovery import Recovery
-from app.session import Session
-from app.settings import Settings
-from app.style import Appearance
-from app.theme import Palette
-from model.document import Change
-from passes.jobs import TERMINAL, JobEvent
+from espalier.app.actions import file as files
+from espalier.app.actions import model as models
+from espalier.app.actions.table import Actions
+from espalier.app.consent import Consent
+from espalier.app.entrance import Entrance, dropped
+from espalier.app.errors import CRASHES, Banner, show_crash
+from espalier.app.finding import entries
+from espalier.app.frame import MenuRow, StatusLine, TitleLabel, toolbar
+from espalier.app.furnishing import Furnishing
+from espalier.app.measured.live import LiveMeasure
+from espalier.app.ownership import Ownership
+from espalier.app.panels.palette import FindField
+from espalier.app.plugins import Plugins
+from espalier.app.recovery import Recovery
+from espalier.app.session import Session
+from espalier.app.settings import Settings
+from espalier.app.style import Appearance
+from espalier.app.theme import Palette
+from espalier.model.document import Change
+from espalier.passes.jobs import TERMINAL, JobEvent
 
 if TYPE_CHECKING:
-    from app.canvas.view import GraphCanvas
-    from app.docks import Docks
+    from espalier.app.canvas.view import GraphCanvas
+    from espalier.app.docks import Docks
 
 
 class Window(QMainWindow):
@@ -86,7 +86,7 @@ class Window(QMainWindow):
     @cached_property
     def canvas(self) -> GraphCanvas:
         """The graph canvas, made when it is first needed."""
-        from app.canvas.view import GraphCanvas
+        from espalier.app.canvas.view import GraphCanvas
 
         canvas = GraphCanvas(palette=self.appearance.palette)
         self.pages.addWidget(canvas)

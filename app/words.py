@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from model.errors import FormatError
-from model.formats.base import parse_format
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import parse_format
 
 if TYPE_CHECKING:
-    from passes.dominant import Dominant
-    from passes.figure import Change, Figure
+    from espalier.passes.dominant import Dominant
+    from espalier.passes.figure import Change, Figure
 
 THIN = "\u2009"
 NOT_MEASURED = "not measured yet"

@@ -1,1 +1,1 @@
-__version__ = "0.0.0"
+"""Fast versions of formats and kernels: numba on the processor, Triton on a GPU; nothing is imported here."""

@@ -12,16 +12,16 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from kernels.fake_quant.plan import PLANS
-from model.fast_mx import PRODUCTS, VALUES
-from model.formats.base import FAST, Array, Encoded, Fast, Format
-from model.formats.scaled import ScaledFormat
+from espalier.kernels.fake_quant.plan import PLANS
+from espalier.model.fast_mx import PRODUCTS, VALUES
+from espalier.model.formats.base import FAST, Array, Encoded, Fast, Format
+from espalier.model.formats.scaled import ScaledFormat
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-CODES = "kernels.fake_quant.codes"
-BACKENDS = {"cpu": ("numba", "kernels.fake_quant.cpu"), "cuda": ("triton", "kernels.fake_quant.cuda")}
+CODES = "espalier.kernels.fake_quant.codes"
+BACKENDS = {"cpu": ("numba", "espalier.kernels.fake_quant.cpu"), "cuda": ("triton", "espalier.kernels.fake_quant.cuda")}
 
 
 @cache
@@ -97,7 +97,7 @@ def install() -> None:
             for kind in PLANS:
                 FAST.add((kind, device), fast, source=PLANS.source(kind))
     if find_spec("numba") is not None:
-        VALUES.add("cpu", _mx("kernels.lab.mx_dequantize", "by_numba"))
+        VALUES.add("cpu", _mx("espalier.kernels.lab.mx_dequantize", "by_numba"))
     if find_spec("triton") is not None:
-        VALUES.add("cuda", _mx("kernels.lab.mx_dequantize", "values"))
-        PRODUCTS.add("cuda", _mx("kernels.lab.mx_linear", "product_cuda"))
+        VALUES.add("cuda", _mx("espalier.kernels.lab.mx_dequantize", "values"))
+        PRODUCTS.add("cuda", _mx("espalier.kernels.lab.mx_linear", "product_cuda"))

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from model.graph import Graph, Node
-from model.meta import Adapter, Weight
-from model.ports import weight_at
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Adapter, Weight
+from espalier.model.ports import weight_at
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from model.errors import PASSING, Damage, EspalierError, damage
+from espalier.model.errors import PASSING, Damage, EspalierError, damage
 
 MOST_TEXT = 64 << 20  # bytes of a text that is read whole
 MOST_VALUES = 3_000_000  # of a JSON text; each takes some 50 bytes of memory or more

@@ -11,28 +11,28 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from model.adapters import PORT as ADAPTED
-from model.emulation import Emulated
-from model.emulators import emulation_of
-from model.errors import GraphError, MissingCodeError
-from model.flowing import Flowing
-from model.formats.mxint import MXInt
-from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, out_port
-from model.layers import Compressed, Effective, Switch, unpack_mask
-from model.leaves import make
-from model.low_rank import Adapted, LowRank
-from model.meta import Weight
-from model.mx_weights import MXLinear, why_unpacked
-from model.mx_weights import packed as codes_of
-from model.ops import base_port, category, floating, quantisable
-from model.ports import carriers, choice, operands
-from model.surrounded import surrounded
-from model.trace.targets import function_of
-from model.trace.tensors import to_numpy, to_torch
-from model.unheard import OWN, own_values
-from model.views import view_at
-from model.weights import Tensor as Stored
-from model.weights import WeightStore
+from espalier.model.adapters import PORT as ADAPTED
+from espalier.model.emulation import Emulated
+from espalier.model.emulators import emulation_of
+from espalier.model.errors import GraphError, MissingCodeError
+from espalier.model.flowing import Flowing
+from espalier.model.formats.mxint import MXInt
+from espalier.model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, out_port
+from espalier.model.layers import Compressed, Effective, Switch, unpack_mask
+from espalier.model.leaves import make
+from espalier.model.low_rank import Adapted, LowRank
+from espalier.model.meta import Weight
+from espalier.model.mx_weights import MXLinear, why_unpacked
+from espalier.model.mx_weights import packed as codes_of
+from espalier.model.ops import base_port, category, floating, quantisable
+from espalier.model.ports import carriers, choice, operands
+from espalier.model.surrounded import surrounded
+from espalier.model.trace.targets import function_of
+from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.model.unheard import OWN, own_values
+from espalier.model.views import view_at
+from espalier.model.weights import Tensor as Stored
+from espalier.model.weights import WeightStore
 
 Callables = Mapping[str, Callable[..., Any]]
 # Keys in an fx node's meta: its node's id; the (node id, port) pairs it is for; its operands as (port, fx node's name).

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from model.graph import Graph, Node, Ref, out_port
-from model.meta import Precision
-from model.ops import base_port, floating, quantisable, spec
-from model.ports import carriers, choice, operands
+from espalier.model.graph import Graph, Node, Ref, out_port
+from espalier.model.meta import Precision
+from espalier.model.ops import base_port, floating, quantisable, spec
+from espalier.model.ports import carriers, choice, operands
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from model.adapters import PORT, adaptable, shapes
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph, Node, Ref
-from model.meta import Dim
-from model.ops import base_port, keeps_shape, quantisable
-from model.ports import weight_at
+from espalier.model.adapters import PORT, adaptable, shapes
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.meta import Dim
+from espalier.model.ops import base_port, keeps_shape, quantisable
+from espalier.model.ports import weight_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from collections.abc import Generator, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from model.errors import EspalierError, OptionsError, nearest
-from model.formats.base import Format, make_format, parameters, parse_format
-from model.graph import Arg, Ref, Slice, TorchConst
+from espalier.model.errors import EspalierError, OptionsError, nearest
+from espalier.model.formats.base import Format, make_format, parameters, parse_format
+from espalier.model.graph import Arg, Ref, Slice, TorchConst
 
 T = TypeVar("T")
 Json = Any

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.errors import SourceError
+from espalier.model.errors import SourceError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -42,7 +42,7 @@ class Demo:
     def _sample(self, labels: bool) -> dict[str, Tensor]:
         import torch
 
-        from model.data.base import load_data
+        from espalier.model.data.base import load_data
 
         sample = load_data(self.data, limit=BATCH, splits=("validation",)).split("validation")
         own = {"labels": sample.labels} if labels else {}
@@ -79,13 +79,13 @@ def _reviews() -> nn.Module:
 
 
 def _digits() -> nn.Module:
-    from model.data.nets import DigitsCNN
+    from espalier.model.data.nets import DigitsCNN
 
     return DigitsCNN()
 
 
 def _digits_mlp() -> nn.Module:
-    from model.data.nets import DigitsMLP
+    from espalier.model.data.nets import DigitsMLP
 
     return DigitsMLP()
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from model.graph import Delta, Graph
-from model.held import Version
-from model.project import Project
-from model.recipe import Recipe
-from model.source import SourceInfo
-from model.weights import WeightStore
+from espalier.model.graph import Delta, Graph
+from espalier.model.held import Version
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
+from espalier.model.weights import WeightStore
 
 LIMIT = 1000
 

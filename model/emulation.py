@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model.emulators import Emulation
+from espalier.model.emulators import Emulation
 
 
 class _StraightThrough(torch.autograd.Function):

@@ -10,13 +10,13 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from model.errors import GraphError
+from espalier.model.errors import GraphError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.graph import Graph, Node, Ref
-    from model.weights import WeightStore
+    from espalier.model.graph import Graph, Node, Ref
+    from espalier.model.weights import WeightStore
 
 
 class Emulation(Protocol):

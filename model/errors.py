@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 
-from model.private import redacted
+from espalier.model.private import redacted
 
 
 class EspalierError(Exception):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from model.registry import Registry
+from espalier.model.registry import Registry
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from model.mx_weights import MXWeight
+    from espalier.model.mx_weights import MXWeight
 
 VALUES: Registry[str, Callable[[MXWeight, torch.dtype], Tensor]] = Registry("fast reading of MX weights on")
 PRODUCTS: Registry[str, Callable[[Tensor, MXWeight, Tensor | None], Tensor]] = Registry("fast MX product on")

@@ -16,8 +16,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import IO
 
-from model.errors import EspalierError, FileError
-from model.leftovers import part_folder_in, part_in
+from espalier.model.errors import EspalierError, FileError
+from espalier.model.leftovers import part_folder_in, part_in
 
 Kind = type[EspalierError]
 _HINTS = {

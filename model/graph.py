@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from model.errors import GraphError, nearest
-from model.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
+from espalier.model.errors import GraphError, nearest
+from espalier.model.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -169,7 +169,7 @@ class Graph:
 
     def _refreshed(self, changed: dict[str, Node]) -> dict[str, Node]:
         """Nodes whose input ports no longer are what their sources give, after `changed`."""
-        from model.ports import refreshed
+        from espalier.model.ports import refreshed
 
         old = self.nodes
         stale = {k for k, n in changed.items() if n.args is not old[k].args or n.kwargs is not old[k].kwargs}
@@ -242,7 +242,7 @@ class Graph:
         """A networkx graph: node attributes op, kind, module_path; edge attributes output, shape."""
         import networkx as nx
 
-        from model.ops import kind
+        from espalier.model.ops import kind
 
         graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
         for node in self:

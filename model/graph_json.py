@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal, cast
 
-from model.check import check
-from model.codec import decode, decode_arg, encode, encode_arg
-from model.errors import FormatError, ProjectError, damage
-from model.graph import Graph, Node
-from model.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
+from espalier.model.check import check
+from espalier.model.codec import decode, decode_arg, encode, encode_arg
+from espalier.model.errors import FormatError, ProjectError, damage
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
 
 _TYPED: dict[str, Any] = {"ports": dict[str, TensorMeta], "precision": dict[str, Precision],
                           "sparsity": dict[str, Sparsity], "weights": dict[str, str],

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import ProjectError
+from espalier.model.errors import ProjectError
 
 ALIGNED = 64  # bytes: what is read begins at a multiple, as vector instructions like it
 _PIECE = 1 << 28  # bytes of one read; systems cut longer ones

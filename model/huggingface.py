@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from model.errors import PASSING, EspalierError, SourceError, nearest
-from model.network import offline_if_unreachable
-from model.source import KINDS, Loaded, SourceInfo, first_line
+from espalier.model.errors import PASSING, EspalierError, SourceError, nearest
+from espalier.model.network import offline_if_unreachable
+from espalier.model.source import KINDS, Loaded, SourceInfo, first_line
 
 if TYPE_CHECKING:
     from torch import nn

@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from model.errors import ProjectError
-from model.flowing import Flowing
-from model.formats.base import Format
-from model.straight_through import NOTHING, Own, gated, reused, scaled, straight_through
-from model.views import View
+from espalier.model.errors import ProjectError
+from espalier.model.flowing import Flowing
+from espalier.model.formats.base import Format
+from espalier.model.straight_through import NOTHING, Own, gated, reused, scaled, straight_through
+from espalier.model.views import View
 
 if TYPE_CHECKING:
-    from model.formats.scaled import ScaledFormat
+    from espalier.model.formats.scaled import ScaledFormat
 
 
 @dataclass(frozen=True, slots=True)

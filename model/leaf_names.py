@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from model.graph import Node
+    from espalier.model.graph import Node
 
 OP_OF_CLASS: dict[str, str] = {
     "Linear": "linear", "NonDynamicallyQuantizableLinear": "linear", "Conv1d": "conv1d", "Conv2d": "conv2d",

@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import nn
 
-from model.errors import ProjectError
-from model.graph import Arg
-from model.leaf_names import OP_OF_CLASS
+from espalier.model.errors import ProjectError
+from espalier.model.graph import Arg
+from espalier.model.leaf_names import OP_OF_CLASS
 
 _SKIPPED = ("self", "device", "dtype", "args", "kwargs")
 

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from model.errors import EspalierError
-from model.graph import Graph, Node, Ref, named_weights
-from model.reading import Limits
-from model.symbols import evaluate
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Graph, Node, Ref, named_weights
+from espalier.model.reading import Limits
+from espalier.model.symbols import evaluate
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.weights import WeightStore
+    from espalier.model.weights import WeightStore
 
 SHORT, LONG = 3, 6  # tokens of the first two runs
 FIRST, SECOND = 2, 3  # token ids of the runs that look for the vocabulary's table
@@ -179,7 +179,7 @@ def _part(graph: Graph, ends: list[Ref]) -> Graph:
 
 
 def _module(graph: Graph, ends: list[Ref], store: WeightStore) -> Any:
-    from model.build import build
+    from espalier.model.build import build
 
     try:
         return build(_part(graph, ends), store)

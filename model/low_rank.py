@@ -8,9 +8,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.graph import Node
-from model.layers import Compressed
-from model.meta import Adapter
+from espalier.model.graph import Node
+from espalier.model.layers import Compressed
+from espalier.model.meta import Adapter
 
 
 class LowRank(nn.Module):

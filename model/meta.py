@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from model.formats.base import Format
-from model.symbols import evaluate
+from espalier.model.formats.base import Format
+from espalier.model.symbols import evaluate
 
 Dim = int | str
 TensorKey = str

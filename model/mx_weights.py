@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.errors import FormatError
-from model.fast_mx import PRODUCTS, VALUES
-from model.formats.mxint import MXInt
-from model.formats.small_float import exponent, times
-from model.graph import Node
-from model.ports import choice
+from espalier.model.errors import FormatError
+from espalier.model.fast_mx import PRODUCTS, VALUES
+from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.small_float import exponent, times
+from espalier.model.graph import Node
+from espalier.model.ports import choice
 
 WIDTHS = (4, 8)
 

@@ -8,20 +8,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.cache.captures import Capture, capture_key, depends_on, factory_file, find, keep
-from model.cache.entries import enabled
-from model.cache.watching import Watched, watching
-from model.check import Problem
-from model.errors import SourceError
-from model.graph import Graph
-from model.packed.file import is_packed
-from model.project import Project, load_project
-from model.recipe import Recipe
-from model.trust import Origin
-from model.weights import Location, WeightStore, read_header
+from espalier.model.cache.captures import Capture, capture_key, depends_on, factory_file, find, keep
+from espalier.model.cache.entries import enabled
+from espalier.model.cache.watching import Watched, watching
+from espalier.model.check import Problem
+from espalier.model.errors import SourceError
+from espalier.model.graph import Graph
+from espalier.model.packed.file import is_packed
+from espalier.model.project import Project, load_project
+from espalier.model.recipe import Recipe
+from espalier.model.trust import Origin
+from espalier.model.weights import Location, WeightStore, read_header
 
 if TYPE_CHECKING:
-    from model.source import Loaded, SourceInfo
+    from espalier.model.source import Loaded, SourceInfo
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ def open_any(
 
 
 def _open_packed(path: Path, workdir: Path, inputs: tuple[str, ...]) -> Opened:
-    from model.packed.opening import load_packed
+    from espalier.model.packed.opening import load_packed
 
     if inputs:
         raise SourceError("A packed model's inputs are fixed.", "Open its source again with --inputs.")
@@ -99,8 +99,8 @@ def open_captured(
 
 
 def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: str, origin: Origin) -> Opened:
-    from model.source import load_source
-    from model.trace.trace import trace
+    from espalier.model.source import load_source
+    from espalier.model.trace.trace import trace
 
     begin = time.time_ns()
     store = WeightStore(workdir)
@@ -118,8 +118,8 @@ def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: st
 
 def _described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
     """The source with what its model takes and how it calls its classes."""
-    from model.data.naming import model_names, names_of
-    from model.limits import context_length, limits_of
+    from espalier.model.data.naming import model_names, names_of
+    from espalier.model.limits import context_length, limits_of
 
     config = getattr(loaded.model, "config", None)
     classes = names_of(getattr(config, "id2label", None)) or model_names(loaded.info.tokenizer)

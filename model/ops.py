@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from model.graph import Node
-    from model.meta import TensorMeta
+    from espalier.model.graph import Node
+    from espalier.model.meta import TensorMeta
 
 Kind = Literal["module_related_func", "module", "builtin_func", "implicit_func", "placeholder", "get_attr", "output",
                "opaque"]  # fmt: skip

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from model.errors import OptionsError
+from espalier.model.errors import OptionsError
 
 SECONDS = 0.5  # of one thread, for all texts together that a set of patterns is asked for
 LONGEST = 10_000  # characters of a pattern

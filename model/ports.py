@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from model.graph import Arg, Graph, Node, in_port, out_port, refs
-from model.meta import Precision, TensorMeta, Weight
-from model.ops import arg_port, base_port, floating
+from espalier.model.graph import Arg, Graph, Node, in_port, out_port, refs
+from espalier.model.meta import Precision, TensorMeta, Weight
+from espalier.model.ops import arg_port, base_port, floating
 
 
 def operands(

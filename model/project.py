@@ -15,19 +15,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
-from model.borders import opened_zip, parse_json, read_member, reading
-from model.codec import decode, encode
-from model.errors import ChangedError, Damage, ProjectError, damage
-from model.files import replacing
-from model.graph import Graph
-from model.graph_json import graph_from_json, graph_to_json
-from model.held import FileId, Version
-from model.meta import TensorKey
-from model.recipe import Raw, Recipe, Step, naming_step
-from model.registry import PASSES, Registry
-from model.source import SourceInfo, demo_folder
-from model.weights import Kind, Location, Tensor, WeightStore, chunks, read_header, size_of
-from model.zip_member import Sealed, data_start, read_sealed, write_sealed, write_stored
+from espalier.model.borders import opened_zip, parse_json, read_member, reading
+from espalier.model.codec import decode, encode
+from espalier.model.errors import ChangedError, Damage, ProjectError, damage
+from espalier.model.files import replacing
+from espalier.model.graph import Graph
+from espalier.model.graph_json import graph_from_json, graph_to_json
+from espalier.model.held import FileId, Version
+from espalier.model.meta import TensorKey
+from espalier.model.recipe import Raw, Recipe, Step, naming_step
+from espalier.model.registry import PASSES, Registry
+from espalier.model.source import SourceInfo, demo_folder
+from espalier.model.weights import Kind, Location, Tensor, WeightStore, chunks, read_header, size_of
+from espalier.model.zip_member import Sealed, data_start, read_sealed, write_sealed, write_stored
 
 FORMAT = 3
 APP = "0.3.0"

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from model.errors import EspalierError
+from espalier.model.errors import EspalierError
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, Generic, TypeVar, cast
 
-from model.errors import EspalierError, FormatError, OptionsError, RegistryError, nearest
+from espalier.model.errors import EspalierError, FormatError, OptionsError, RegistryError, nearest
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -140,8 +140,8 @@ class Registry(Generic[K, T]):
         return [(key, entry.value) for key, entry in sorted(self._filled().items(), key=lambda item: str(item[0]))]
 
 
-FORMATS: Registry[str, Any] = Registry("format", FormatError, ("model.formats",))
-PASSES: Registry[str, Any] = Registry("pass", OptionsError, ("passes.analysis", "passes.transform"))
+FORMATS: Registry[str, Any] = Registry("format", FormatError, ("espalier.model.formats",))
+PASSES: Registry[str, Any] = Registry("pass", OptionsError, ("espalier.passes.analysis", "espalier.passes.transform"))
 
 
 @contextmanager

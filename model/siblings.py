@@ -1,7 +1,7 @@
 """Imports a Python file of the user's with the files beside it, apart from everything else that is loaded.
 
 Its folder comes first wherever its code, or code beside it, says `import`, also later in a forward method. Nothing is
-put on `sys.path`: our `model` stays ours, and two projects that each have a `model.py` get their own.
+put on `sys.path`: two projects that each have a `model.py` get their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any
 
 from typing_extensions import override
 
-_OURS = ("app", "kernels", "main", "model", "passes", "tests", "verilog")
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())
 _numbers = itertools.count()
 
@@ -126,9 +125,7 @@ class _Loader(SourceFileLoader):
 
 
 def _is_elsewhere(head: str) -> bool:
-    """Whether there is an installed module of this name; our own packages are not meant by the user's code."""
-    if head in _OURS:
-        return False
+    """Whether there is an installed module of this name."""
     try:
         return head in sys.modules or importlib.util.find_spec(head) is not None
     except (ImportError, ValueError):

@@ -20,11 +20,11 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
-from model.build import torch_constant
-from model.graph import Graph, Node, Ref, Slice, TorchConst, out_port
-from model.leaves import make
-from model.meta import TensorMeta
-from model.trace.targets import function_of
+from espalier.model.build import torch_constant
+from espalier.model.graph import Graph, Node, Ref, Slice, TorchConst, out_port
+from espalier.model.leaves import make
+from espalier.model.meta import TensorMeta
+from espalier.model.trace.targets import function_of
 
 _UNKNOWN = (  # tensors without values cannot tell
     DataDependentOutputException,

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.borders import read_bytes
-from model.errors import Interrupted, SourceError, nearest
-from model.reading import Limits, Reading
-from model.siblings import Siblings
-from model.trust import Origin, factory_of, require
+from espalier.model.borders import read_bytes
+from espalier.model.errors import Interrupted, SourceError, nearest
+from espalier.model.reading import Limits, Reading
+from espalier.model.siblings import Siblings
+from espalier.model.trust import Origin, factory_of, require
 
 if TYPE_CHECKING:
     from torch import nn
@@ -96,7 +96,7 @@ def load_source(spec: str, inputs: tuple[str, ...] = (), seed: int = 0, *, origi
 
 
 def _loader(spec: str, origin: Origin) -> Callable[[str], Loaded]:
-    from model import huggingface
+    from espalier.model import huggingface
 
     head = spec.partition(":")[0]
     if head in ("demo", "hf", "config") and ":" in spec:
@@ -138,7 +138,7 @@ def _choose(example: dict[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _demo(spec: str) -> Loaded:
-    from model.demos import DEMOS, load_demo
+    from espalier.model.demos import DEMOS, load_demo
 
     name = spec.partition(":")[2]
     model, example = load_demo(name)
@@ -237,7 +237,7 @@ def _module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, An
     """A factory's module, its example inputs, and the configurations whose caches are off for the capture."""
     from torch import Tensor, nn
 
-    from model.huggingface import example_inputs, without_cache
+    from espalier.model.huggingface import example_inputs, without_cache
 
     model, example = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
     if not isinstance(model, nn.Module):
@@ -256,7 +256,7 @@ def _module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, An
 
 
 def _exported(spec: str) -> Loaded:
-    from model.pt2.reading import Unsafe, read_program
+    from espalier.model.pt2.reading import Unsafe, read_program
 
     path = Path(spec).expanduser().resolve()
     if not path.exists():

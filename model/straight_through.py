@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from model.formats.base import Format, fast_for
+from espalier.model.formats.base import Format, fast_for
 
 if TYPE_CHECKING:
-    from model.formats.scaled import ScaledFormat
+    from espalier.model.formats.scaled import ScaledFormat
 
 
 @dataclass(frozen=True, slots=True)

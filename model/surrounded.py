@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from model.layers import Compressed, Effective
-from model.low_rank import Adapted
-from model.mx_weights import MXLinear, values
+from espalier.model.layers import Compressed, Effective
+from espalier.model.low_rank import Adapted
+from espalier.model.mx_weights import MXLinear, values
 
 
 class Surrounded(nn.Module):

@@ -17,9 +17,9 @@ from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Literal, cast
 
-from model.borders import read_bytes
-from model.errors import Damage, EspalierError, FileError, SourceError
-from model.files import explained, write_text
+from espalier.model.borders import read_bytes
+from espalier.model.errors import Damage, EspalierError, FileError, SourceError
+from espalier.model.files import explained, write_text
 
 NAMED = "ESPALIER_TRUST"  # paths, for a run of the program and its workers
 SESSION = "ESPALIER_TRUST_SESSION"  # a random word of one window

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from model.graph import Node
-from model.layers import Compressed, Effective
-from model.ops import category, spec
-from model.straight_through import NOTHING, Own
+from espalier.model.graph import Node
+from espalier.model.layers import Compressed, Effective
+from espalier.model.ops import category, spec
+from espalier.model.straight_through import NOTHING, Own
 
 OWN = "espalier_own"  # key in a built module's meta: its code as it was built, and `own_values`
 _MAKES = ("add", "sub", "rsub", "mul", "div", "scaled_dot_product_attention", "cat", "stack")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from model.graph import Node
+    from espalier.model.graph import Node
 
 MATMULS = ("matmul", "bmm", "mm", "addmm", "baddbmm")
 _CHANNELS_SECOND = ("batch_norm", "group_norm", "instance_norm", "pixel_shuffle", "interpolate")

@@ -20,10 +20,10 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from model.borders import parse_json, reading
-from model.errors import Damage, ProjectError
-from model.held import FileId, HeldFiles, Version
-from model.meta import TensorKey
+from espalier.model.borders import parse_json, reading
+from espalier.model.errors import Damage, ProjectError
+from espalier.model.held import FileId, HeldFiles, Version
+from espalier.model.meta import TensorKey
 
 Array = NDArray[Any]
 Kind = tuple[str, tuple[int, ...]]  # dtype and shape

@@ -4,8 +4,8 @@ Whoever can run a pass has the fast versions of formats, and the arithmetic of h
 (nothing heavy is loaded).
 """
 
-from kernels.registry import install
-from verilog.registry import install_emulation
+from espalier.kernels.registry import install
+from espalier.verilog.registry import install_emulation
 
 install()
 install_emulation()

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
-from model.check import check
-from model.codec import decode
-from model.errors import JobError, PassError, nearest
-from model.graph import Graph
-from model.reading import PLAIN, Reading
-from model.recipe import Raw, Step
-from model.registry import PASSES
-from model.weights import WeightStore
-from passes.data_fit import ask_limits
-from passes.declared import undeclared
+from espalier.model.check import check
+from espalier.model.codec import decode
+from espalier.model.errors import JobError, PassError, nearest
+from espalier.model.graph import Graph
+from espalier.model.reading import PLAIN, Reading
+from espalier.model.recipe import Raw, Step
+from espalier.model.registry import PASSES
+from espalier.model.weights import WeightStore
+from espalier.passes.data_fit import ask_limits
+from espalier.passes.declared import undeclared
 
 Row = dict[str, Any]
 Progress = Callable[[int, int, str], None]

@@ -7,18 +7,18 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from model.borders import read_json, read_toml, reading
-from model.codec import decode, encode, join
-from model.errors import OptionsError, nearest
-from model.formats.base import Format
-from model.recipe import Raw, Recipe, Step, naming_step
-from model.registry import PASSES
-from passes.lab_formats import lab_formats
-from passes.lab_passes import NOTHING, lab_options, pass_of
-from passes.lab_pruning import lab_activations, lab_prune
-from passes.offered import typed
-from passes.select import Select
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.borders import read_json, read_toml, reading
+from espalier.model.codec import decode, encode, join
+from espalier.model.errors import OptionsError, nearest
+from espalier.model.formats.base import Format
+from espalier.model.recipe import Raw, Recipe, Step, naming_step
+from espalier.model.registry import PASSES
+from espalier.passes.lab_formats import lab_formats
+from espalier.passes.lab_passes import NOTHING, lab_options, pass_of
+from espalier.passes.lab_pruning import lab_activations, lab_prune
+from espalier.passes.offered import typed
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
 Json = Any
 LAB_BY = ("type", "name", "regex", "regex_name", "module")

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from model.errors import DataError
-from model.reading import PLAIN, Limits, Reading
+from espalier.model.errors import DataError
+from espalier.model.reading import PLAIN, Limits, Reading
 
 if TYPE_CHECKING:
-    from model.data.base import Split, TaskData
-    from model.graph import Graph
-    from passes.base import Context
+    from espalier.model.data.base import Split, TaskData
+    from espalier.model.graph import Graph
+    from espalier.passes.base import Context
 
 TEXT_FACTS = ("max_length", "length_from", "longest", "texts_cut", "tokens_lost")  # of a score measured on texts
 
@@ -34,8 +34,8 @@ def text_limit(asked: int, reading: Reading, tokenizer: str | None) -> TextLimit
     A wish may go beyond what the tokenizer says and beyond the context length of computed positions, never beyond
     the positions that the model holds.
     """
-    from model.data.base import USUAL_LENGTH
-    from model.data.tokens import longest
+    from espalier.model.data.base import USUAL_LENGTH
+    from espalier.model.data.tokens import longest
 
     taken = reading.limits or Limits()
     if taken.length is not None:
@@ -54,8 +54,8 @@ def ask_limits(context: Context, graph: Graph) -> None:
     """Ask the graph what it takes where its project does not say: files of before, packed models."""
     reading = context.reading
     if reading.limits is None:
-        from model.data.naming import model_names
-        from model.limits import limits_of
+        from espalier.model.data.naming import model_names
+        from espalier.model.limits import limits_of
 
         classes = reading.classes or model_names(reading.tokenizer)
         context.reading = replace(reading, limits=limits_of(graph, context.store), classes=classes)
@@ -93,7 +93,7 @@ def fitted(data: TaskData, reading: Reading) -> TaskData:
         _check_image(data.name, split, limits.image)
     if limits.length is None or data.kind != "text":
         return data
-    from model.data.base import padded_to
+    from espalier.model.data.base import padded_to
 
     return replace(data, splits={name: padded_to(split, limits.length) for name, split in data.splits.items()})
 

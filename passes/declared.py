@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from model.graph import Graph
-from model.ports import weights_of
-from model.weights import WeightStore
+from espalier.model.graph import Graph
+from espalier.model.ports import weights_of
+from espalier.model.weights import WeightStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from operator import is_
 from typing import Any
 
-from model.graph import Graph, Node
-from model.meta import Weight
-from model.packed.layout import Use, stored, uses
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Weight
+from espalier.model.packed.layout import Use, stored, uses
 
 Uses = tuple[tuple[str, Use], ...]
 

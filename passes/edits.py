@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from model.codec import decode
-from model.formats.base import Format
-from model.meta import Parallel
-from model.recipe import Recipe, Step
-from passes.select import Select
-from passes.transform.freeze import FreezeOptions
-from passes.transform.lora import LoraOptions
-from passes.transform.prune import PruneOptions
-from passes.transform.prune_activations import PruneActivationsOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.codec import decode
+from espalier.model.formats.base import Format
+from espalier.model.meta import Parallel
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.select import Select
+from espalier.passes.transform.freeze import FreezeOptions
+from espalier.passes.transform.lora import LoraOptions
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.prune_activations import PruneActivationsOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
 
 def with_format(recipe: Recipe, ids: tuple[str, ...], port: str, fmt: Format | None) -> Recipe:
@@ -121,7 +121,7 @@ def with_training(recipe: Recipe, ids: tuple[str, ...], trains: bool) -> Recipe:
 
 def with_parallel(recipe: Recipe, ids: tuple[str, ...], parallel: Parallel) -> Recipe:
     """The recipe with what hardware computes of nodes at once; it replaces the last step if that was of the same."""
-    from passes.transform.parallelize import ParallelizeOptions
+    from espalier.passes.transform.parallelize import ParallelizeOptions
 
     select = Select("name", ids)
     step = Step("parallelize", ParallelizeOptions(select, parallel.inputs, parallel.outputs, parallel.tokens))

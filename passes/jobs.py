@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.graph import Graph
-from model.held import Version
-from model.meta import TensorKey
-from model.project import Project
-from model.recipe import Recipe, Step
-from model.source import SourceInfo
-from model.trust import Origin
-from model.weights import Location, WeightStore
-from passes.kernel_jobs import KernelJob
+from espalier.model.graph import Graph
+from espalier.model.held import Version
+from espalier.model.meta import TensorKey
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe, Step
+from espalier.model.source import SourceInfo
+from espalier.model.trust import Origin
+from espalier.model.weights import Location, WeightStore
+from espalier.passes.kernel_jobs import KernelJob
 
 if TYPE_CHECKING:
-    from passes.score import Score, Scorer
-    from passes.search.search import Search
-    from passes.search.space import Space
-    from passes.sweep.outcome import Outcome
-    from passes.sweep.sweep import Sweep
+    from espalier.passes.score import Score, Scorer
+    from espalier.passes.search.search import Search
+    from espalier.passes.search.space import Space
+    from espalier.passes.sweep.outcome import Outcome
+    from espalier.passes.sweep.sweep import Sweep
 
 Locations = dict[TensorKey, Location]
 

@@ -16,20 +16,20 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.cache.captures import own_code
-from model.cache.entries import Entries, enabled
-from model.graph import Graph
-from model.graph_json import fingerprint
-from model.opening import needs_source
-from model.recipe import Step
-from passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
-from passes.base import Context, run_step
-from passes.data_fit import ask_limits
-from passes.figure import accuracy_of
-from passes.plugins import has_plugins
+from espalier.model.cache.captures import own_code
+from espalier.model.cache.entries import Entries, enabled
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.model.opening import needs_source
+from espalier.model.recipe import Step
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
+from espalier.passes.base import Context, run_step
+from espalier.passes.data_fit import ask_limits
+from espalier.passes.figure import accuracy_of
+from espalier.passes.plugins import has_plugins
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 CODE = ("passes", "kernels", "verilog")
 LAYOUT = 1  # raise it when an entry says something else
@@ -70,7 +70,7 @@ def _key(graph: Graph, options: EvaluateOptions, context: Context) -> str:
     import torch
     from torch.backends.cpu import get_cpu_capability
 
-    from kernels.bench.machine import name
+    from espalier.kernels.bench.machine import name
 
     ask_limits(context, graph)
     data = load_task(options, context.reading, whole=options.split in ("", "all"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.request import Request
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.request import Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from model.codec import decode_format, join
-from model.errors import FormatError, OptionsError, nearest
-from model.formats.base import Format, named_format
-from model.registry import FORMATS
-from passes.transform.quantize import PORTS
+from espalier.model.codec import decode_format, join
+from espalier.model.errors import FormatError, OptionsError, nearest
+from espalier.model.formats.base import Format, named_format
+from espalier.model.registry import FORMATS
+from espalier.passes.transform.quantize import PORTS
 
 USUAL = ("data_in", "weight", "bias")  # the ports of a format that is given by its name alone
 _FLAGS = ("bypass", "is_ptq")  # true: the layer stays float; when weights are rounded, which the build decides here

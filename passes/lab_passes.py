@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from model.errors import OptionsError, nearest
-from model.registry import PASSES
+from espalier.model.errors import OptionsError, nearest
+from espalier.model.registry import PASSES
 
 LAB_PASSES = {
     "quantize_transform_pass": "quantize",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from model.codec import decode, join
-from model.errors import EspalierError, OptionsError, nearest
-from passes.transform.prune import PruneOptions
-from passes.transform.prune_activations import PruneActivationsOptions
+from espalier.model.codec import decode, join
+from espalier.model.errors import EspalierError, OptionsError, nearest
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.prune_activations import PruneActivationsOptions
 
 LAB_METHODS = {"l1-norm": "l1", "l1_norm": "l1", "l1": "l1", "random": "random"}
 PARTS, KEYS = ("weight", "activation"), ("sparsity", "method", "scope")

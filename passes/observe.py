@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, fx, nn
 
-from model.build import NODE, OPERANDS, PORT, build
-from model.graph import Graph
-from passes.analysis.evaluate import batches, fit_error
-from passes.base import Context
+from espalier.model.build import NODE, OPERANDS, PORT, build
+from espalier.model.graph import Graph
+from espalier.passes.analysis.evaluate import batches, fit_error
+from espalier.passes.base import Context
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 Sink = Callable[[str, str, Tensor], None]
 Wanted = Mapping[str, Collection[str]]

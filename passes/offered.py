@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields, make_dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from model.codec import decode, encode, hints
-from model.errors import EspalierError, PassError
-from model.graph import Graph
-from model.recipe import Raw, Recipe
-from model.registry import PASSES
-from passes.base import Context, PassSpec, Report
+from espalier.model.codec import decode, encode, hints
+from espalier.model.errors import EspalierError, PassError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Raw, Recipe
+from espalier.model.registry import PASSES
+from espalier.passes.base import Context, PassSpec, Report
 
-HOMES = ("builtins", "types", "typing", "model", "passes")  # packages that both processes know
+HOMES = ("builtins", "types", "typing", "espalier.model", "espalier.passes")  # packages that both processes know
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _describe(option: Field[Any], kind: Any) -> OfferedField:
 
 
 def _is_shared(kind: Any) -> bool:
-    if isinstance(kind, type) and kind.__module__.partition(".")[0] not in HOMES:
+    if isinstance(kind, type) and not f"{kind.__module__}.".startswith(tuple(f"{h}." for h in HOMES)):
         return False
     return all(_is_shared(k) for k in get_args(kind))
 

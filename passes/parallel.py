@@ -9,14 +9,14 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from model.errors import OptionsError
-from model.graph import Graph, Node
-from model.meta import Parallel
-from model.recipe import Step
-from passes.score import one_sample
-from passes.select import Select
-from passes.transform.parallelize import ParallelizeOptions, ParallelRule
-from verilog.cycles.parallel import at_most, divisors, product
+from espalier.model.errors import OptionsError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Parallel
+from espalier.model.recipe import Step
+from espalier.passes.score import one_sample
+from espalier.passes.select import Select
+from espalier.passes.transform.parallelize import ParallelizeOptions, ParallelRule
+from espalier.verilog.cycles.parallel import at_most, divisors, product
 
 LAYERS = ("linear", "conv1d", "conv2d", "matmul")
 ROWS = ("softmax", "layer_norm", "rms_norm")  # a row by itself, some elements a cycle

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from model.borders import parse_json, parse_toml, read_text, reading, tried
-from model.errors import OptionsError
-from model.recipe import Recipe
-from passes.config import load_recipe
+from espalier.model.borders import parse_json, parse_toml, read_text, reading, tried
+from espalier.model.errors import OptionsError
+from espalier.model.recipe import Recipe
+from espalier.passes.config import load_recipe
 
 Json = Any
 _MOST = 4 << 20  # bytes of a text; Python's own reader takes much more memory than that

@@ -20,16 +20,16 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from kernels.registry import install
-from model.codec import encode
-from model.errors import EspalierError, PassError
-from model.formats.base import Format, make_format, parameters
-from model.recipe import Raw, Recipe
-from model.registry import FORMATS, PASSES, Added, Registry, recorded, shown_key, withdraw
-from passes.costs.base import COSTS
-from passes.labs.adapter import register, user_error
-from passes.labs.stand_in import labs_tool
-from passes.offered import PluginState, describe
+from espalier.kernels.registry import install
+from espalier.model.codec import encode
+from espalier.model.errors import EspalierError, PassError
+from espalier.model.formats.base import Format, make_format, parameters
+from espalier.model.recipe import Raw, Recipe
+from espalier.model.registry import FORMATS, PASSES, Added, Registry, recorded, shown_key, withdraw
+from espalier.passes.costs.base import COSTS
+from espalier.passes.labs.adapter import register, user_error
+from espalier.passes.labs.stand_in import labs_tool
+from espalier.passes.offered import PluginState, describe
 
 GROUP = "espalier.plugins"
 REGISTERS = "Write my_pass(mg, pass_args={}) or use @analysis, @transform, @FORMATS.register, COSTS.add or @lowers."

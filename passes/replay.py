@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields, is_dataclass
 
 import xxhash
 
-from model.errors import OptionsError
-from model.graph import Graph
-from model.project import step_to_json
-from model.recipe import Recipe, Step, naming_step
-from passes.base import Cancelled, Context, Report, StepResult, is_instant, is_lasting, run_step
+from espalier.model.errors import OptionsError
+from espalier.model.graph import Graph
+from espalier.model.project import step_to_json
+from espalier.model.recipe import Recipe, Step, naming_step
+from espalier.passes.base import Cancelled, Context, Report, StepResult, is_instant, is_lasting, run_step
 
 
 @dataclass(slots=True)

@@ -8,15 +8,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from model.adapters import adapter_macs
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph, Node
-from model.meta import BITS, Precision, Weight
-from model.ops import decomposable, floating, macs, spec
-from model.packed.graph import Lines, compressed, first_line, labelled, masks_of, node_line, pieces, weight_line
-from model.packed.layout import Use, facts, header_share, shared_bits, size_with, stored, uses
-from model.ports import weight_at
-from model.views import view_at
+from espalier.model.adapters import adapter_macs
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import BITS, Precision, Weight
+from espalier.model.ops import decomposable, floating, macs, spec
+from espalier.model.packed.graph import (
+    Lines,
+    compressed,
+    first_line,
+    labelled,
+    masks_of,
+    node_line,
+    pieces,
+    weight_line,
+)
+from espalier.model.packed.layout import Use, facts, header_share, shared_bits, size_with, stored, uses
+from espalier.model.ports import weight_at
+from espalier.model.views import view_at
 
 FLOAT_BITS = 32.0
 

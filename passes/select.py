@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-from model.errors import PassError, nearest
-from model.graph import Graph, Node
-from model.leaf_names import class_of_word, is_of_class
-from model.ops import OPS, Category, category
-from model.patterns import Patterns, check
+from espalier.model.errors import PassError, nearest
+from espalier.model.graph import Graph, Node
+from espalier.model.leaf_names import class_of_word, is_of_class
+from espalier.model.ops import OPS, Category, category
+from espalier.model.patterns import Patterns, check
 
 
 @dataclass(frozen=True, slots=True)

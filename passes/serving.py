@@ -17,9 +17,9 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any
 
-from model.errors import EspalierError, Interrupted
-from passes.base import Cancelled
-from passes.jobs import (
+from espalier.model.errors import EspalierError, Interrupted
+from espalier.passes.base import Cancelled
+from espalier.passes.jobs import (
     UNSENDABLE,
     Continue,
     Continued,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from model.errors import DataError
-from model.graph import Graph
-from model.recipe import Step
-from model.source import SourceInfo
-from passes.analysis.evaluate import EvaluateOptions, length_of, load_task, measured_split
-from passes.base import Context, Report
-from passes.data_fit import ask_limits, text_facts
-from passes.training.options import FinetuneOptions
+from espalier.model.errors import DataError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Step
+from espalier.model.source import SourceInfo
+from espalier.passes.analysis.evaluate import EvaluateOptions, length_of, load_task, measured_split
+from espalier.passes.base import Context, Report
+from espalier.passes.data_fit import ask_limits, text_facts
+from espalier.passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 SHARED = ("data", "text", "label", "tokenizer", "max_length")
 
@@ -39,8 +39,8 @@ def options_of(steps: Iterable[Step]) -> list[Any]:
 
 
 def _check(options: Any, graph: Graph, context: Context) -> None:
-    from passes.analysis.data import misfit
-    from passes.training.splits import splits
+    from espalier.passes.analysis.data import misfit
+    from espalier.passes.training.splits import splits
 
     if isinstance(options, FinetuneOptions):
         read = splits(options, context)

@@ -11,17 +11,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from model.errors import JobError
-from model.graph import Graph
-from model.held import Version
-from model.opening import Opened, is_project, needs_source, open_any, reopen
-from model.project import keys_of, save_project
-from model.registry import Registry
-from model.source import SourceInfo
-from model.weights import WeightStore
-from passes.base import Context, is_instant, run_step
-from passes.heap import give_back, keep_freed_memory
-from passes.jobs import (
+from espalier.model.errors import JobError
+from espalier.model.graph import Graph
+from espalier.model.held import Version
+from espalier.model.opening import Opened, is_project, needs_source, open_any, reopen
+from espalier.model.project import keys_of, save_project
+from espalier.model.registry import Registry
+from espalier.model.source import SourceInfo
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, is_instant, run_step
+from espalier.passes.heap import give_back, keep_freed_memory
+from espalier.passes.jobs import (
     AnalyseJob,
     ExportJob,
     Found,
@@ -35,15 +35,15 @@ from passes.jobs import (
     SweepJob,
     TrialJob,
 )  # fmt: skip
-from passes.kernel_jobs import AnswerJob, KernelsJob, LabJob
-from passes.offered import PluginState
-from passes.plugins import portable, reload_plugins
-from passes.replay import Memo, replay
-from passes.score import Scorer
-from passes.serving import Channel, serve
-from passes.set_up import check_set_up, options_of
-from passes.sweep.run import run
-from passes.training.unfinished import clear, until_saved
+from espalier.passes.kernel_jobs import AnswerJob, KernelsJob, LabJob
+from espalier.passes.offered import PluginState
+from espalier.passes.plugins import portable, reload_plugins
+from espalier.passes.replay import Memo, replay
+from espalier.passes.score import Scorer
+from espalier.passes.serving import Channel, serve
+from espalier.passes.set_up import check_set_up, options_of
+from espalier.passes.sweep.run import run
+from espalier.passes.training.unfinished import clear, until_saved
 
 _Source = tuple[str, tuple[str, ...], int]  # what is opened, with what inputs, from what seed
 
@@ -208,7 +208,7 @@ def _sweep(job: SweepJob, channel: Channel) -> int:
 
 @HANDLERS.register(SearchJob)
 def _search(job: SearchJob, channel: Channel) -> str:
-    from passes.search.serving import serve_search
+    from espalier.passes.search.serving import serve_search
 
     store, memo = _store(job.workdir, job.locations), _STATE.memos.setdefault(f"{job.workdir}", Memo())
     callables = _callables(job.search.base, job.source, job.workdir)
@@ -219,7 +219,7 @@ def _search(job: SearchJob, channel: Channel) -> str:
 
 @HANDLERS.register(TrialJob)
 def _trial(job: TrialJob, channel: Channel) -> Path:
-    from passes.search.architecture.chosen import chosen
+    from espalier.passes.search.architecture.chosen import chosen
 
     store = _store(job.workdir, job.locations)
     callables = _callables(job.search.base, job.source, job.workdir)
@@ -232,8 +232,8 @@ def _trial(job: TrialJob, channel: Channel) -> Path:
 
 @HANDLERS.register(ExportJob)
 def _export(job: ExportJob, channel: Channel) -> Any:
-    from passes.export import export
-    from passes.export.settings import Settings
+    from espalier.passes.export import export
+    from espalier.passes.export.settings import Settings
 
     store = _store(job.workdir, job.locations)
     channel.progress(0, 0, f"exporting to {job.path.name}")
@@ -249,7 +249,7 @@ def _plugins(job: PluginJob, channel: Channel) -> tuple[PluginState, ...]:
 
 @HANDLERS.register(LabJob)
 def _lab(job: LabJob, channel: Channel) -> Any:
-    from kernels.bench.spec import lab
+    from espalier.kernels.bench.spec import lab
 
     channel.progress(0, 0, "listing the kernels")
     return lab()
@@ -257,7 +257,7 @@ def _lab(job: LabJob, channel: Channel) -> Any:
 
 @HANDLERS.register(KernelsJob)
 def _kernels(job: KernelsJob, channel: Channel) -> int:
-    from kernels.bench.run import gathered, stretch
+    from espalier.kernels.bench.run import gathered, stretch
 
     if not job.first:
         channel.send(Found(gathered(job.request, ())))
@@ -267,6 +267,6 @@ def _kernels(job: KernelsJob, channel: Channel) -> int:
 
 @HANDLERS.register(AnswerJob)
 def _answer(job: AnswerJob, channel: Channel) -> None:
-    from kernels.bench.answers.measure import measure
+    from espalier.kernels.bench.answers.measure import measure
 
     measure(job.question, job.device, channel.progress, lambda part: channel.send(Found(part)))

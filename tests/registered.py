@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from model.registry import PASSES
+from espalier.model.registry import PASSES
 
 
 def lend_pass(monkeypatch: pytest.MonkeyPatch, spec: Any) -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from model.formats.base import Format
-from model.formats.integer import Integer
-from model.graph import Arg, Ref, Slice, TorchConst
-from model.meta import Sparsity, TensorMeta, Weight
-from model.recipe import Recipe, Step
-from passes.base import NoOptions
-from passes.select import Select
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import PORTS, QuantizeOptions, Rule
+from espalier.model.formats.base import Format
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Arg, Ref, Slice, TorchConst
+from espalier.model.meta import Sparsity, TensorMeta, Weight
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.base import NoOptions
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import PORTS, QuantizeOptions, Rule
 
 words = st.text("abcxyz_.0129", min_size=1, max_size=8)
 texts = st.text(max_size=8)

@@ -27,7 +27,7 @@ QT = ("PySide6", "shiboken6", "pyqtgraph")
 HEAVY = {"torch", "transformers", "optuna", "triton", "numba"}
 LIGHT = ("graph", "meta", "codec", "recipe", "document", "project", "registry", "errors")
 TOP = {
-    "app", "model", "passes", "kernels", "verilog", "resources", "tests", "main.py",
+    "app", "model", "passes", "kernels", "verilog", "resources", "roots", "tests", "main.py",
     "pyproject.toml", "README.md", "Makefile", "LICENSE",
 }  # fmt: skip
 
@@ -48,15 +48,15 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 @cache
 def sources() -> dict[str, ast.Module]:
     """Every source file of the product, parsed, by its path from the root."""
-    files = [ROOT / "main.py"] if (ROOT / "main.py").exists() else []
+    files = [ROOT / "main.py", *sorted((ROOT / "roots" / "espalier").glob("*.py"))]
     for package in PACKAGES:
         files += sorted((ROOT / package).rglob("*.py"))
     return {f.relative_to(ROOT).as_posix(): ast.parse(f.read_text(encoding="utf-8"), str(f)) for f in files}
 
 
 def module_name(path: str) -> str:
-    """`model/data/__init__.py` → `model.data`."""
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    """`model/data/__init__.py` → `espalier.model.data`."""
+    return "espalier." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 class Definition(NamedTuple):
@@ -139,7 +139,7 @@ def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter at the repository's root."""
-    environment = os.environ | {"QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(ROOT / "roots")}
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -163,7 +163,11 @@ print("RESULT" + json.dumps(failed))
 def test_core_imports_without_qt() -> None:
     """The core, the command line and its subcommands work where PySide6 cannot be loaded."""
     names = [module_name(path) for path in sources()]
-    core = [n for n in names if any(n == c or n.startswith(c + ".") for c in CORE) and not n.endswith("__main__")]
+    core = [
+        n
+        for n in names
+        if any(n == f"espalier.{c}" or n.startswith(f"espalier.{c}.") for c in CORE) and not n.endswith("__main__")
+    ]
     assert len(core) > 10
     done = run_python(IMPORT_WITHOUT_QT, json.dumps(core), json.dumps(QT))
     assert done.returncode == 0 and "RESULT" in done.stdout, done.stderr
@@ -174,7 +178,9 @@ def test_core_imports_without_qt() -> None:
 @pytest.mark.skipif(not (ROOT / "app/window.py").exists(), reason="app/window.py does not exist yet")
 def test_window_imports_nothing_heavy() -> None:
     """The first paint must not wait for torch."""
-    done = run_python("import sys, app.window; print('LOADED', *sorted({m.split('.')[0] for m in sys.modules}))")
+    done = run_python(
+        "import sys, espalier.app.window; print('LOADED', *sorted({m.split('.')[0] for m in sys.modules}))"
+    )
     assert done.returncode == 0, done.stderr
     assert HEAVY.isdisjoint(done.stdout.rpartition("LOADED")[2].split())
 
@@ -231,7 +237,7 @@ def test_classes_stay_small() -> None:
 
 def test_modules_say_why_they_exist() -> None:
     """Each module has a docstring of at most four lines."""
-    docs = {p: ast.get_docstring(tree) for p, tree in sources().items() if p != "kernels/__init__.py"}
+    docs = {p: ast.get_docstring(tree) for p, tree in sources().items()}
     none(path for path, text in docs.items() if not text)
     none(path for path, text in docs.items() if text and len(text.splitlines()) > DOCSTRING_MOST)
 
@@ -326,7 +332,7 @@ def test_unsafe_calls_are_recognised(text: str, rule: str | None) -> None:
     assert isinstance(call, ast.Call) and unsafe_call(call) == rule
 
 
-# ---- the repository, and the name `kernels` ------------------------------------------------------------
+# ---- the repository ------------------------------------------------------------------------------------
 
 
 def test_top_level_is_the_fixed_set() -> None:
@@ -344,21 +350,19 @@ def test_resources_hold_no_code() -> None:
     none((ROOT / "resources").rglob("__init__.py"))
 
 
-def test_kernels_is_one_line() -> None:
-    """transformers probes this name: the version must read as too old, and nothing be imported."""
-    assert (ROOT / "kernels/__init__.py").read_text(encoding="utf-8") == '__version__ = "0.0.0"\n'
-
-
-@pytest.mark.slow
-def test_transformers_live_with_our_kernels() -> None:
-    """BERT builds and runs while our `kernels` lies on the path."""
-    code = (
-        "import kernels, torch\n"
-        "from transformers import BertConfig, BertModel\n"
-        "sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)\n"
-        "config = BertConfig(**sizes)\n"
-        "print(kernels.__file__, tuple(BertModel(config)(torch.ones(1, 4, dtype=torch.long))[0].shape))\n"
+def test_ours_are_imported_by_the_namespace_alone() -> None:
+    """`import model` would be anybody's: the folders are packages of `espalier`, and of nothing else."""
+    own, trees = set(PACKAGES) | {"main"}, dict(sources())
+    trees |= {f.relative_to(ROOT).as_posix(): ast.parse(f.read_text("utf-8")) for f in (ROOT / "tests").rglob("*.py")}
+    none(
+        f"{path}:{node.lineno}"
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom) and own & set(imported(node))
     )
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
-    assert str(ROOT / "kernels") in done.stdout and "(1, 4, 16)" in done.stdout
+
+
+def test_the_links_lead_to_all_folders() -> None:
+    """What lies in a checkout under `espalier`: links, so that a file is there once."""
+    links = {p.name: os.readlink(p) for p in (ROOT / "roots" / "espalier").iterdir() if p.is_symlink()}
+    assert links == {name: f"../../{name}" for name in (*PACKAGES, "resources")}

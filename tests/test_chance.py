@@ -42,7 +42,9 @@ def ran(root: Path, folder: Path, *options: str, **env: str) -> tuple[str, str, 
     (folder / "test_it.py").write_text(FILE)
     command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir",
                str(folder), str(folder), *options]  # fmt: skip
-    kept = {k: v for k, v in os.environ.items() if k not in ("CI", "HYPOTHESIS_PROFILE")} | {"PYTHONPATH": str(root)}
+    kept = {k: v for k, v in os.environ.items() if k not in ("CI", "HYPOTHESIS_PROFILE")} | {
+        "PYTHONPATH": f"{root / 'roots'}{os.pathsep}{root}"
+    }
     done = subprocess.run(
         command, cwd=folder, env=kept | env, capture_output=True, text=True, timeout=PATIENCE, check=False
     )

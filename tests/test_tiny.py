@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from model.build import build
-from model.project import load_project
-from model.weights import WeightStore
+from espalier.model.build import build
+from espalier.model.project import load_project
+from espalier.model.weights import WeightStore
 from tests.patience import PATIENCE
 
 LAB = {

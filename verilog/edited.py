@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from model.borders import parse_json, reading
-from model.errors import OptionsError
+from espalier.model.borders import parse_json, reading
+from espalier.model.errors import OptionsError
 
 MEMBER = "hardware_modules.json"  # of the project file
 VERSION = 1

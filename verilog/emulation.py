@@ -14,21 +14,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.formats.integer import Integer
-from model.graph import Arg, Graph, Node, Ref, map_refs, out_port
-from model.meta import Precision, TensorMeta
-from model.ops import category, spec
-from model.ports import choice
-from model.trace.tensors import to_numpy
-from model.weights import Tensor as Stored
-from model.weights import WeightStore
-from verilog.lower import RULES, Lowering, unbuffered
-from verilog.netlist import Boundary, Design
-from verilog.numbers.fixed import Codes, fixed_of
-from verilog.options import EmitOptions
-from verilog.plan.fusing import RmsNorm, fused
-from verilog.plan.hosting import ENOUGH, constants
-from verilog.rules.attention import scaled_by
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Arg, Graph, Node, Ref, map_refs, out_port
+from espalier.model.meta import Precision, TensorMeta
+from espalier.model.ops import category, spec
+from espalier.model.ports import choice
+from espalier.model.trace.tensors import to_numpy
+from espalier.model.weights import Tensor as Stored
+from espalier.model.weights import WeightStore
+from espalier.verilog.lower import RULES, Lowering, unbuffered
+from espalier.verilog.netlist import Boundary, Design
+from espalier.verilog.numbers.fixed import Codes, fixed_of
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.plan.fusing import RmsNorm, fused
+from espalier.verilog.plan.hosting import ENOUGH, constants
+from espalier.verilog.rules.attention import scaled_by
 
 KEPT = 256  # designs of single nodes
 MASK, FILLED = "mask__", "filled__"  # what is put before a softmax whose scores are masked

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from model.build import Callables, build
-from model.errors import EmitError
-from model.graph import Graph, Ref
-from model.symbols import evaluate
-from model.weights import WeightStore
-from verilog.netlist import Boundary, Design, Wire
-from verilog.numbers.fixed import Codes
-from verilog.plan.hosting import ENOUGH, blank, feeding
+from espalier.model.build import Callables, build
+from espalier.model.errors import EmitError
+from espalier.model.graph import Graph, Ref
+from espalier.model.symbols import evaluate
+from espalier.model.weights import WeightStore
+from espalier.verilog.netlist import Boundary, Design, Wire
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.plan.hosting import ENOUGH, blank, feeding
 
 
 class Host(nn.Module):

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from verilog.cycles.schedule import Schedule
-from verilog.netlist import Boundary, Design, Wire
-from verilog.numbers.fixed import Codes
-from verilog.proof.bench import CLOCK, DRIVER, STALLS, bench, quiet
-from verilog.stream import to_text
-from verilog.synthesis.route import HARNESS, harness, netlist_script
-from verilog.synthesis.synthesize import COMMANDS, commands, sources
-from verilog.templates.base import Area, total
+from espalier.verilog.cycles.schedule import Schedule
+from espalier.verilog.netlist import Boundary, Design, Wire
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.proof.bench import CLOCK, DRIVER, STALLS, bench, quiet
+from espalier.verilog.stream import to_text
+from espalier.verilog.synthesis.route import HARNESS, harness, netlist_script
+from espalier.verilog.synthesis.synthesize import COMMANDS, commands, sources
+from espalier.verilog.templates.base import Area, total
 
 FRAMES = 4  # samples of the bench
 MHZ = 100  # of the constraints

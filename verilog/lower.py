@@ -13,37 +13,37 @@ from functools import partial
 
 import numpy as np
 
-from model.errors import EmitError, nearest
-from model.formats.integer import Integer
-from model.formats.mxint import MXInt
-from model.graph import Graph, Node, Ref, out_port
-from model.meta import Parallel
-from model.ops import spec
-from model.ports import choice, weight_at
-from model.registry import Registry
-from model.weights import WeightStore
-from verilog.cycles.buffering import buffered
-from verilog.netlist import Boundary, Design, Wire
-from verilog.numbers.conversion import converted
-from verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding, beyond, fixed_of
-from verilog.numbers.scaled import PRODUCTS, format_of, gives, plain, reads
-from verilog.numbers.weights import masked
-from verilog.numbers.widths import changes
-from verilog.options import EmitOptions, check_name
-from verilog.plan.fusing import Fused, fused
-from verilog.plan.hosting import LOOKS, Hosted, constants, hosted, value_of
-from verilog.signal import Signal, arranged
-from verilog.stream import Stream
-from verilog.templates.base import Template, port
-from verilog.templates.fork import Fork
-from verilog.templates.reorder import Reorder
-from verilog.templates.resize import Resize
-from verilog.templates.source import Source
-from verilog.write import BENCH, RTL
+from espalier.model.errors import EmitError, nearest
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.mxint import MXInt
+from espalier.model.graph import Graph, Node, Ref, out_port
+from espalier.model.meta import Parallel
+from espalier.model.ops import spec
+from espalier.model.ports import choice, weight_at
+from espalier.model.registry import Registry
+from espalier.model.weights import WeightStore
+from espalier.verilog.cycles.buffering import buffered
+from espalier.verilog.netlist import Boundary, Design, Wire
+from espalier.verilog.numbers.conversion import converted
+from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding, beyond, fixed_of
+from espalier.verilog.numbers.scaled import PRODUCTS, format_of, gives, plain, reads
+from espalier.verilog.numbers.weights import masked
+from espalier.verilog.numbers.widths import changes
+from espalier.verilog.options import EmitOptions, check_name
+from espalier.verilog.plan.fusing import Fused, fused
+from espalier.verilog.plan.hosting import LOOKS, Hosted, constants, hosted, value_of
+from espalier.verilog.signal import Signal, arranged
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template, port
+from espalier.verilog.templates.fork import Fork
+from espalier.verilog.templates.reorder import Reorder
+from espalier.verilog.templates.resize import Resize
+from espalier.verilog.templates.source import Source
+from espalier.verilog.write import BENCH, RTL
 
 Sizes = dict[str, tuple[int, int, int]]
 Rule = Callable[["Lowering", Node], None]
-RULES: Registry[str, Rule] = Registry("hardware rule", EmitError, ("verilog.rules",))
+RULES: Registry[str, Rule] = Registry("hardware rule", EmitError, ("espalier.verilog.rules",))
 # They give the same values before and after rounding and saturation: ops that keep the order and the zero.
 MONOTONE = ("relu", "max_pool1d", "max_pool2d", "max_pool3d", "where")
 
@@ -312,7 +312,7 @@ class Lowering:
         return Signal(Wire("", len(self.inputs) - 1), made.stream, shape, made.index)
 
     def _written_out(self, node: Node, signal: Signal) -> Signal:
-        from verilog.plan.layout import written_out  # which needs this module
+        from espalier.verilog.plan.layout import written_out  # which needs this module
 
         return written_out(self, node, signal)
 
@@ -416,7 +416,7 @@ def samples_axis(graph: Graph, ref: Ref) -> int:
 
 def operand_ports(node: Node, graph: Graph) -> list[tuple[Ref, str]]:
     """(source, port) of the tensors that a node reads."""
-    from model.ports import operands
+    from espalier.model.ports import operands
 
     if node.call == "call_module":
         return [(ref, "data_in") for ref in node.inputs[:1]]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from model.errors import EmitError
-from verilog.numbers.fixed import Codes, Rounding
-from verilog.plan.hosting import Hosted
-from verilog.stream import Stream
-from verilog.templates.base import Template, port
+from espalier.model.errors import EmitError
+from espalier.verilog.numbers.fixed import Codes, Rounding
+from espalier.verilog.plan.hosting import Hosted
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template, port
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
-from model.errors import OptionsError
+from espalier.model.errors import OptionsError
 
 
 @dataclass(frozen=True, slots=True)

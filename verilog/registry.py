@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from model.emulators import register
+from espalier.model.emulators import register
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.emulators import Emulation
-    from model.graph import Graph, Node
-    from model.weights import WeightStore
+    from espalier.model.emulators import Emulation
+    from espalier.model.graph import Graph, Node
+    from espalier.model.weights import WeightStore
 
 
 def _emulate(graph: Graph, store: WeightStore, node: Node, tensors: Mapping[str, Tensor]) -> Emulation | None:
-    from verilog.emulation import emulate
+    from espalier.verilog.emulation import emulate
 
     return emulate(graph, store, node, tensors)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from verilog.netlist import Wire
-from verilog.numbers.fixed import Fixed
-from verilog.stream import Stream
+from espalier.verilog.netlist import Wire
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.stream import Stream
 
 
 @dataclass(frozen=True, slots=True, eq=False)

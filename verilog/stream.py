@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.numbers.fixed import Codes, Fixed
+from espalier.verilog.numbers.fixed import Codes, Fixed
 
 
 @dataclass(frozen=True, slots=True)

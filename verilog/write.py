@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.errors import EmitError
-from model.files import explained, replacing_folder
-from verilog.netlist import Design, Wire
-from verilog.templates.base import Template, port
+from espalier.model.errors import EmitError
+from espalier.model.files import explained, replacing_folder
+from espalier.verilog.netlist import Design, Wire
+from espalier.verilog.templates.base import Template, port
 
 if TYPE_CHECKING:
-    from verilog.cycles.schedule import Schedule  # it brings numba, which nobody needs before
+    from espalier.verilog.cycles.schedule import Schedule  # it brings numba, which nobody needs before
 
 RTL = Path(__file__).parent / "rtl"
 BENCH = ("bench", "clocked")  # modules beside a design

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut
 
-from app.actions import file as files
-from app.panels.allocate.panel import AllocatePanel
-from model.graph import Graph
+from espalier.app.actions import file as files
+from espalier.app.panels.allocate.panel import AllocatePanel
+from espalier.model.graph import Graph
 
 if TYPE_CHECKING:
-    from app.canvas.view import GraphCanvas
-    from app.window import Window
+    from espalier.app.canvas.view import GraphCanvas
+    from espalier.app.window import Window
 
 INPUTS = ("activation_bits",)  # costs that the bits of inputs tell of, and not those of weights
 

@@ -10,24 +10,24 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QMenu, QMessageBox
 
-from app.icons import file_icons
-from app.words import mebibytes
-from model.errors import EspalierError
-from model.files import write_text
-from model.opening import is_project
-from passes.jobs import Done, JobEvent, SaveJob
+from espalier.app.icons import file_icons
+from espalier.app.words import mebibytes
+from espalier.model.errors import EspalierError
+from espalier.model.files import write_text
+from espalier.model.opening import is_project
+from espalier.passes.jobs import Done, JobEvent, SaveJob
 
 if TYPE_CHECKING:
-    from app.panels.allocate.panel import AllocatePanel
-    from app.panels.plots import PlotsPanel
-    from app.panels.sensitivity.panel import SensitivityPanel
-    from app.panels.sqnr.panel import SqnrPanel
-    from app.panels.sweeps.panel import SweepsPanel
-    from app.panels.table import Table
-    from app.plots.chart import Chart
-    from app.plots.study.tile import Tile
-    from app.window import Window
-    from passes.export import Exported
+    from espalier.app.panels.allocate.panel import AllocatePanel
+    from espalier.app.panels.plots import PlotsPanel
+    from espalier.app.panels.sensitivity.panel import SensitivityPanel
+    from espalier.app.panels.sqnr.panel import SqnrPanel
+    from espalier.app.panels.sweeps.panel import SweepsPanel
+    from espalier.app.panels.table import Table
+    from espalier.app.plots.chart import Chart
+    from espalier.app.plots.study.tile import Tile
+    from espalier.app.window import Window
+    from espalier.passes.export import Exported
 
 OPENABLE = "Models and projects (*.espalier *.safetensors *.pt2 *.py);;All files (*)"
 RECIPES = "Recipes (*.toml *.json *.py *.txt);;All files (*)"
@@ -81,7 +81,7 @@ def open_path(window: Window, path: Path) -> None:
 
 def _ask_factory(window: Window, path: Path) -> None:
     """Choose among what a Python file defines; one definition is opened without a question."""
-    from model.source import factories
+    from espalier.model.source import factories
 
     try:
         names = factories(path)
@@ -235,7 +235,7 @@ def load_recipe(window: Window) -> None:
 
 def add_steps(window: Window, path: Path) -> None:
     """Add the steps of a recipe's file, ours or the labs', after those that are there: one undo step."""
-    from passes.pasted import load_recipe_file
+    from espalier.passes.pasted import load_recipe_file
 
     try:
         steps = load_recipe_file(path).steps
@@ -322,7 +322,7 @@ def telling(window: Window, write: Callable[[], object]) -> None:
 
 def _draw(window: Window, path: Path) -> None:
     """Draw the graph into a file; raises FileError."""
-    from app.canvas.svg import to_svg
+    from espalier.app.canvas.svg import to_svg
 
     canvas, graph = window.canvas, window.session.open_document.graph
     if path.suffix.lower() == ".svg":

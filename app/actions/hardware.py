@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
-from app.actions import file as files
-from app.actions import model as models
-from app.panels.hardware.panel import HardwarePanel
-from app.panels.hardware.views import MODULES
-from app.words import plural
+from espalier.app.actions import file as files
+from espalier.app.actions import model as models
+from espalier.app.panels.hardware.panel import HardwarePanel
+from espalier.app.panels.hardware.views import MODULES
+from espalier.app.words import plural
 
 if TYPE_CHECKING:
-    from app.measured.findings import Findings
-    from app.panels.table import Table
-    from app.window import Window
+    from espalier.app.measured.findings import Findings
+    from espalier.app.panels.table import Table
+    from espalier.app.window import Window
 
 
 def connect(window: Window, panel: HardwarePanel, findings: Findings) -> None:

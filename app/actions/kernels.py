@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
-from app.actions import file as files
-from app.actions import model as models
-from app.actions.timed import connect as connect_timed
-from app.kernels.runs import KernelBench, Run, kernel_runs_of
-from app.panels.kernels.panel import KernelsPanel
-from app.panels.table import Table
-from model.errors import EspalierError
+from espalier.app.actions import file as files
+from espalier.app.actions import model as models
+from espalier.app.actions.timed import connect as connect_timed
+from espalier.app.kernels.runs import KernelBench, Run, kernel_runs_of
+from espalier.app.panels.kernels.panel import KernelsPanel
+from espalier.app.panels.table import Table
+from espalier.model.errors import EspalierError
 
 if TYPE_CHECKING:
-    from app.measured.findings import Findings
-    from app.window import Window
+    from espalier.app.measured.findings import Findings
+    from espalier.app.window import Window
 
 RUN = "Run"
 EXPLAINED = "How it works"

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtWidgets import QMenu
 
-from app.panels.options import OptionsWindow, make_form
-from app.words import duration
-from model.errors import EspalierError, OptionsError
-from model.graph import Graph, Node
-from model.ops import category, decomposable
-from model.recipe import Step
-from model.registry import PASSES
-from passes.base import NoOptions, PassSpec
-from passes.offered import kept, typed
-from passes.select import Select
+from espalier.app.panels.options import OptionsWindow, make_form
+from espalier.app.words import duration
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import category, decomposable
+from espalier.model.recipe import Step
+from espalier.model.registry import PASSES
+from espalier.passes.base import NoOptions, PassSpec
+from espalier.passes.offered import kept, typed
+from espalier.passes.select import Select
 
 if TYPE_CHECKING:
-    from app.panels.sensitivity.panel import SensitivityPanel
-    from app.window import Window
-    from passes.jobs import JobInfo
+    from espalier.app.panels.sensitivity.panel import SensitivityPanel
+    from espalier.app.window import Window
+    from espalier.passes.jobs import JobInfo
 
 BY_HAND = 200  # more selected nodes than this are named by type instead
 # The Model menu: section → passes in the order in which they are usually run. What is not named here comes last.
@@ -100,7 +100,7 @@ def fill_plugins(window: Window, menu: QMenu) -> None:
 
 def show_plugins(window: Window) -> None:
     """Show the list of plug-ins."""
-    from app.panels.plugins import PluginsWindow
+    from espalier.app.panels.plugins import PluginsWindow
 
     made = PluginsWindow(window)
     made.show()
@@ -138,9 +138,9 @@ def selected(window: Window) -> Select | None:
 
 def default_options(window: Window, spec: PassSpec) -> Any:
     """A pass's options as its form first shows them: for the selected nodes, on the data that the score is of."""
-    from model.formats.integer import Integer
-    from passes.transform.prune import PruneOptions
-    from passes.transform.quantize import QuantizeOptions, Rule
+    from espalier.model.formats.integer import Integer
+    from espalier.passes.transform.prune import PruneOptions
+    from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
     if spec.options is QuantizeOptions:
         fmt = Integer(8, 4)
@@ -173,7 +173,7 @@ def _taken(window: Window, name: str) -> Select | None:
 
 
 def _in_mxint(node: Node) -> bool:
-    from model.formats.mxint import MXInt
+    from espalier.model.formats.mxint import MXInt
 
     chosen = node.precision.get("weight")
     return chosen is not None and isinstance(chosen.format, MXInt)
@@ -181,8 +181,8 @@ def _in_mxint(node: Node) -> bool:
 
 def _present(graph: Graph, options: Any) -> Any:
     """Structured pruning of a kind of unit that the selected nodes have."""
-    from app.figures.structure import KNOWN
-    from passes.structure.outlook import kinds_of
+    from espalier.app.figures.structure import KNOWN
+    from espalier.passes.structure.outlook import kinds_of
 
     try:
         kinds = kinds_of(KNOWN.of(graph), options.select)
@@ -368,7 +368,7 @@ def stop_and_keep(window: Window) -> None:
 
 def can_stop_and_keep(window: Window) -> bool:
     """Whether the job that runs has something to keep."""
-    from app.panels.jobs import can_keep
+    from espalier.app.panels.jobs import can_keep
 
     running = _running(window)
     return running is not None and can_keep(running)

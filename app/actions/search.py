@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 
-from app import larger
-from app.actions.file import ask_path, open_spec, save_plots, telling
-from app.style import RESOURCES
+from espalier.app import larger
+from espalier.app.actions.file import ask_path, open_spec, save_plots, telling
+from espalier.app.style import RESOURCES
 
 if TYPE_CHECKING:
-    from app.panels.search.panel import SearchPanel
-    from app.window import Window
-    from passes.search.trial import Trial
+    from espalier.app.panels.search.panel import SearchPanel
+    from espalier.app.window import Window
+    from espalier.passes.search.trial import Trial
 
 FOLDER = RESOURCES / "studies"
 PROJECTS = "Espalier projects (*.espalier)"
@@ -25,7 +25,7 @@ SEARCHES = "Searches (*.toml *.json);;All files (*)"
 
 def panel_of(window: Window) -> SearchPanel:
     """The panel."""
-    from app.panels.search.panel import SearchPanel
+    from espalier.app.panels.search.panel import SearchPanel
 
     window.furnish()
     panel = window.docks.panels["search"]
@@ -35,7 +35,9 @@ def panel_of(window: Window) -> SearchPanel:
 
 def connect(window: Window, panel: SearchPanel) -> None:
     """Tie the panel to its window."""
-    from app.studies.trial_preview import TrialPreview  # with what it needs of the passes, after the first paint
+    from espalier.app.studies.trial_preview import (
+        TrialPreview,  # with what it needs of the passes, after the first paint
+    )
 
     preview = panel.results.preview = TrialPreview(window.canvas)
     dock = window.docks.docks["search"]

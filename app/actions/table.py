@@ -10,19 +10,19 @@ from PySide6.QtCore import QTimer
 from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QMenu, QToolBar, QWidgetAction
 
-from app import larger
-from app.actions import file as files
-from app.actions import kernels, timed
-from app.actions import model as models
-from app.actions import search as searches
-from app.actions import view as views
-from app.canvas.colouring import MODES
-from app.panels.heading import heading
-from app.panels.tables import reports
-from passes.base import NoOptions
+from espalier.app import larger
+from espalier.app.actions import file as files
+from espalier.app.actions import kernels, timed
+from espalier.app.actions import model as models
+from espalier.app.actions import search as searches
+from espalier.app.actions import view as views
+from espalier.app.canvas.colouring import MODES
+from espalier.app.panels.heading import heading
+from espalier.app.panels.tables import reports
+from espalier.passes.base import NoOptions
 
 if TYPE_CHECKING:
-    from app.window import Window
+    from espalier.app.window import Window
 
 Test = Callable[["Window"], bool]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.actions import file as files
-from app.kernels.timed import Timed
-from model.files import write_bytes
+from espalier.app.actions import file as files
+from espalier.app.kernels.timed import Timed
+from espalier.model.files import write_bytes
 
 if TYPE_CHECKING:
-    from app.panels.kernels.panel import KernelsPanel
-    from app.window import Window
+    from espalier.app.panels.kernels.panel import KernelsPanel
+    from espalier.app.window import Window
 
 COLOURS = ("time", "memory")  # of the graph, by what was profiled
 TABS = {"compile": "Compile", "profile": "Profile", "memory": "Memory"}
@@ -45,7 +45,7 @@ def _colour(panel: KernelsPanel, mode: str) -> None:
 
 def measure(window: Window, name: str) -> None:
     """Bring a tab to the front, and run what it shows with its settings."""
-    from app.actions.kernels import panel_of
+    from espalier.app.actions.kernels import panel_of
 
     page: Any = panel_of(window).page(TABS[name])
     page.run()

@@ -10,13 +10,13 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QApplication, QDialog, QLabel, QVBoxLayout
 
-from app.errors import open_file
-from app.panels.heading import muted
-from app.panels.table import Table
-from app.settings import data_folder
+from espalier.app.errors import open_file
+from espalier.app.panels.heading import muted
+from espalier.app.panels.table import Table
+from espalier.app.settings import data_folder
 
 if TYPE_CHECKING:
-    from app.window import Window
+    from espalier.app.window import Window
 
 KEYS = (
     ("Inspector", "Next, last field", "Tab, Shift+Tab"),
@@ -106,7 +106,7 @@ def shortcuts(window: Window) -> None:
 
 def about(window: Window) -> None:
     """What this is, and of which version."""
-    from model.project import APP
+    from espalier.model.project import APP
 
     page, box = _page(window, "About Espalier", 420, 200)
     name = QLabel("Espalier")

@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.allocation.held import Answer, Holding
-from app.allocation.whole import Told, lost, present
-from app.jobs.latest import Latest
-from app.measured.estimate import estimate_of
-from app.measured.sensitivities import sensitivities_of
-from model.errors import EspalierError, OptionsError
-from model.graph import Graph, Node
-from model.ports import weight_at
-from model.recipe import Recipe
-from passes.allocation.falling import POINTS, Falling, falling
-from passes.allocation.hulls import Hulls, Solution
-from passes.allocation.places import FLOAT, Column, Place, column, column_title
-from passes.allocation.plan import steps
-from passes.allocation.problem import Problem
-from passes.allocation.solve import Competing, problem_of
-from passes.costs.base import Cost, cost, with_candidate
-from passes.figure import OPENED
-from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.whole import Wholes
+from espalier.app.allocation.held import Answer, Holding
+from espalier.app.allocation.whole import Told, lost, present
+from espalier.app.jobs.latest import Latest
+from espalier.app.measured.estimate import estimate_of
+from espalier.app.measured.sensitivities import sensitivities_of
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.graph import Graph, Node
+from espalier.model.ports import weight_at
+from espalier.model.recipe import Recipe
+from espalier.passes.allocation.falling import POINTS, Falling, falling
+from espalier.passes.allocation.hulls import Hulls, Solution
+from espalier.passes.allocation.places import FLOAT, Column, Place, column, column_title
+from espalier.passes.allocation.plan import steps
+from espalier.passes.allocation.problem import Problem
+from espalier.passes.allocation.solve import Competing, problem_of
+from espalier.passes.costs.base import Cost, cost, with_candidate
+from espalier.passes.figure import OPENED
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
+from espalier.passes.sensitivity.whole import Wholes
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 QUICK = 300  # choices up to which the costs are counted at once
 FIRST = "weight_bits"

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from model.errors import EspalierError, JobError
-from passes.costs.base import cost
-from passes.costs.finding import finding
-from passes.jobs import TERMINAL, JobEvent, JobInfo
+from espalier.model.errors import EspalierError, JobError
+from espalier.passes.costs.base import cost
+from espalier.passes.costs.finding import finding
+from espalier.passes.jobs import TERMINAL, JobEvent, JobInfo
 
 if TYPE_CHECKING:
-    from app.allocation.allocation import Allocations
-    from app.session import Session
+    from espalier.app.allocation.allocation import Allocations
+    from espalier.app.session import Session
 
 
 class Finding(QObject):

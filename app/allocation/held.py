@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.jobs.latest import Latest
-from model.errors import EspalierError
-from passes.allocation.solve import Held, better, held
-from passes.costs.limits import Limit
+from espalier.app.jobs.latest import Latest
+from espalier.model.errors import EspalierError
+from espalier.passes.allocation.solve import Held, better, held
+from espalier.passes.costs.limits import Limit
 
 if TYPE_CHECKING:
-    from app.allocation.allocation import Built
+    from espalier.app.allocation.allocation import Built
 
 REST = 250  # milliseconds after which a drag rests
 

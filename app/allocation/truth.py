@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from model.errors import JobError, OptionsError
-from model.recipe import Recipe, Step
-from passes.analysis.allocated import AllocatedOptions
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report
-from passes.config import recipe_to_dict
-from passes.jobs import TERMINAL, JobEvent, JobInfo
+from espalier.model.errors import JobError, OptionsError
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.allocated import AllocatedOptions
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Report
+from espalier.passes.config import recipe_to_dict
+from espalier.passes.jobs import TERMINAL, JobEvent, JobInfo
 
 if TYPE_CHECKING:
-    from app.allocation.allocation import Ground
-    from app.session import Session
+    from espalier.app.allocation.allocation import Ground
+    from espalier.app.session import Session
 
 TITLE = "Measure the allocation"
 NO_DATA = "Open Data or Evaluate and name a file, a folder, hub:NAME or demo:NAME."

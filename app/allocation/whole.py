@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from model.graph import Graph, Node
-from passes.allocation.places import FLOAT, Place
-from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.whole import Wholes
+from espalier.model.graph import Graph, Node
+from espalier.passes.allocation.places import FLOAT, Place
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
+from espalier.passes.sensitivity.whole import Wholes
 
 
 class Told:

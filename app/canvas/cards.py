@@ -19,11 +19,11 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QWidget
 
-from app.canvas.colouring import Legend
-from app.canvas.layout import Layout
-from app.canvas.primitives import draw_rects, font, pen
-from app.canvas.scene import Scene
-from app.theme import PAD, SMALL, SPARSITY, Palette
+from espalier.app.canvas.colouring import Legend
+from espalier.app.canvas.layout import Layout
+from espalier.app.canvas.primitives import draw_rects, font, pen
+from espalier.app.canvas.scene import Scene
+from espalier.app.theme import PAD, SMALL, SPARSITY, Palette
 
 HEIGHT = 27
 MOST_WIDE, MOST_HIGH, LEAST = 152, 132, 46  # pixels of the overview

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.canvas.camera import Area
-from app.canvas.captions import shape_text, text_width
-from app.canvas.figures import FLOATS
-from app.canvas.layout import HEAD, Layout
-from app.canvas.strips import Strips
-from app.theme import SECONDARY
-from model.casts import casts_into
-from model.graph import Graph, Node, out_port
-from model.ops import spec
-from model.ports import carriers
+from espalier.app.canvas.camera import Area
+from espalier.app.canvas.captions import shape_text, text_width
+from espalier.app.canvas.figures import FLOATS
+from espalier.app.canvas.layout import HEAD, Layout
+from espalier.app.canvas.strips import Strips
+from espalier.app.theme import SECONDARY
+from espalier.model.casts import casts_into
+from espalier.model.graph import Graph, Node, out_port
+from espalier.model.ops import spec
+from espalier.model.ports import carriers
 
 Pair = tuple[str, str]  # format before, format after
 Pairs = Mapping[str, Pair]  # producer → what is converted between it and one consumer

@@ -8,10 +8,10 @@ import numpy as np
 from PySide6.QtCore import QObject, QRectF, Signal
 from PySide6.QtWidgets import QMenu, QWidget
 
-from app.canvas.cards import Card, LegendCard, Minimap
-from app.canvas.colouring import MODES
-from app.canvas.scene import Scene
-from app.theme import PAD, Palette
+from espalier.app.canvas.cards import Card, LegendCard, Minimap
+from espalier.app.canvas.colouring import MODES
+from espalier.app.canvas.scene import Scene
+from espalier.app.theme import PAD, Palette
 
 OVERVIEW_FROM, LEGEND_FROM = (560, 360), 420  # pixels of the view from which there is room for them
 MARGIN = 24  # pixels between the graph and the edge of the view

@@ -11,10 +11,10 @@ from operator import eq
 import numpy as np
 from numpy.typing import NDArray
 
-from app.canvas.figures import Figures, amount
-from app.canvas.hierarchy import Hierarchy
-from app.theme import CATEGORIES, CATEGORY_TITLES, Palette
-from app.words import percent
+from espalier.app.canvas.figures import Figures, amount
+from espalier.app.canvas.hierarchy import Hierarchy
+from espalier.app.theme import CATEGORIES, CATEGORY_TITLES, Palette
+from espalier.app.words import percent
 
 BINS = 24
 NOT_MEASURED = "not measured yet"

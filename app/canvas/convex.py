@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from app.canvas.hierarchy import Cancelled
+from espalier.app.canvas.hierarchy import Cancelled
 
 Item = int  # node n as n, group g as ~g
 Edges = set[tuple[Item, Item]]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from app.canvas.captions import MULTIPLIES
-from app.canvas.hierarchy import Hierarchy
-from model.graph import Graph, Node
-from model.meta import BITS, Weight
-from model.ops import category, quantisable
+from espalier.app.canvas.captions import MULTIPLIES
+from espalier.app.canvas.hierarchy import Hierarchy
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import BITS, Weight
+from espalier.model.ops import category, quantisable
 
 FLOATS: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
 _FIRST = ("weight", "data_in", "data_out", "bias")

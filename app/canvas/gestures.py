@@ -6,7 +6,7 @@ from typing import Protocol
 
 from PySide6.QtCore import QPointF, QRectF
 
-from app.canvas.camera import Camera
+from espalier.app.canvas.camera import Camera
 
 
 class Board(Protocol):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
-from app.canvas.figures import counts
-from app.canvas.layout import CLOSED_HEIGHT, HEAD
-from app.canvas.primitives import font, pen
-from app.canvas.scene import Scene
-from app.canvas.sprites import DETAILS_FROM, write
-from app.theme import GROUP_RADIUS, NODE_LABEL, SECONDARY, Palette
+from espalier.app.canvas.figures import counts
+from espalier.app.canvas.layout import CLOSED_HEIGHT, HEAD
+from espalier.app.canvas.primitives import font, pen
+from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.sprites import DETAILS_FROM, write
+from espalier.app.theme import GROUP_RADIUS, NODE_LABEL, SECONDARY, Palette
 
 FAR_WIDTH, FAR_HEIGHT, FAR_LINE = 64, 54, 17  # pixels a group needs for its name from afar, and between two names
 _RIGHT = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight

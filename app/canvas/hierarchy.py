@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from app.canvas.captions import Caption, tail
-from model.graph import Delta, Graph, Node
+from espalier.app.canvas.captions import Caption, tail
+from espalier.model.graph import Delta, Graph, Node
 
 IN, OUT = -1, -2  # the group's own border as an end of a wire
 Tensor = tuple[int, int]  # (node number, output number)

@@ -10,12 +10,12 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt
 from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.canvas import walk
-from app.canvas.gestures import Gesture, Pan, RubberBand
-from app.canvas.paint import DETAIL_FROM
-from app.canvas.scene import Hit
-from app.canvas.stage import Stage
-from app.theme import Palette
+from espalier.app.canvas import walk
+from espalier.app.canvas.gestures import Gesture, Pan, RubberBand
+from espalier.app.canvas.paint import DETAIL_FROM
+from espalier.app.canvas.scene import Hit
+from espalier.app.canvas.stage import Stage
+from espalier.app.theme import Palette
 
 _ADD = Qt.KeyboardModifier.ControlModifier
 _BAND = Qt.KeyboardModifier.ShiftModifier

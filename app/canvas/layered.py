@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from app.canvas.ordering import order, ranks
-from app.canvas.placing import DOOR, PORT, SLOT, Link, Part, place, preferred, spread
-from app.canvas.routing import Box, Frame, Label, Point, Routing, Wire
+from espalier.app.canvas.ordering import order, ranks
+from espalier.app.canvas.placing import DOOR, PORT, SLOT, Link, Part, place, preferred, spread
+from espalier.app.canvas.routing import Box, Frame, Label, Point, Routing, Wire
 
 Pull = tuple[float, int]  # how strongly, and at which port of the lower part
 NEAR_DOOR, LEAD_MOST = 48.0, 72.0

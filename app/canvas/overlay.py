@@ -9,12 +9,12 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
-from app.canvas.camera import Area, Camera
-from app.canvas.layout import STUB_HEIGHT
-from app.canvas.paint import DETAIL_FROM, Painter
-from app.canvas.primitives import draw_rects, font, pen
-from app.canvas.scene import Scene
-from app.theme import BODY, RADIUS, SECONDARY, SELECTION_WIDTH, Palette
+from espalier.app.canvas.camera import Area, Camera
+from espalier.app.canvas.layout import STUB_HEIGHT
+from espalier.app.canvas.paint import DETAIL_FROM, Painter
+from espalier.app.canvas.primitives import draw_rects, font, pen
+from espalier.app.canvas.scene import Scene
+from espalier.app.theme import BODY, RADIUS, SECONDARY, SELECTION_WIDTH, Palette
 
 MOST_OUTLINES, MOST_ROUTES, MOST_FAR = 400, 160, 1500
 FAR_LEAST = 4.0  # pixels of a selected node seen from afar

@@ -8,16 +8,16 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
-from app.canvas.camera import Area
-from app.canvas.captions import NODE_HEIGHT
-from app.canvas.casts import LABEL_MOST
-from app.canvas.headings import paint_closed, paint_far_heads, paint_head
-from app.canvas.layout import HEAD
-from app.canvas.primitives import draw_arrowheads, draw_lines, draw_rects, font, pen, route_path
-from app.canvas.scene import Scene
-from app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
-from app.canvas.strips import Found
-from app.theme import EDGE_WIDTH, GROUP_RADIUS, SECONDARY, Palette
+from espalier.app.canvas.camera import Area
+from espalier.app.canvas.captions import NODE_HEIGHT
+from espalier.app.canvas.casts import LABEL_MOST
+from espalier.app.canvas.headings import paint_closed, paint_far_heads, paint_head
+from espalier.app.canvas.layout import HEAD
+from espalier.app.canvas.primitives import draw_arrowheads, draw_lines, draw_rects, font, pen, route_path
+from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
+from espalier.app.canvas.strips import Found
+from espalier.app.theme import EDGE_WIDTH, GROUP_RADIUS, SECONDARY, Palette
 
 DETAIL_FROM = 0.35  # below: plain rectangles and straight lines
 CURVES_FROM = 0.16

@@ -13,7 +13,7 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPainterPath, QPen
 from shiboken6 import Shiboken
 
-from app.theme import ARROW, FONT_FAMILIES
+from espalier.app.theme import ARROW, FONT_FAMILIES
 
 
 def draw_lines(painter: QPainter, lines: NDArray[np.float64]) -> None:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt, Signal
 
-from app.canvas.colouring import by_kind
-from app.canvas.figures import Figures
-from app.canvas.find import Finder
-from app.canvas.hierarchy import default_open
-from app.canvas.layout import layout
-from app.canvas.namespaces import build
-from app.canvas.scene import Scene
-from model.graph import Graph
+from espalier.app.canvas.colouring import by_kind
+from espalier.app.canvas.figures import Figures
+from espalier.app.canvas.find import Finder
+from espalier.app.canvas.hierarchy import default_open
+from espalier.app.canvas.layout import layout
+from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.scene import Scene
+from espalier.model.graph import Graph
 
 SYNCHRONOUS = 150  # nodes up to which a layout takes less than a frame
 

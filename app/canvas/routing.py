@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from app.canvas.placing import Part
+from espalier.app.canvas.placing import Part
 
 Wire = tuple[int, int, int, int]
 Point = tuple[float, float]  # (across, along)

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from app.canvas.camera import Area
-from app.canvas.captions import shape_text
-from app.canvas.casts import LABEL_MOST, CastLayer, Chip
-from app.canvas.colouring import Colouring
-from app.canvas.figures import Figures
-from app.canvas.find import Finder
-from app.canvas.hierarchy import Stub
-from app.canvas.layout import HEAD, Layout
-from app.canvas.strips import Found, Strips
-from model.graph import Graph, out_port
+from espalier.app.canvas.camera import Area
+from espalier.app.canvas.captions import shape_text
+from espalier.app.canvas.casts import LABEL_MOST, CastLayer, Chip
+from espalier.app.canvas.colouring import Colouring
+from espalier.app.canvas.figures import Figures
+from espalier.app.canvas.find import Finder
+from espalier.app.canvas.hierarchy import Stub
+from espalier.app.canvas.layout import HEAD, Layout
+from espalier.app.canvas.strips import Found, Strips
+from espalier.model.graph import Graph, out_port
 
 
 @dataclass(frozen=True, slots=True)

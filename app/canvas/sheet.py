@@ -8,15 +8,15 @@ import numpy as np
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.canvas.colouring import MEASURED, MODES, Overlay, colouring
-from app.canvas.hierarchy import changed_choices
-from app.canvas.input import Input
-from app.canvas.overlay import mark_selection, numbers_of
-from app.canvas.relayout import Relayout, Wish
-from app.canvas.scene import Scene
-from app.canvas.steady import shift
-from app.theme import Palette
-from model.graph import Delta, Graph
+from espalier.app.canvas.colouring import MEASURED, MODES, Overlay, colouring
+from espalier.app.canvas.hierarchy import changed_choices
+from espalier.app.canvas.input import Input
+from espalier.app.canvas.overlay import mark_selection, numbers_of
+from espalier.app.canvas.relayout import Relayout, Wish
+from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.steady import shift
+from espalier.app.theme import Palette
+from espalier.model.graph import Delta, Graph
 
 
 class Sheet(Input):

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPixmap
 
-from app.canvas.captions import BADGES_FROM, NODE_HEIGHT, adapter_words, leaves_name
-from app.canvas.primitives import font, pen
-from app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, Palette, mix
+from espalier.app.canvas.captions import BADGES_FROM, NODE_HEIGHT, adapter_words, leaves_name
+from espalier.app.canvas.primitives import font, pen
+from espalier.app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, Palette, mix
 
 MOST = 3000
 NAMES_FROM, DETAILS_FROM = 0.42, 0.62  # zoom from which names, and second lines and badges, are written

@@ -9,14 +9,14 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, QTimer
 from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from app.canvas.camera import Area, Camera
-from app.canvas.chrome import Chrome
-from app.canvas.overlay import BUSY, EMPTY, Marks, paint_marks, paint_words
-from app.canvas.paint import Painter
-from app.canvas.scene import Scene
-from app.canvas.tiles import MARGIN, Tiles
-from app.paper import write_image
-from app.theme import Palette
+from espalier.app.canvas.camera import Area, Camera
+from espalier.app.canvas.chrome import Chrome
+from espalier.app.canvas.overlay import BUSY, EMPTY, Marks, paint_marks, paint_words
+from espalier.app.canvas.paint import Painter
+from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.tiles import MARGIN, Tiles
+from espalier.app.paper import write_image
+from espalier.app.theme import Palette
 
 REST = 90  # ms without movement after which a zoom is painted anew
 READABLE = 0.62

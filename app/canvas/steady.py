@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.canvas.camera import Camera
-from app.canvas.scene import Scene
+from espalier.app.canvas.camera import Camera
+from espalier.app.canvas.scene import Scene
 
 
 def shift(old: Scene, new: Scene, camera: Camera, size: tuple[float, float], anchor: str | None) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from app.canvas.camera import Area
+from espalier.app.canvas.camera import Area
 
 Floats = NDArray[np.float64]
 Found = NDArray[np.int64]

@@ -9,13 +9,21 @@ from collections.abc import Iterator
 from functools import partial
 from html import escape
 
-from app.canvas.captions import BADGES_FROM, BESIDE, NODE_HEIGHT, adapter_words, leaves_name, shape_text, text_width
-from app.canvas.casts import CastLayer
-from app.canvas.figures import Figures, counts
-from app.canvas.hierarchy import default_open
-from app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
-from app.canvas.namespaces import build
-from app.theme import (
+from espalier.app.canvas.captions import (
+    BADGES_FROM,
+    BESIDE,
+    NODE_HEIGHT,
+    adapter_words,
+    leaves_name,
+    shape_text,
+    text_width,
+)
+from espalier.app.canvas.casts import CastLayer
+from espalier.app.canvas.figures import Figures, counts
+from espalier.app.canvas.hierarchy import default_open
+from espalier.app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
+from espalier.app.canvas.namespaces import build
+from espalier.app.theme import (
     ARROW,
     EDGE_WIDTH,
     GROUP_RADIUS,
@@ -27,7 +35,7 @@ from app.theme import (
     Palette,
     css_fonts,
 )
-from model.graph import Graph, out_port
+from espalier.model.graph import Graph, out_port
 
 MARGIN = 24.0
 

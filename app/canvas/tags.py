@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from app.canvas.hierarchy import Hierarchy, Stub, Tensor
+from espalier.app.canvas.hierarchy import Hierarchy, Stub, Tensor
 
 MOST = 3  # tags of one group; more are told as a number
 CHAIN_MOST = 8  # nodes looked at to tell two shared tensors apart

@@ -12,9 +12,9 @@ from collections import OrderedDict
 from PySide6.QtCore import QPointF, QRectF, QSizeF
 from PySide6.QtGui import QColor, QPainter, QPixmap
 
-from app.canvas.camera import Area, Camera
-from app.canvas.paint import DETAIL_FROM, Painter
-from app.canvas.scene import Scene
+from espalier.app.canvas.camera import Area, Camera
+from espalier.app.canvas.paint import DETAIL_FROM, Painter
+from espalier.app.canvas.scene import Scene
 
 SIDE = 256  # logical pixels
 BUDGET = 0.0035  # seconds of painting per frame

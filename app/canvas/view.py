@@ -9,12 +9,12 @@ import numpy as np
 from PySide6.QtCore import QRectF, Signal
 from PySide6.QtWidgets import QWidget
 
-from app.canvas.colouring import MODES
-from app.canvas.find import find
-from app.canvas.overlay import numbers_of
-from app.canvas.scene import Hit
-from app.canvas.sheet import Sheet
-from app.theme import LIGHT, Palette
+from espalier.app.canvas.colouring import MODES
+from espalier.app.canvas.find import find
+from espalier.app.canvas.overlay import numbers_of
+from espalier.app.canvas.scene import Hit
+from espalier.app.canvas.sheet import Sheet
+from espalier.app.theme import LIGHT, Palette
 
 
 class GraphCanvas(Sheet):

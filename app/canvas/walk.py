@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from app.canvas.scene import Scene
+from espalier.app.canvas.scene import Scene
 
 Way = Literal["left", "right", "up", "down"]
 

@@ -10,33 +10,33 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, cell, seconds, table
-from app.commands.opening import Target, opened, save
-from app.commands.option_flags import read_options
-from app.commands.run import extended
-from app.commands.scoring import add_data, bit_lines, data_options, figures, noise_lines, plain, score
-from model.files import write_text
-from model.formats.base import parse_format
-from model.recipe import Recipe, Step
-from passes.allocation.places import column_title
-from passes.allocation.plan import Allocation, configured, steps
-from passes.allocation.solve import Competing, Point, allocate, front, settled
-from passes.analysis.divergence import DivergenceOptions
-from passes.analysis.evaluate import EvaluateOptions
-from passes.analysis.sensitivity import SensitivityOptions
-from passes.base import run_step
-from passes.config import recipe_to_dict
-from passes.costs.base import cost, separable
-from passes.costs.finding import finding
-from passes.costs.limits import Limit, parse_budget
-from passes.dominant import dominant_fields
-from passes.export.recipe import to_toml
-from passes.replay import replay
-from passes.search.families import formats_of
-from passes.sensitivity.places import expansion, expansion_name
-from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.whole import Wholes, correction_of
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, cell, seconds, table
+from espalier.app.commands.opening import Target, opened, save
+from espalier.app.commands.option_flags import read_options
+from espalier.app.commands.run import extended
+from espalier.app.commands.scoring import add_data, bit_lines, data_options, figures, noise_lines, plain, score
+from espalier.model.files import write_text
+from espalier.model.formats.base import parse_format
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.allocation.places import column_title
+from espalier.passes.allocation.plan import Allocation, configured, steps
+from espalier.passes.allocation.solve import Competing, Point, allocate, front, settled
+from espalier.passes.analysis.divergence import DivergenceOptions
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.analysis.sensitivity import SensitivityOptions
+from espalier.passes.base import run_step
+from espalier.passes.config import recipe_to_dict
+from espalier.passes.costs.base import cost, separable
+from espalier.passes.costs.finding import finding
+from espalier.passes.costs.limits import Limit, parse_budget
+from espalier.passes.dominant import dominant_fields
+from espalier.passes.export.recipe import to_toml
+from espalier.passes.replay import replay
+from espalier.passes.search.families import formats_of
+from espalier.passes.sensitivity.places import expansion, expansion_name
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
+from espalier.passes.sensitivity.whole import Wholes, correction_of
 
 FIRST = "weight_bits"
 KINDS = (".toml", ".json", ".espalier")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from app.commands.console import Console
-from model.errors import EspalierError, nearest
+from espalier.app.commands.console import Console
+from espalier.model.errors import EspalierError, nearest
 
 Arguments = argparse.Namespace
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
-from app.words import of_row
+from espalier.app.words import of_row
 
 THIN = "\u2009"
 BAR = 24

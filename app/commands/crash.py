@@ -9,9 +9,9 @@ import time
 import traceback
 from pathlib import Path
 
-from model.errors import FileError
-from model.files import write_private
-from model.private import private_folder, redacted
+from espalier.model.errors import FileError
+from espalier.model.files import write_private
+from espalier.model.private import private_folder, redacted
 
 KEPT = 20
 

@@ -6,19 +6,19 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, cell, facts
-from app.commands.opening import Target, opened
-from app.commands.scoring import add_data, data_options, figures, noise_lines, plain, score, tell_warning
-from app.commands.sweep import known_steps
-from model.errors import DataError
-from model.recipe import Recipe, Step
-from passes.analysis.beside import BesideOptions
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import run_step
-from passes.dominant import dominant_fields
-from passes.figure import OPENED
-from passes.replay import replay
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, cell, facts
+from espalier.app.commands.opening import Target, opened
+from espalier.app.commands.scoring import add_data, data_options, figures, noise_lines, plain, score, tell_warning
+from espalier.app.commands.sweep import known_steps
+from espalier.model.errors import DataError
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import run_step
+from espalier.passes.dominant import dominant_fields
+from espalier.passes.figure import OPENED
+from espalier.passes.replay import replay
 
 NONE = "none"
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from app.commands.command import Answer, Arguments, Command, Parser
-from app.commands.console import Console, size
-from app.commands.opening import opened
-from passes.export import FORMS, export
-from passes.export.settings import Settings
+from espalier.app.commands.command import Answer, Arguments, Command, Parser
+from espalier.app.commands.console import Console, size
+from espalier.app.commands.opening import opened
+from espalier.passes.export import FORMS, export
+from espalier.passes.export.settings import Settings
 
 
 def _arguments(parser: Parser) -> None:

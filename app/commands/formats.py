@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, cell, count, facts, table
-from model.borders import reading
-from model.errors import FormatError
-from model.files import replacing
-from model.formats.base import Format, parse_format
-from model.registry import FORMATS
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, cell, count, facts, table
+from espalier.model.borders import reading
+from espalier.model.errors import FormatError
+from espalier.model.files import replacing
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.registry import FORMATS
 
 CODES_SHOWN = 64
 
@@ -77,7 +77,7 @@ def _apply(fmt: Format, source: str, result: str) -> dict[str, Any]:
     array = _load(source)
     import torch
 
-    from passes.observed.difference import compare
+    from espalier.passes.observed.difference import compare
 
     x = torch.from_numpy(array)
     with torch.no_grad():

@@ -9,13 +9,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.commands.command import Answer, Arguments, UsageError
-from app.commands.console import Console, table
-from app.commands.opening import opened
+from espalier.app.commands.command import Answer, Arguments, UsageError
+from espalier.app.commands.console import Console, table
+from espalier.app.commands.opening import opened
 
 if TYPE_CHECKING:
-    from kernels.bench.answers.known import Known
-    from kernels.bench.answers.questions import Question
+    from espalier.kernels.bench.answers.known import Known
+    from espalier.kernels.bench.answers.questions import Question
 
 WIDTH = 100
 
@@ -24,11 +24,11 @@ def answered(found: Arguments, console: Console) -> Answer:
     """Measure what answers the questions that are named, or all, and tell."""
     import torch
 
-    from kernels.bench import machine
-    from kernels.bench.answers.known import Known, gathered
-    from kernels.bench.answers.measure import measure
-    from kernels.bench.answers.questions import QUESTIONS, question
-    from kernels.bench.results import check_place
+    from espalier.kernels.bench import machine
+    from espalier.kernels.bench.answers.known import Known, gathered
+    from espalier.kernels.bench.answers.measure import measure
+    from espalier.kernels.bench.answers.questions import QUESTIONS, question
+    from espalier.kernels.bench.results import check_place
 
     asked = [question(n) for n in found.names] or list(QUESTIONS)
     if found.model and "memory" not in [q.key for q in asked]:
@@ -59,9 +59,9 @@ def with_project(known: Known, rows: Iterable[Mapping[str, Any]], name: str) -> 
 
 
 def _ledger(found: Arguments, console: Console) -> tuple[dict[str, Any], ...]:
-    from model.recipe import Step
-    from passes.analysis.memory import MemoryOptions
-    from passes.base import run_step
+    from espalier.model.recipe import Step
+    from espalier.passes.analysis.memory import MemoryOptions
+    from espalier.passes.base import run_step
 
     with opened(found.model, found, console) as target:
         step = Step("memory", MemoryOptions(device=found.device or "cpu"), found.seed)
@@ -69,7 +69,7 @@ def _ledger(found: Arguments, console: Console) -> tuple[dict[str, Any], ...]:
 
 
 def _told(asked: Question, known: Known) -> dict[str, Any]:
-    from kernels.bench.answers.lines import lines_of
+    from espalier.kernels.bench.answers.lines import lines_of
 
     lines = [asdict(line) for line in lines_of(asked.key, known)]
     return {"question": asked.key, "title": asked.title, "text": list(asked.text), "formulas": list(asked.formulas),
@@ -77,14 +77,14 @@ def _told(asked: Question, known: Known) -> dict[str, Any]:
 
 
 def _write(path: str, data: dict[str, Any]) -> None:
-    from app.commands.report import write_report
+    from espalier.app.commands.report import write_report
 
     write_report(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
 def _lines(asked: list[Question], known: Known, output: str | None) -> Iterator[str]:
-    from app.kernels.answer_words import note_text, value_text
-    from kernels.bench.answers.lines import lines_of
+    from espalier.app.kernels.answer_words import note_text, value_text
+    from espalier.kernels.bench.answers.lines import lines_of
 
     for number, one in enumerate(asked):
         if number:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, facts, table
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, facts, table
 
 if TYPE_CHECKING:
-    from kernels.bench.results import Results, Row
-    from kernels.bench.spec import KernelInfo
+    from espalier.kernels.bench.results import Results, Row
+    from espalier.kernels.bench.spec import KernelInfo
 
 WIDTH = 100
 DETAILS = """\
@@ -43,7 +43,7 @@ def _arguments(parser: Parser) -> None:
 def _run(found: Arguments, console: Console) -> Answer:
     console.progress(0, 0, "loading")
     if found.answers:
-        from app.commands.kernel_answers import answered
+        from espalier.app.commands.kernel_answers import answered
 
         return answered(found, console)
     if found.model:
@@ -58,7 +58,7 @@ def _run(found: Arguments, console: Console) -> Answer:
 def _request(found: Arguments) -> Any:
     import torch
 
-    from kernels.bench.run import Request
+    from espalier.kernels.bench.run import Request
 
     if found.threads < 0:
         raise UsageError(f"--threads cannot be {found.threads}.", "Give 1 or more, or 0 for torch's own number.")
@@ -75,8 +75,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _measured(found: Arguments, console: Console) -> Answer:
-    from kernels.bench import run
-    from kernels.bench.results import check_place, compared, dumped, save
+    from espalier.kernels.bench import run
+    from espalier.kernels.bench.results import check_place, compared, dumped, save
 
     others, request, heard = [_load(p) for p in found.compare], _request(found), list[object]()
     if found.output:
@@ -101,13 +101,13 @@ def _measured(found: Arguments, console: Console) -> Answer:
 
 
 def _load(path: str) -> Results:
-    from kernels.bench.results import load
+    from espalier.kernels.bench.results import load
 
     return load(Path(path))
 
 
 def _compared(runs: list[Results]) -> Answer:
-    from kernels.bench.results import compared, dumped
+    from espalier.kernels.bench.results import compared, dumped
 
     if len(runs) == 1:
         return Answer(dumped(runs[0]), lambda: _lines(runs[0], {}))
@@ -131,7 +131,7 @@ def _lines(results: Results, data: dict[str, Any]) -> Iterable[str]:
 
 def _untimed(rows: Iterable[Row]) -> Iterable[str]:
     """Each reason why there is no time, once, and whose it is; sizes only where others of the version were timed."""
-    from kernels.bench.spec import shape_text
+    from espalier.kernels.bench.spec import shape_text
 
     rows, whose = list(rows), dict[str, dict[str, None]]()
     timed = {(r.kernel, r.version) for r in rows if r.seconds}
@@ -163,8 +163,8 @@ def _compared_row(row: dict[str, Any]) -> dict[str, Any]:
 
 def _busy(runs: Sequence[Results]) -> list[str]:
     """Which runs were measured beside other programs, whose times then cannot be held against others."""
-    from app.kernels.words import busy_words
-    from kernels.bench.results import columns
+    from espalier.app.kernels.words import busy_words
+    from espalier.kernels.bench.results import columns
 
     told = zip(columns(runs), map(busy_words, (r.rows for r in runs)), strict=True)
     return [f"{name}: {busy}" for name, busy in told if busy]
@@ -172,7 +172,7 @@ def _busy(runs: Sequence[Results]) -> list[str]:
 
 def _alike(results: Results, others: list[Results]) -> str:
     """What to ask for, so that something is alike; empty where the other files have none of these kernels."""
-    from kernels.bench.spec import shape_text
+    from espalier.kernels.bench.spec import shape_text
 
     names = {r.kernel for r in results.rows}
     held = next((r for o in others for r in o.rows if r.seconds and r.kernel in names), None)
@@ -182,7 +182,7 @@ def _alike(results: Results, others: list[Results]) -> str:
 
 
 def _machine(results: Results) -> dict[str, str]:
-    from app.kernels.words import busy_words, rate_of
+    from espalier.app.kernels.words import busy_words, rate_of
 
     shown = {"machine": f"{results.machine['name']} ({results.machine['device']}), {results.date}"}
     limits = results.ceilings
@@ -196,7 +196,7 @@ def _machine(results: Results) -> dict[str, str]:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    from app.kernels.words import rate_of
+    from espalier.app.kernels.words import rate_of
 
     told = row.told()
     text = {k: told[k] for k in ("name", "version", "dtype", "shape")}
@@ -209,8 +209,8 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _shown(found: Arguments) -> Answer:
-    from kernels.bench import machine
-    from kernels.bench.spec import DEVICES, KERNELS, catalogue
+    from espalier.kernels.bench import machine
+    from espalier.kernels.bench.spec import DEVICES, KERNELS, catalogue
 
     for name in found.names:
         KERNELS.get(name)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from app.commands.console import cell
-from app.kernels.words import time_words
-from app.words import percent
-from passes.base import Report
+from espalier.app.commands.console import cell
+from espalier.app.kernels.words import time_words
+from espalier.app.words import percent
+from espalier.passes.base import Report
 
 # What a report tells in seconds, and as shares of a whole; files keep seconds and fractions.
 SECONDS: dict[str, frozenset[str]] = {

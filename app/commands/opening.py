@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.commands.command import Arguments
-from app.commands.console import Console
-from model.errors import MissingCodeError, SourceError
-from model.leftovers import scratch
-from model.opening import Opened, is_project, needs_source, open_any, reopen
-from model.project import Project, save_project
-from model.trust import Origin
-from model.weights import WeightStore
-from passes.base import Context
-from passes.offered import missing_notice
+from espalier.app.commands.command import Arguments
+from espalier.app.commands.console import Console
+from espalier.model.errors import MissingCodeError, SourceError
+from espalier.model.leftovers import scratch
+from espalier.model.opening import Opened, is_project, needs_source, open_any, reopen
+from espalier.model.project import Project, save_project
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.offered import missing_notice
 
 
 @dataclass(frozen=True, slots=True)

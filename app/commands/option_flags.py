@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal, get_args, get_origin
 
-from app.commands.command import Arguments, Parser
-from model.codec import decode, hints, in_range
+from espalier.app.commands.command import Arguments, Parser
+from espalier.model.codec import decode, hints, in_range
 
 
 def add_options(parser: Parser, options: type, skip: tuple[str, ...] = ()) -> None:

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, cell, facts, table
-from app.commands.measured import facts_told, rows_told
-from app.commands.opening import opened
-from app.commands.option_flags import add_options, read_options
-from app.words import of_row
-from model.errors import OptionsError, nearest
-from model.files import write_text
-from model.recipe import Step
-from model.registry import PASSES
-from passes.analysis.compile import CompileOptions
-from passes.analysis.profile import ProfileOptions
-from passes.base import Report, run_step
-from passes.observed.options import ObserveOptions
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, cell, facts, table
+from espalier.app.commands.measured import facts_told, rows_told
+from espalier.app.commands.opening import opened
+from espalier.app.commands.option_flags import add_options, read_options
+from espalier.app.words import of_row
+from espalier.model.errors import OptionsError, nearest
+from espalier.model.files import write_text
+from espalier.model.recipe import Step
+from espalier.model.registry import PASSES
+from espalier.passes.analysis.compile import CompileOptions
+from espalier.passes.analysis.profile import ProfileOptions
+from espalier.passes.base import Report, run_step
+from espalier.passes.observed.options import ObserveOptions
 
 DEFAULT = "graph,parameters,cost"
 
@@ -145,7 +145,7 @@ def _td(value: Any) -> str:
 
 
 def _json(reports: list[Report], data: dict[str, Any]) -> str:
-    from app.cli import plain
+    from espalier.app.cli import plain
 
     return json.dumps(plain(data), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 

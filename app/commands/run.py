@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, cell, seconds, table
-from app.commands.opening import Target, opened, save
-from app.commands.run_curves import Curves, add_curves
-from app.commands.scoring import (
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, cell, seconds, table
+from espalier.app.commands.opening import Target, opened, save
+from espalier.app.commands.run_curves import Curves, add_curves
+from espalier.app.commands.scoring import (
     add_data,
     age_words,
     baseline_score,
@@ -24,16 +24,16 @@ from app.commands.scoring import (
     state_name,
     tell_warning,
 )
-from model.errors import EspalierError
-from model.project import Project
-from model.recipe import Recipe
-from passes.base import Report, StepResult
-from passes.config import load_recipe
-from passes.replay import Memo, Replayed, check_ready, milestones, prefix_keys, remembered, replay
-from passes.set_up import check_set_up, options_of, source_after
-from passes.sweep.outcome import FIGURES, mean_of
-from passes.training.curve import Recorder
-from passes.training.unfinished import clear, until_saved
+from espalier.model.errors import EspalierError
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.passes.base import Report, StepResult
+from espalier.passes.config import load_recipe
+from espalier.passes.replay import Memo, Replayed, check_ready, milestones, prefix_keys, remembered, replay
+from espalier.passes.set_up import check_set_up, options_of, source_after
+from espalier.passes.sweep.outcome import FIGURES, mean_of
+from espalier.passes.training.curve import Recorder
+from espalier.passes.training.unfinished import clear, until_saved
 
 
 def _arguments(parser: Parser) -> None:
@@ -96,7 +96,7 @@ def _placed(options: Any) -> Any:
 
 def _unsound(replayed: Replayed, target: Target, console: Console) -> list[str]:
     """Weights of the result that hold values that are no numbers; formats would round them without a word."""
-    from model.trace.unsound import unsound
+    from espalier.model.trace.unsound import unsound
 
     found = [p.message for p in unsound(replayed.graph, target.store)]
     for message in found:

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.commands.command import Arguments, Parser, UsageError
-from app.commands.console import Console
-from model.borders import reading
-from model.files import write_text
-from passes.training.curve import Curve, Recorder
+from espalier.app.commands.command import Arguments, Parser, UsageError
+from espalier.app.commands.console import Console
+from espalier.model.borders import reading
+from espalier.model.files import write_text
+from espalier.passes.training.curve import Curve, Recorder
 
 if TYPE_CHECKING:
-    from app.figures.steps import Runs
-    from passes.base import Context
+    from espalier.app.figures.steps import Runs
+    from espalier.passes.base import Context
 
 KINDS = (".svg", ".png", ".csv")
 COLUMNS = ("recipe", "step", "pass", "seed", "taught", "figure", "training step", "value")
@@ -79,8 +79,8 @@ class Curves:
             console.note(error.message)
 
     def _write(self, path: Path) -> None:
-        from app.figures.curves import write
-        from app.figures.steps import training
+        from espalier.app.figures.curves import write
+        from espalier.app.figures.steps import training
 
         if path.suffix.lower() == ".csv":
             write_text(path, to_csv(self.recorder.curves), UsageError)
@@ -90,7 +90,7 @@ class Curves:
 
 def _runs(found: Sequence[tuple[Path, list[Curve]]]) -> list[Runs]:
     """Trainings of one file that differ in the seed alone are one; names tell files, recipes and steps apart."""
-    from app.figures.steps import Runs
+    from espalier.app.figures.steps import Runs
 
     groups: dict[tuple[int, str, int], list[Curve]] = {}
     for number, (_, curves) in enumerate(found):

@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from app.commands.command import Arguments, Parser
-from app.commands.console import Console, big, count, size
-from app.commands.opening import Target
-from app.commands.option_flags import add_options, read_options
-from app.words import change_words, dominant_words, noise_words
-from model.graph import Graph
-from model.recipe import Step
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import run_step
-from passes.data_fit import text_words
-from passes.dominant import Dominant, dominant_fields
-from passes.figure import OPENED, START, accuracy_of, change_of
-from passes.kept_scores import FROM_CACHE, kept_score
-from passes.score import static_score
+from espalier.app.commands.command import Arguments, Parser
+from espalier.app.commands.console import Console, big, count, size
+from espalier.app.commands.opening import Target
+from espalier.app.commands.option_flags import add_options, read_options
+from espalier.app.words import change_words, dominant_words, noise_words
+from espalier.model.graph import Graph
+from espalier.model.recipe import Step
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import run_step
+from espalier.passes.data_fit import text_words
+from espalier.passes.dominant import Dominant, dominant_fields
+from espalier.passes.figure import OPENED, START, accuracy_of, change_of
+from espalier.passes.kept_scores import FROM_CACHE, kept_score
+from espalier.passes.score import static_score
 
 
 def add_data(parser: Parser) -> None:

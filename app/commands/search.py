@@ -8,35 +8,35 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, cell, seconds, table
-from app.commands.opening import Target, opened
-from app.commands.option_flags import over
-from app.commands.polite import polite
-from app.commands.scoring import add_data, bit_lines, plain, score, state_name
-from app.commands.search_charts import Picture, add_charts, check_charts
-from app.commands.search_files import KINDS, Output, spec_path, storage_for, templates
-from app.commands.search_workers import add_workers, check_workers, trials_of_all
-from app.commands.storages import look_into
-from app.commands.sweep import known_steps
-from app.kernels.words import time_words
-from app.words import THIN, change_words, left, noise_words, plural, training_words
-from model.recipe import Recipe
-from passes.config import recipe_to_dict
-from passes.costs.base import COSTS, timed_beside
-from passes.data_fit import text_words
-from passes.figure import OPENED, accuracy_of, change_of
-from passes.search.goals import Wanted, best, front, wanted
-from passes.search.search import Search
-from passes.search.space import Space
-from passes.search.spec import SearchSpec
-from passes.search.spec_file import filled, load_search
-from passes.search.storage import shown
-from passes.search.trial import Trial
-from passes.set_up import texts_of
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, cell, seconds, table
+from espalier.app.commands.opening import Target, opened
+from espalier.app.commands.option_flags import over
+from espalier.app.commands.polite import polite
+from espalier.app.commands.scoring import add_data, bit_lines, plain, score, state_name
+from espalier.app.commands.search_charts import Picture, add_charts, check_charts
+from espalier.app.commands.search_files import KINDS, Output, spec_path, storage_for, templates
+from espalier.app.commands.search_workers import add_workers, check_workers, trials_of_all
+from espalier.app.commands.storages import look_into
+from espalier.app.commands.sweep import known_steps
+from espalier.app.kernels.words import time_words
+from espalier.app.words import THIN, change_words, left, noise_words, plural, training_words
+from espalier.model.recipe import Recipe
+from espalier.passes.config import recipe_to_dict
+from espalier.passes.costs.base import COSTS, timed_beside
+from espalier.passes.data_fit import text_words
+from espalier.passes.figure import OPENED, accuracy_of, change_of
+from espalier.passes.search.goals import Wanted, best, front, wanted
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.spec_file import filled, load_search
+from espalier.passes.search.storage import shown
+from espalier.passes.search.trial import Trial
+from espalier.passes.set_up import texts_of
 
 if TYPE_CHECKING:
-    from passes.search.study import Running
+    from espalier.passes.search.study import Running
 
 LONG = 60.0  # seconds from which it is told how long a search still takes
 
@@ -157,7 +157,7 @@ def _searched(
     search: Search, target: Target, storage: str, output: Output, found: Arguments, console: Console
 ) -> _Done:
     """Run it; what has ended is told, and the best written, at once."""
-    from passes.search.study import Plan, begin
+    from espalier.passes.search.study import Plan, begin
 
     done, start = _Done(search, wanted(search.spec)), time.perf_counter()
     running = begin(Plan(search, target.context, storage, found.resume, memo=known_steps(target)))
@@ -258,7 +258,7 @@ def _data(done: _Done, storage: str) -> dict[str, Any]:
 
 def _source(done: _Done, lead: Trial | None) -> dict[str, str]:
     """The source of the best, where it is a model of its own."""
-    from passes.search.architecture.chosen import configured, source_of
+    from espalier.passes.search.architecture.chosen import configured, source_of
 
     if lead is None or not configured(done.space, lead.params):
         return {}

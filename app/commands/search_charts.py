@@ -8,23 +8,23 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.commands.command import Arguments, Parser, UsageError
-from model.errors import nearest
-from model.leftovers import scratch
-from model.project import recipe_to_json
-from model.recipe import Recipe
-from passes.figure import accuracy_of
-from passes.score import Score
-from passes.search.goals import figures
-from passes.search.search import Search
-from passes.search.space import Space
-from passes.search.spec import SearchSpec, trains
-from passes.search.trial import Trial
+from espalier.app.commands.command import Arguments, Parser, UsageError
+from espalier.model.errors import nearest
+from espalier.model.leftovers import scratch
+from espalier.model.project import recipe_to_json
+from espalier.model.recipe import Recipe
+from espalier.passes.figure import accuracy_of
+from espalier.passes.score import Score
+from espalier.passes.search.goals import figures
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec, trains
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
-    from app.figures.curves import Drawing
-    from app.figures.trials import Group
-    from app.plots.study.data import Study
+    from espalier.app.figures.curves import Drawing
+    from espalier.app.figures.trials import Group
+    from espalier.app.plots.study.data import Study
 
 CHARTS = ("history", "pareto", "importance", "precision", "intermediate", "loss")
 BY_STEP = ("intermediate", "loss")
@@ -70,7 +70,7 @@ class Picture:
 
     def draw(self, path: Path, trials: Sequence[Trial], space: Space) -> None:
         """Write it; raises UsageError."""
-        from app.figures.curves import write
+        from espalier.app.figures.curves import write
 
         own = study_of(self.search.spec, self.search.recipe, space, trials)
         own.baseline = {k: float(v) for k, v in self.base.items() if isinstance(v, int | float)}
@@ -78,10 +78,10 @@ class Picture:
         write(path, self._sheet(own), UsageError)
 
     def _sheet(self, own: Study) -> Drawing:
-        from app.figures.choices import importance, precision
-        from app.figures.steps import losses, on_the_way
-        from app.figures.trials import history, pareto
-        from model.graph_json import fingerprint
+        from espalier.app.figures.choices import importance, precision
+        from espalier.app.figures.steps import losses, on_the_way
+        from espalier.app.figures.trials import history, pareto
+        from espalier.model.graph_json import fingerprint
 
         mine = Known(self.search.spec, _kind(self.search.spec, self.search.recipe, fingerprint(self.search.base)), own)
         groups = _groups([mine, *self.others])
@@ -118,7 +118,7 @@ def _check_figures(names: Sequence[str]) -> None:
 
 def study_of(spec: SearchSpec, recipe: Recipe, space: Space, trials: Sequence[Trial]) -> Study:
     """A study as the charts take it."""
-    from app.plots.study.data import Study
+    from espalier.app.plots.study.data import Study
 
     counted = "steps" if trains(spec, recipe) else "samples"
     return Study(trials, spec.goals, space.choices, within=spec.within, counted=counted)
@@ -141,7 +141,7 @@ def _kind(spec: SearchSpec, recipe: Recipe, model: str) -> str:
 
 def _groups(found: Sequence[Known]) -> list[Group]:
     """Studies of one kind are one group, called by its sampler where that tells them apart."""
-    from app.figures.trials import Group
+    from espalier.app.figures.trials import Group
 
     held: dict[str, list[Known]] = {}
     for known in found:
@@ -154,9 +154,9 @@ def _groups(found: Sequence[Known]) -> list[Group]:
 
 def _read(text: str) -> list[Known]:
     """The studies of a project or a journal, or the one that is named behind a #."""
-    from passes.search.kept import FOLDER, unpack
-    from passes.search.records import ABOUT, search_of, trials_of
-    from passes.search.storage import journal_url, load_study, open_storage, study_names
+    from espalier.passes.search.kept import FOLDER, unpack
+    from espalier.passes.search.records import ABOUT, search_of, trials_of
+    from espalier.passes.search.storage import journal_url, load_study, open_storage, study_names
 
     name, _, wish = text.partition("#")
     path = Path(name)
@@ -181,8 +181,8 @@ def _read(text: str) -> list[Known]:
 
 
 def _members(path: Path, folder: str) -> dict[str, bytes]:
-    from model.borders import opened_zip, read_member, reading
-    from model.project import MOST_OWN
+    from espalier.model.borders import opened_zip, read_member, reading
+    from espalier.model.project import MOST_OWN
 
     guard = reading(path, UsageError, "is not a readable project", "Give a project or a journal.")
     with guard, opened_zip(path) as (archive, _):

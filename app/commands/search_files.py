@@ -14,27 +14,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.commands.command import UsageError
-from app.commands.opening import Target, save
-from app.commands.search_charts import PICTURES, Picture
-from model.borders import opened_zip, read_member, tried
-from model.files import write_bytes, write_text
-from model.project import MOST_OWN, Project, save_project
-from model.recipe import Recipe
-from passes.config import recipe_to_dict
-from passes.export.recipe import to_toml
-from passes.replay import Memo, milestones, replay
-from passes.search import kept
-from passes.search.goals import best, wanted
-from passes.search.search import Search
-from passes.search.space import Space
-from passes.search.storage import journal_url, shown
-from passes.search.trial import Trial
-from passes.training.unfinished import home
+from espalier.app.commands.command import UsageError
+from espalier.app.commands.opening import Target, save
+from espalier.app.commands.search_charts import PICTURES, Picture
+from espalier.model.borders import opened_zip, read_member, tried
+from espalier.model.files import write_bytes, write_text
+from espalier.model.project import MOST_OWN, Project, save_project
+from espalier.model.recipe import Recipe
+from espalier.passes.config import recipe_to_dict
+from espalier.passes.export.recipe import to_toml
+from espalier.passes.replay import Memo, milestones, replay
+from espalier.passes.search import kept
+from espalier.passes.search.goals import best, wanted
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Space
+from espalier.passes.search.storage import journal_url, shown
+from espalier.passes.search.trial import Trial
+from espalier.passes.training.unfinished import home
 
 if TYPE_CHECKING:
-    from passes.search.study import Running
-    from passes.search.trained import Made
+    from espalier.passes.search.study import Running
+    from espalier.passes.search.trained import Made
 
 KINDS = (".espalier", ".toml", ".json", ".csv", *PICTURES)
 TEMPLATES = Path(__file__).resolve().parents[2] / "resources" / "studies"
@@ -84,7 +84,7 @@ def storage_for(named: str | None, output: Output, target: Target) -> Storage:
 
 
 def _state(study: str, search: Search) -> Path:
-    from model.graph_json import fingerprint
+    from espalier.model.graph_json import fingerprint
 
     folder = home().parent / "searches"
     folder.mkdir(parents=True, exist_ok=True)
@@ -176,14 +176,14 @@ class Output:
         return self._made.memo if self._made else None
 
     def _architecture(self, trials: Sequence[Trial]) -> Project:
-        from passes.search.architecture.chosen import chosen
+        from espalier.passes.search.architecture.chosen import chosen
 
         lead = best(trials, wanted(self.search.spec))
         assert lead is not None
         return chosen(self.search, self.space, lead.params, self.target.context, lead.begins, self._memo)
 
     def _applied(self, project: Project, recipe: Recipe) -> Project:
-        from app.commands.sweep import known_steps
+        from espalier.app.commands.sweep import known_steps
 
         done = replay(project.base, recipe, self.target.context, self._memo or known_steps(self.target))
         return replace(project, recipe=recipe, graph=done.graph, milestones=milestones(recipe, done.results))

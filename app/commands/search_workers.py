@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from app.commands.command import Arguments, Parser, UsageError
-from app.commands.console import Console
-from app.commands.opening import Target
-from model.codec import encode
-from model.opening import is_project
-from model.project import recipe_to_json
-from passes.search.trial import Trial
+from espalier.app.commands.command import Arguments, Parser, UsageError
+from espalier.app.commands.console import Console
+from espalier.app.commands.opening import Target
+from espalier.model.codec import encode
+from espalier.model.opening import is_project
+from espalier.model.project import recipe_to_json
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
-    from passes.search.study import Running
+    from espalier.passes.search.study import Running
 
 MOST = 256
 
@@ -29,7 +29,7 @@ def trials_of_all(
     running: Running, storage: str, found: Arguments, target: Target, console: Console
 ) -> Generator[Trial, None, str]:
     """The trials of this process and of all others; a storage that is named holds the model for whoever joins."""
-    from passes.search.fleet.crew import Crew, together
+    from espalier.passes.search.fleet.crew import Crew, together
 
     _hand_over(running, storage, found, target, console)
     crew = Crew(found.workers - 1, storage, running.spec.study, console.note, tuple(found.plugin))
@@ -49,7 +49,7 @@ def check_workers(found: Arguments) -> None:
 def _hand_over(running: Running, storage: str, found: Arguments, target: Target, console: Console) -> None:
     if not found.storage and found.workers == 1:
         return
-    from passes.search.fleet.handing import LIMIT, hand_over
+    from espalier.passes.search.fleet.handing import LIMIT, hand_over
 
     search = running.plan.search
     plain = [encode(search.spec), recipe_to_json(search.recipe)]

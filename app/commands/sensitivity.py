@@ -6,18 +6,18 @@ from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from app.commands.command import Answer, Arguments, Command, Parser
-from app.commands.console import Console, cell, facts, seconds, table
-from app.commands.opening import opened
-from app.commands.option_flags import add_options, read_options
-from app.commands.report import write_report, writer
-from app.words import plural
-from model.codec import encode
-from model.errors import DataError, OptionsError
-from model.formats.base import Format, parse_format
-from model.recipe import Step
-from passes.analysis.sensitivity import SensitivityOptions
-from passes.base import Report, run_step
+from espalier.app.commands.command import Answer, Arguments, Command, Parser
+from espalier.app.commands.console import Console, cell, facts, seconds, table
+from espalier.app.commands.opening import opened
+from espalier.app.commands.option_flags import add_options, read_options
+from espalier.app.commands.report import write_report, writer
+from espalier.app.words import plural
+from espalier.model.codec import encode
+from espalier.model.errors import DataError, OptionsError
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.recipe import Step
+from espalier.passes.analysis.sensitivity import SensitivityOptions
+from espalier.passes.base import Report, run_step
 
 DETAILS = """examples
   main.py sensitivity demo:reviews --data demo:reviews

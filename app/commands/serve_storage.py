@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, seconds
-from app.commands.storages import trying
-from model.private import private_folder
-from passes.search.fleet.token import TOKEN, TOKEN_FILE, given_token, served_token, token_file
-from passes.search.storage import PORT, journal_url, open_storage, shown, study_names
-from passes.training.unfinished import home
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, seconds
+from espalier.app.commands.storages import trying
+from espalier.model.private import private_folder
+from espalier.passes.search.fleet.token import TOKEN, TOKEN_FILE, given_token, served_token, token_file
+from espalier.passes.search.storage import PORT, journal_url, open_storage, shown, study_names
+from espalier.passes.training.unfinished import home
 
 DETAILS = f"""examples
   main.py serve-storage                                    a journal of its own, on this machine alone
@@ -47,7 +47,7 @@ def own_storage() -> str:
 
 
 def _run(found: Arguments, console: Console) -> Answer:
-    from passes.search.fleet.serve import is_loopback, serve
+    from espalier.passes.search.fleet.serve import is_loopback, serve
 
     if not 0 <= found.port < 65536:
         raise UsageError(f"--port is {found.port}.", "It must be a number from 1 to 65535, or 0 for any that is free.")

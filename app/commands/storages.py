@@ -6,9 +6,9 @@ import contextlib
 import threading
 from collections.abc import Generator
 
-from app.commands.console import Console
-from model.errors import StorageError
-from passes.search.storage import damage_of, open_storage, scheme_of, shown, study_names
+from espalier.app.commands.console import Console
+from espalier.model.errors import StorageError
+from espalier.passes.search.storage import damage_of, open_storage, scheme_of, shown, study_names
 
 PATIENCE = 2.0  # seconds until it is said that a storage does not answer
 
@@ -32,7 +32,7 @@ def look_into(url: str, study: str, resume: bool, console: Console) -> None:
     """Raise StorageError where the storage cannot be reached, or has such a study that is not to go on."""
     with trying(url, console):
         storage = open_storage(url)
-        from passes.search.begun import clear  # with scipy, which --help need not load
+        from espalier.passes.search.begun import clear  # with scipy, which --help need not load
 
         taken = study in study_names(storage) and not clear(storage, study)
     if damage := damage_of(storage):

@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, cell, seconds, size, table
-from app.commands.opening import Target, opened, save
-from app.commands.option_flags import over
-from app.commands.scoring import add_data, plain
-from app.commands.sweep_files import KINDS, Record, keeper, write_result
-from app.words import noise_words
-from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report, StepResult
-from passes.config import recipe_to_dict
-from passes.data_fit import text_words
-from passes.figure import OPENED, accuracy_of
-from passes.replay import Memo, prefix_keys
-from passes.set_up import texts_of
-from passes.sweep import journal
-from passes.sweep.journal import Journal
-from passes.sweep.outcome import (
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, cell, seconds, size, table
+from espalier.app.commands.opening import Target, opened, save
+from espalier.app.commands.option_flags import over
+from espalier.app.commands.scoring import add_data, plain
+from espalier.app.commands.sweep_files import KINDS, Record, keeper, write_result
+from espalier.app.words import noise_words
+from espalier.model.recipe import Recipe
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Report, StepResult
+from espalier.passes.config import recipe_to_dict
+from espalier.passes.data_fit import text_words
+from espalier.passes.figure import OPENED, accuracy_of
+from espalier.passes.replay import Memo, prefix_keys
+from espalier.passes.set_up import texts_of
+from espalier.passes.sweep import journal
+from espalier.passes.sweep.journal import Journal
+from espalier.passes.sweep.outcome import (
     FIGURES,
     KEPT_STEP,
     Outcome,
@@ -37,10 +37,10 @@ from passes.sweep.outcome import (
     point_words,
     rows,
 )
-from passes.sweep.run import run
-from passes.sweep.spec import Wish, joined, load_wish, made
-from passes.sweep.sweep import Sweep, axis_name, axis_title, points
-from passes.sweep.values import value_text
+from espalier.passes.sweep.run import run
+from espalier.passes.sweep.spec import Wish, joined, load_wish, made
+from espalier.passes.sweep.sweep import Sweep, axis_name, axis_title, points
+from espalier.passes.sweep.values import value_text
 
 NOISE = "~"
 TESTS = {"McNemar": "exact McNemar test on the same samples", "Newcombe": "Newcombe's interval of the difference"}

@@ -10,13 +10,13 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from app.commands.command import UsageError
-from app.figures.curves import draw
-from model.files import append, write_bytes, write_text
-from passes.sweep import journal
-from passes.sweep.journal import Journal
-from passes.sweep.outcome import Outcome, rows
-from passes.sweep.sweep import Sweep
+from espalier.app.commands.command import UsageError
+from espalier.app.figures.curves import draw
+from espalier.model.files import append, write_bytes, write_text
+from espalier.passes.sweep import journal
+from espalier.passes.sweep.journal import Journal
+from espalier.passes.sweep.outcome import Outcome, rows
+from espalier.passes.sweep.sweep import Sweep
 
 KINDS = (".csv", ".json", ".jsonl", ".svg", ".png", ".espalier")
 
@@ -97,7 +97,7 @@ def _csv(path: Path, found: Journal, data: dict[str, Any]) -> None:
 
 
 def _json(path: Path, found: Journal, data: dict[str, Any]) -> None:
-    from app.cli import plain
+    from espalier.app.cli import plain
 
     write_text(path, json.dumps(plain(data), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, age, count, facts, seconds
-from app.commands.opening import Target, opened, save
-from model.files import write_text
-from model.opening import is_project
-from model.packed.file import is_packed
-from passes.analysis.graph import summarise
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, age, count, facts, seconds
+from espalier.app.commands.opening import Target, opened, save
+from espalier.model.files import write_text
+from espalier.model.opening import is_project
+from espalier.model.packed.file import is_packed
+from espalier.passes.analysis.graph import summarise
 
 
 def _arguments(parser: Parser) -> None:
@@ -48,7 +48,7 @@ def _data(target: Target) -> dict[str, Any]:
 
 
 def _verify(target: Target, data: dict[str, Any], console: Console) -> None:
-    from passes.verify import verify
+    from espalier.passes.verify import verify
 
     console.progress(0, 0, "verifying")
     found = verify(target.opened, target.context.seed)
@@ -58,7 +58,7 @@ def _verify(target: Target, data: dict[str, Any], console: Console) -> None:
 
 
 def _draw(target: Target, path: str) -> str:
-    from app.canvas.svg import to_svg
+    from espalier.app.canvas.svg import to_svg
 
     write_text(path, to_svg(target.project.base), UsageError)
     return path

@@ -9,15 +9,15 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, cell, seconds, size
-from app.commands.polite import polite
-from app.commands.storages import trying
-from model.leftovers import scratch
-from passes.orphans import end_with_parent
-from passes.search.goals import wanted
-from passes.search.storage import NAMED, damage_of, load_study, open_storage, shown, study_names
-from passes.search.trial import Trial
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, cell, seconds, size
+from espalier.app.commands.polite import polite
+from espalier.app.commands.storages import trying
+from espalier.model.leftovers import scratch
+from espalier.passes.orphans import end_with_parent
+from espalier.passes.search.goals import wanted
+from espalier.passes.search.storage import NAMED, damage_of, load_study, open_storage, shown, study_names
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -48,8 +48,8 @@ def _arguments(parser: Parser) -> None:
 
 
 def _run(found: Arguments, console: Console) -> Answer:
-    from passes.search.fleet.memory import resident
-    from passes.search.fleet.work import PARENT, Part, Wish, joined, work
+    from espalier.passes.search.fleet.memory import resident
+    from espalier.passes.search.fleet.work import PARENT, Part, Wish, joined, work
 
     _check(found)
     if os.environ.get(PARENT):
@@ -107,7 +107,7 @@ def _threads(count: int) -> None:
 
 def _tell(trial: Trial, figures: Iterable[str], running: dict[int, Trial], console: Console) -> None:
     """A line for each trial that ended here."""
-    from passes.search.fleet.beat import worker_name
+    from espalier.passes.search.fleet.beat import worker_name
 
     if trial.worker == worker_name() and trial.state == "running":
         running[trial.number] = trial

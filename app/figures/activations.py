@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.jobs.asking import Asking
-from model.recipe import Step
-from passes.analysis.activations import ActivationOptions, ActivationSample
-from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import AnalyseJob, Done, JobEvent
-from passes.replay import recipe_key
+from espalier.app.jobs.asking import Asking
+from espalier.model.recipe import Step
+from espalier.passes.analysis.activations import ActivationOptions, ActivationSample
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.jobs import AnalyseJob, Done, JobEvent
+from espalier.passes.replay import recipe_key
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 SAMPLES = 16  # of the data
 KEPT = 4  # states of the recipe

@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.words import figure
-from model.formats.base import Format
-from model.formats.blocks import BlockFormat
-from model.formats.scaled import ROW, TENSOR, ScaledFormat, shared_shape
-from model.views import View
+from espalier.app.words import figure
+from espalier.model.formats.base import Format
+from espalier.model.formats.blocks import BlockFormat
+from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, shared_shape
+from espalier.model.views import View
 
 Array = NDArray[Any]
 PROBES = 4096

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from app.figures.curves import COLOURS, TOP, WIDTH, Area, Drawing, Line, Word, mixed
-from app.plots.study.data import COMPLETE, Study
-from app.plots.study.importance_work import FEWEST, importances
-from app.plots.study.names import short_names
-from app.plots.study.words import bits_of, plain, title, value_words
-from app.theme import LIGHT, Palette
-from model.data.base import Array
+from espalier.app.figures.curves import COLOURS, TOP, WIDTH, Area, Drawing, Line, Word, mixed
+from espalier.app.plots.study.data import COMPLETE, Study
+from espalier.app.plots.study.importance_work import FEWEST, importances
+from espalier.app.plots.study.names import short_names
+from espalier.app.plots.study.words import bits_of, plain, title, value_words
+from espalier.app.theme import LIGHT, Palette
+from espalier.model.data.base import Array
 
 LEFT, RIGHT, BAR, GAP = 250, 70, 16, 8
 MOST = 30  # bars, and trials of the map

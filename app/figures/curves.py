@@ -13,14 +13,23 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from app.theme import CATEGORIES, LIGHT, Palette, css_fonts, rgb
-from app.words import THIN
-from model.errors import FileError
-from model.files import Kind, replacing, write_text
-from passes.figure import is_near
-from passes.sweep.outcome import Mean, Outcome, bands, baseline_label, baseline_of, curves, guessing_of, sampled
-from passes.sweep.sweep import Sweep, axis_title
-from passes.sweep.values import value_text
+from espalier.app.theme import CATEGORIES, LIGHT, Palette, css_fonts, rgb
+from espalier.app.words import THIN
+from espalier.model.errors import FileError
+from espalier.model.files import Kind, replacing, write_text
+from espalier.passes.figure import is_near
+from espalier.passes.sweep.outcome import (
+    Mean,
+    Outcome,
+    bands,
+    baseline_label,
+    baseline_of,
+    curves,
+    guessing_of,
+    sampled,
+)
+from espalier.passes.sweep.sweep import Sweep, axis_title
+from espalier.passes.sweep.values import value_text
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw

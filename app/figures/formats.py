@@ -11,11 +11,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.words import count
-from model.errors import EspalierError
-from model.formats.base import Encoded, Format
-from model.formats.blocks import BlockFormat
-from model.formats.scaled import ScaledFormat
+from espalier.app.words import count
+from espalier.model.errors import EspalierError
+from espalier.model.formats.base import Encoded, Format
+from espalier.model.formats.blocks import BlockFormat
+from espalier.model.formats.scaled import ScaledFormat
 
 Floats = NDArray[Any]
 LISTED = 256

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.figures.parts import Stop, Stopped, never
-from model.views import View
-from model.weights import Tensor
-from passes.pruning.patterns import seen
+from espalier.app.figures.parts import Stop, Stopped, never
+from espalier.model.views import View
+from espalier.model.weights import Tensor
+from espalier.passes.pruning.patterns import seen
 
 Floats = NDArray[np.float32]
 _SAMPLE = 1 << 16

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.figures.block_grid import seen_as
-from model.formats.base import Format
-from model.formats.together import rows_together
-from model.views import View
-from model.weights import Tensor
+from espalier.app.figures.block_grid import seen_as
+from espalier.model.formats.base import Format
+from espalier.model.formats.together import rows_together
+from espalier.model.views import View
+from espalier.model.weights import Tensor
 
 Floats = NDArray[np.float32]
 Bits = NDArray[np.uint8]

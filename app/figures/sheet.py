@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.figures.curves import (
+from espalier.app.figures.curves import (
     HEIGHT,
     LEFT,
     ROW,
@@ -20,8 +20,8 @@ from app.figures.curves import (
     legend_rows,
     ticks,
 )
-from app.plots.study.words import SHARES, tick_words, title
-from app.theme import LIGHT, Palette
+from espalier.app.plots.study.words import SHARES, tick_words, title
+from espalier.app.theme import LIGHT, Palette
 
 RIGHT, BOTTOM = 24, 54
 SECOND = 170  # height of a further frame below the first

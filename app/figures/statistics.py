@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.figures.parts import Stop, chunks, never
-from model.weights import Tensor
-from passes.observed.histogram import Histogram
-from passes.observed.moments import Moments
+from espalier.app.figures.parts import Stop, chunks, never
+from espalier.model.weights import Tensor
+from espalier.passes.observed.histogram import Histogram
+from espalier.passes.observed.moments import Moments
 
 SHARES = (0.01, 0.25, 0.5, 0.75, 0.99)
 

@@ -8,17 +8,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from app.figures.curves import Area, Disc, Drawing, Entry, Frame, Line, line_style, mixed
-from app.figures.sheet import Ends, axes, empty, frames_of, grid, inset_box, inset_frame, inset_of, roomy
-from app.figures.trials import Group
-from app.plots.study.data import Study
-from app.plots.study.on_the_way import SEEN, core_of, figure_of, leading, told
-from app.plots.study.words import title
-from app.theme import LIGHT, Palette
-from model.data.base import Array
-from passes.figure import wilson
-from passes.search.trial import Trial
-from passes.training.curve import ACCURACY, TRAINING_LOSS, Curve
+from espalier.app.figures.curves import Area, Disc, Drawing, Entry, Frame, Line, line_style, mixed
+from espalier.app.figures.sheet import Ends, axes, empty, frames_of, grid, inset_box, inset_frame, inset_of, roomy
+from espalier.app.figures.trials import Group
+from espalier.app.plots.study.data import Study
+from espalier.app.plots.study.on_the_way import SEEN, core_of, figure_of, leading, told
+from espalier.app.plots.study.words import title
+from espalier.app.theme import LIGHT, Palette
+from espalier.model.data.base import Array
+from espalier.passes.figure import wilson
+from espalier.passes.search.trial import Trial
+from espalier.passes.training.curve import ACCURACY, TRAINING_LOSS, Curve
 
 FAINT = 0.55  # of a line of single batches, how much of its colour; the validations over it are drawn in full
 WEAK = 0.35  # the same of a trial that is not the best

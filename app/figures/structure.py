@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from model.graph import Graph, Node
-from passes.structure.sets import Structure, structure_of
+from espalier.model.graph import Graph, Node
+from espalier.passes.structure.sets import Structure, structure_of
 
 _SAME = ("op", "target", "args", "kwargs", "ports", "weights", "attrs")
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.figures.curves import Area, Disc, Dot, Drawing, Entry, Frame, Line, line_style, mixed
-from app.figures.sheet import axes, empty, grid, inset_of, roomy, sheet_of
-from app.plots.study.data import Study, nondominated
-from app.plots.study.words import title, value_words
-from app.theme import LIGHT, Palette
-from model.data.base import Array
-from passes.figure import is_near, wilson
+from espalier.app.figures.curves import Area, Disc, Dot, Drawing, Entry, Frame, Line, line_style, mixed
+from espalier.app.figures.sheet import axes, empty, grid, inset_of, roomy, sheet_of
+from espalier.app.plots.study.data import Study, nondominated
+from espalier.app.plots.study.words import title, value_words
+from espalier.app.theme import LIGHT, Palette
+from espalier.model.data.base import Array
+from espalier.passes.figure import is_near, wilson
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.figures.block_grid import middle_grid
-from app.figures.parts import Bits, Floats, Part, Stop, chunks, never, row_chunks, row_sample, rows_together, sample
-from model.errors import EspalierError
-from model.formats.base import Format
-from model.views import View
-from model.weights import Tensor
-from passes.observed.shifts import least_error
+from espalier.app.figures.block_grid import middle_grid
+from espalier.app.figures.parts import (
+    Bits,
+    Floats,
+    Part,
+    Stop,
+    chunks,
+    never,
+    row_chunks,
+    row_sample,
+    rows_together,
+    sample,
+)
+from espalier.model.errors import EspalierError
+from espalier.model.formats.base import Format
+from espalier.model.views import View
+from espalier.model.weights import Tensor
+from espalier.passes.observed.shifts import least_error
 
 BINS = 65
 GRID_MOST = 4096

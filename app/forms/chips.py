@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.forms.flow import Flow
+from espalier.app.forms.flow import Flow
 
 
 class Chips(QWidget):

@@ -18,12 +18,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.forms.fields import Choice, Line
-from app.forms.folder_field import FolderField
-from app.icons import file_icons
-from app.jobs.previews import Previews
-from model.data.glance import Glance, glance
-from model.errors import EspalierError
+from espalier.app.forms.fields import Choice, Line
+from espalier.app.forms.folder_field import FolderField
+from espalier.app.icons import file_icons
+from espalier.app.jobs.previews import Previews
+from espalier.model.data.glance import Glance, glance
+from espalier.model.errors import EspalierError
 
 PAUSE = 250  # milliseconds after the last key before the files are looked at
 FILES = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet);;All files (*)"

@@ -16,8 +16,8 @@ from PySide6.QtCore import QEvent, QObject, QPointF, QRect, QSize, Qt, QTimer, S
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPalette, QPen, QWheelEvent
 from PySide6.QtWidgets import QAbstractItemView, QCheckBox, QComboBox, QLineEdit, QWidget
 
-from app.theme import DARK, LIGHT, Palette
-from model.errors import EspalierError, OptionsError
+from espalier.app.theme import DARK, LIGHT, Palette
+from espalier.model.errors import EspalierError, OptionsError
 
 MIXED = "mixed"
 OPTION = "option"  # the property of a widget that names the option which it edits

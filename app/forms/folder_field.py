@@ -7,8 +7,8 @@ from pathlib import Path
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QWidget
 
-from app.forms.fields import Line
-from app.icons import file_icons
+from espalier.app.forms.fields import Line
+from espalier.app.icons import file_icons
 
 
 class FolderField(QWidget):

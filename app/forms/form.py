@@ -15,8 +15,8 @@ from typing import Any, Union, get_args, get_origin
 from PySide6.QtCore import QStringListModel, Qt, Signal
 from PySide6.QtWidgets import QCompleter, QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.forms.data_fields import DataField, data_editor, join
-from app.forms.fields import (
+from espalier.app.forms.data_fields import DataField, data_editor, join
+from espalier.app.forms.fields import (
     OPTION,
     Choice,
     Line,
@@ -26,15 +26,15 @@ from app.forms.fields import (
     trouble,
     wear_field_style,
 )
-from app.forms.format_editor import FormatEditor
-from app.forms.formats_line import FormatsLine
-from app.panels.heading import link
-from model.codec import decode, encode, hints
-from model.errors import EspalierError, OptionsError
-from model.formats.base import Format
-from model.graph import Graph
-from passes.select import Select, types_in
-from passes.transform.quantize import PORTS
+from espalier.app.forms.format_editor import FormatEditor
+from espalier.app.forms.formats_line import FormatsLine
+from espalier.app.panels.heading import link
+from espalier.model.codec import decode, encode, hints
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph
+from espalier.passes.select import Select, types_in
+from espalier.passes.transform.quantize import PORTS
 
 BY: dict[str, str] = {
     "all": "all nodes", "type": "by type", "name": "by name", "regex": "by pattern", "module": "by module",

@@ -9,10 +9,10 @@ from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout
 
-from app.forms.fields import Choice, tokens
-from model.errors import FormatError
-from model.formats.base import named_format
-from model.registry import FORMATS
+from espalier.app.forms.fields import Choice, tokens
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import named_format
+from espalier.model.registry import FORMATS
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "fixed point": ("integer", "scaled_integer"),

@@ -13,12 +13,12 @@ from typing import Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import MIXED, OPTION, Check, Choice, NumberField, Scalar, chain, scalar, trouble
-from app.forms.format_choice import FormatChoice
-from model.codec import hints
-from model.errors import EspalierError, FormatError
-from model.formats.base import Format, parameters
-from model.registry import FORMATS
+from espalier.app.forms.fields import MIXED, OPTION, Check, Choice, NumberField, Scalar, chain, scalar, trouble
+from espalier.app.forms.format_choice import FormatChoice
+from espalier.model.codec import hints
+from espalier.model.errors import EspalierError, FormatError
+from espalier.model.formats.base import Format, parameters
+from espalier.model.registry import FORMATS
 
 FLOAT, LEAVE = "float", "leave as it is"
 CELLS = 2

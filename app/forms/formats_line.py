@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.forms.fields import Line
-from model.errors import OptionsError
-from model.formats.base import Format
-from passes.search.families import FLOAT, format_of, formats_of, named
+from espalier.app.forms.fields import Line
+from espalier.model.errors import OptionsError
+from espalier.model.formats.base import Format
+from espalier.passes.search.families import FLOAT, format_of, formats_of, named
 
 HINT = "integer(width=4|8), mxint"
 

@@ -12,11 +12,11 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from app.forms.data_fields import DataField, NameField
-from app.forms.fields import trouble, wear_field_style
-from app.forms.fold import Fold
-from app.forms.form import Form
-from model.graph import Graph
+from espalier.app.forms.data_fields import DataField, NameField
+from espalier.app.forms.fields import trouble, wear_field_style
+from espalier.app.forms.fold import Fold
+from espalier.app.forms.form import Form
+from espalier.model.graph import Graph
 
 OTHER = "Other"
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from model.errors import OptionsError
-from verilog.edited import MEMBER, Edited, from_bytes, to_bytes
-from verilog.write import RTL
+from espalier.model.errors import OptionsError
+from espalier.verilog.edited import MEMBER, Edited, from_bytes, to_bytes
+from espalier.verilog.write import RTL
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 PAUSE = 400  # milliseconds after which what was typed is put into the project
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.hardware.copies import Copies, ours
-from app.hardware.kept import MEMBER, Front, Made, alike, from_bytes, mark_of, to_bytes, waves_of
-from model.errors import EspalierError, JobError, OptionsError
-from model.graph import Graph
-from model.recipe import Step
-from passes.analysis.balance_front import BalanceFrontOptions
-from passes.analysis.hardware import HardwareOptions
-from passes.base import Report
-from passes.jobs import TERMINAL, JobEvent, JobInfo, Stopped
-from passes.transform.parallelize import BalanceOptions
+from espalier.app.hardware.copies import Copies, ours
+from espalier.app.hardware.kept import MEMBER, Front, Made, alike, from_bytes, mark_of, to_bytes, waves_of
+from espalier.model.errors import EspalierError, JobError, OptionsError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Step
+from espalier.passes.analysis.balance_front import BalanceFrontOptions
+from espalier.passes.analysis.hardware import HardwareOptions
+from espalier.passes.base import Report
+from espalier.passes.jobs import TERMINAL, JobEvent, JobInfo, Stopped
+from espalier.passes.transform.parallelize import BalanceOptions
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 PASS, FRONT, BALANCE = "hardware", "balance_front", "balance_parallelism"
 TITLES = {"check": "Check the hardware", "simulate": "Simulate the hardware", "emit": "Emit the hardware"}

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from model.borders import parse_json, read_json, reading, tried
-from model.codec import decode, encode
-from model.errors import Damage, OptionsError
-from model.graph import Graph, Node
-from model.graph_json import graph_to_json
-from passes.analysis.balance_front import BalanceFrontOptions
-from passes.analysis.hardware import HardwareOptions
+from espalier.model.borders import parse_json, read_json, reading, tried
+from espalier.model.codec import decode, encode
+from espalier.model.errors import Damage, OptionsError
+from espalier.model.graph import Graph, Node
+from espalier.model.graph_json import graph_to_json
+from espalier.passes.analysis.balance_front import BalanceFrontOptions
+from espalier.passes.analysis.hardware import HardwareOptions
 
 MEMBER = "hardware.json"  # of the project file
 VERSION = 1
@@ -111,7 +111,7 @@ def waves_of(made: Made, home: Path | None) -> Path | None:
 
 
 def _streams_in(folder: Path) -> list[str] | None:
-    from verilog.proof.waves import HEAD  # which loads numpy; the window paints before
+    from espalier.verilog.proof.waves import HEAD  # which loads numpy; the window paints before
 
     return tried(lambda: [s["name"] for s in read_json(folder / HEAD)["streams"]], None)
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
-from model.errors import JobError
-from model.recipe import Step
-from passes.base import Report
-from passes.jobs import Found, JobEvent, JobInfo, Stopped
+from espalier.model.errors import JobError
+from espalier.model.recipe import Step
+from espalier.passes.base import Report
+from espalier.passes.jobs import Found, JobEvent, JobInfo, Stopped
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 TITLES = {
     "data": "Look at the data", "data_rows": "Samples of the data", "predictions": "Predict each sample",

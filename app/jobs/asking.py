@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from model.project import keys_of
-from model.recipe import Step
-from passes.jobs import TERMINAL, AnalyseJob, Done, Found, JobEvent
+from espalier.model.project import keys_of
+from espalier.model.recipe import Step
+from espalier.passes.jobs import TERMINAL, AnalyseJob, Done, Found, JobEvent
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 
 class Asking(QObject):

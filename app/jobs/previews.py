@@ -11,8 +11,8 @@ from typing import Any
 
 from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal
 
-from app.figures.parts import Stop, Stopped
-from model.errors import EspalierError
+from espalier.app.figures.parts import Stop, Stopped
+from espalier.model.errors import EspalierError
 
 KEPT = 256
 PAUSE = 20  # milliseconds; the edit that asks is drawn first, for the work would hold the interpreter meanwhile

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from PySide6.QtCore import QObject, Signal
 
-from app.jobs.runner import Listener
-from model.errors import JobError
-from passes.jobs import TERMINAL, Done, Failed, Job, JobEvent, JobInfo, Yielded
+from espalier.app.jobs.runner import Listener
+from espalier.model.errors import JobError
+from espalier.passes.jobs import TERMINAL, Done, Failed, Job, JobEvent, JobInfo, Yielded
 
 
 class Runner(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from app.jobs.runner import JobRunner, Listener
-from app.jobs.saver import Saver
-from passes.jobs import Job, JobInfo, SaveJob
+from espalier.app.jobs.runner import JobRunner, Listener
+from espalier.app.jobs.saver import Saver
+from espalier.passes.jobs import Job, JobInfo, SaveJob
 
 
 class JobRouter:

@@ -18,9 +18,9 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from model.errors import EspalierError
-from model.trust import begin_session
-from passes.jobs import (
+from espalier.model.errors import EspalierError
+from espalier.model.trust import begin_session
+from espalier.passes.jobs import (
     TERMINAL,
     UNSENDABLE,
     Continue,
@@ -41,8 +41,8 @@ from passes.jobs import (
     Word,
     Yielded,
 )
-from passes.orphans import end_with_parent
-from passes.serving import INTERRUPT
+from espalier.passes.orphans import end_with_parent
+from espalier.passes.serving import INTERRUPT
 
 GRACE = 1.5  # seconds that a cancelled job has to end before its worker is killed
 AGAIN = 0.3  # seconds between two interrupts of a job that does not ask whether it is cancelled
@@ -56,7 +56,7 @@ def _entry(pipe: Connection) -> None:
     end_with_parent()
     if hasattr(os, "nice"):
         os.nice(NICE)
-    from passes.worker import main
+    from espalier.passes.worker import main
 
     main(pipe)
 

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from model.errors import EspalierError
-from model.held import Version
-from model.project import save_project
-from passes.base import Cancelled
-from passes.jobs import Done, Event, Failed, JobEvent, JobInfo, Progress, SaveJob, Started, Stopped
+from espalier.model.errors import EspalierError
+from espalier.model.held import Version
+from espalier.model.project import save_project
+from espalier.passes.base import Cancelled
+from espalier.passes.jobs import Done, Event, Failed, JobEvent, JobInfo, Progress, SaveJob, Started, Stopped
 
 EVERY = 0.05  # seconds between two words of progress
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.kernels.words import time_words
-from app.words import NOT_MEASURED, THIN, count, figure, mebibytes, percent
-from kernels.bench.answers.lines import Line
+from espalier.app.kernels.words import time_words
+from espalier.app.words import NOT_MEASURED, THIN, count, figure, mebibytes, percent
+from espalier.kernels.bench.answers.lines import Line
 
 
 def value_text(line: Line) -> str:

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.kernels.runs import kernel_runs_of
-from app.kernels.timed import Measured, timed_of
-from kernels.bench import results as files
-from kernels.bench.answers.known import Fact, Known, gathered
-from kernels.bench.answers.questions import question
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.results import Results, Row
-from kernels.bench.spec import DEVICES
-from model.borders import parse_json
-from model.errors import EspalierError, JobError, OptionsError
-from passes.analysis.memory import MemoryOptions
-from passes.jobs import TERMINAL, Found, JobEvent, JobInfo, Stopped
-from passes.kernel_jobs import AnswerJob
+from espalier.app.kernels.runs import kernel_runs_of
+from espalier.app.kernels.timed import Measured, timed_of
+from espalier.kernels.bench import results as files
+from espalier.kernels.bench.answers.known import Fact, Known, gathered
+from espalier.kernels.bench.answers.questions import question
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.results import Results, Row
+from espalier.kernels.bench.spec import DEVICES
+from espalier.model.borders import parse_json
+from espalier.model.errors import EspalierError, JobError, OptionsError
+from espalier.passes.analysis.memory import MemoryOptions
+from espalier.passes.jobs import TERMINAL, Found, JobEvent, JobInfo, Stopped
+from espalier.passes.kernel_jobs import AnswerJob
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 MEMBER = "kernel_answers.json"  # of the project file
 VERSION = 1

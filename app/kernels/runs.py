@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.jobs.queue import Rest
-from app.words import plural
-from kernels.bench import results as files
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.request import Request
-from kernels.bench.results import Results, Row
-from kernels.bench.spec import Lab
-from model.borders import parse_json, tried
-from model.errors import EspalierError, JobError, OptionsError
-from passes.jobs import TERMINAL, Found, JobEvent, JobInfo, Stopped
-from passes.kernel_jobs import KernelsJob, LabJob
+from espalier.app.jobs.queue import Rest
+from espalier.app.words import plural
+from espalier.kernels.bench import results as files
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.request import Request
+from espalier.kernels.bench.results import Results, Row
+from espalier.kernels.bench.spec import Lab
+from espalier.model.borders import parse_json, tried
+from espalier.model.errors import EspalierError, JobError, OptionsError
+from espalier.passes.jobs import TERMINAL, Found, JobEvent, JobInfo, Stopped
+from espalier.passes.kernel_jobs import KernelsJob, LabJob
 
 if TYPE_CHECKING:
-    from app.session import Session
-    from model.document import Document
+    from espalier.app.session import Session
+    from espalier.model.document import Document
 
 MEMBER = "kernels.json"  # of the project file
 VERSION = 1

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.hardware.kept import alike, mark_of
-from model.borders import parse_json, reading
-from model.codec import decode, encode
-from model.errors import EspalierError, JobError, OptionsError
-from model.graph import Graph
-from model.recipe import Step
-from passes.base import Report
-from passes.jobs import TERMINAL, Found, JobEvent, JobInfo, Stopped
+from espalier.app.hardware.kept import alike, mark_of
+from espalier.model.borders import parse_json, reading
+from espalier.model.codec import decode, encode
+from espalier.model.errors import EspalierError, JobError, OptionsError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Step
+from espalier.passes.base import Report
+from espalier.passes.jobs import TERMINAL, Found, JobEvent, JobInfo, Stopped
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 VERSION = 1
 Row = dict[str, Any]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.words import THIN, count, figure, mebibytes, percent, plural
-from kernels.bench import others
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.results import Results, Row, compared, disturbed
-from kernels.bench.spec import KernelInfo, shape_text
+from espalier.app.words import THIN, count, figure, mebibytes, percent, plural
+from espalier.kernels.bench import others
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.results import Results, Row, compared, disturbed
+from espalier.kernels.bench.spec import KernelInfo, shape_text
 
 TIME, BYTES = "time (ms)", "bytes that must move"
 TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from model.graph import Graph
-from model.project import Project
-from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
-from passes.data_fit import text_words
-from passes.figure import Figure as Accuracy
-from passes.figure import accuracy_of
-from passes.jobs import OpenResult
-from passes.replay import recipe_key
-from passes.score import Score, Scorer
+from espalier.model.graph import Graph
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.data_fit import text_words
+from espalier.passes.figure import Figure as Accuracy
+from espalier.passes.figure import accuracy_of
+from espalier.passes.jobs import OpenResult
+from espalier.passes.replay import recipe_key
+from espalier.passes.score import Score, Scorer
 
 KEPT = 64  # divergences that a project file holds
 SCORES = ("accuracy", "loss")
@@ -35,7 +35,7 @@ class Baseline:
 
 
 def _files(options: EvaluateOptions) -> tuple[Any, ...]:
-    from model.data.recent import signature
+    from espalier.model.data.recent import signature
 
     return signature(options.data) if options.data else ()
 

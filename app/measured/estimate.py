@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PySide6.QtCore import QObject, Signal
 
-from app.figures.parts import Stop, Stopped
-from app.jobs.previews import Previews
-from app.measured.sensitivities import sensitivities_of
-from model.graph import Graph, Node
-from model.weights import WeightStore
-from passes.analysis.sensitivity import kept_places
-from passes.figure import OPENED
-from passes.sensitivity.correct import Correction
-from passes.sensitivity.evidence import load
-from passes.sensitivity.places import Place
-from passes.sensitivity.subject import Mask, subject
-from passes.sensitivity.table import Candidate
-from passes.sensitivity.tabled import changed, chosen, fixed, mask_of
-from passes.sensitivity.whole import Part, Wholes, part, together
+from espalier.app.figures.parts import Stop, Stopped
+from espalier.app.jobs.previews import Previews
+from espalier.app.measured.sensitivities import sensitivities_of
+from espalier.model.graph import Graph, Node
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.sensitivity import kept_places
+from espalier.passes.figure import OPENED
+from espalier.passes.sensitivity.correct import Correction
+from espalier.passes.sensitivity.evidence import load
+from espalier.passes.sensitivity.places import Place
+from espalier.passes.sensitivity.subject import Mask, subject
+from espalier.passes.sensitivity.table import Candidate
+from espalier.passes.sensitivity.tabled import changed, chosen, fixed, mask_of
+from espalier.passes.sensitivity.whole import Part, Wholes, part, together
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 SLOT = "estimate"
 QUICK = 1 << 16  # elements of a stored tensor that an estimate looks at

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject
 
-from app.canvas.colouring import MEASURED, NOT_MEASURED, Overlay
-from model.graph import Graph
-from passes.base import Report
-from passes.jobs import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
-from passes.observed.options import ObserveOptions
+from espalier.app.canvas.colouring import MEASURED, NOT_MEASURED, Overlay
+from espalier.model.graph import Graph
+from espalier.passes.base import Report
+from espalier.passes.jobs import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
+from espalier.passes.observed.options import ObserveOptions
 
 if TYPE_CHECKING:
-    from app.canvas.view import GraphCanvas
-    from app.session import Session
+    from espalier.app.canvas.view import GraphCanvas
+    from espalier.app.session import Session
 
 PASS = "quantization"
 ON_DATA = ("activation_sqnr", "output_sqnr")  # modes for which weights alone do not suffice

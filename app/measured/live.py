@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.measured.accuracies import Baseline
-from app.measured.pace import PATIENT, QUICK, Pace, macs_of
-from model.graph import Graph
-from model.recipe import Recipe, Step
-from passes.analysis.divergence import DivergenceOptions
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report
-from passes.jobs import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
+from espalier.app.measured.accuracies import Baseline
+from espalier.app.measured.pace import PATIENT, QUICK, Pace, macs_of
+from espalier.model.graph import Graph
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.divergence import DivergenceOptions
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Report
+from espalier.passes.jobs import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 PAUSE = 400  # milliseconds without another edit
 

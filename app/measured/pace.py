@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.graph import Graph
-from model.ops import macs
-from passes.score import one_sample
+from espalier.model.graph import Graph
+from espalier.model.ops import macs
+from espalier.passes.score import one_sample
 
 QUICK = 8.0  # processor seconds that an evaluation may take to be run at once after an edit
 PATIENT = 60.0  # and to be run once no edit has come for as long as it takes

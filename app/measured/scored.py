@@ -8,19 +8,19 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.jobs.queue import JobQueue, Runner
-from app.jobs.runner import Listener
-from app.measured.accuracies import Baseline, Measures
-from model.document import Document
-from model.errors import JobError, ProjectError
-from model.project import keys_of
-from model.recipe import Recipe, Step
-from passes.analysis.beside import BesideOptions
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report, is_instant
-from passes.figure import OPENED
-from passes.jobs import AnalyseJob, JobInfo
-from passes.score import Score
+from espalier.app.jobs.queue import JobQueue, Runner
+from espalier.app.jobs.runner import Listener
+from espalier.app.measured.accuracies import Baseline, Measures
+from espalier.model.document import Document
+from espalier.model.errors import JobError, ProjectError
+from espalier.model.project import keys_of
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Report, is_instant
+from espalier.passes.figure import OPENED
+from espalier.passes.jobs import AnalyseJob, JobInfo
+from espalier.passes.score import Score
 
 
 class Scored(JobQueue):

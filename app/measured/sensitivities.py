@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any, cast
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.jobs.queue import Rest
-from app.words import plural
-from model.borders import parse_json, tried
-from model.codec import decode, encode, hints
-from model.errors import EspalierError, JobError, OptionsError
-from model.graph import Graph
-from model.recipe import Step
-from model.registry import PASSES
-from passes.analysis.divergence import Cell, DivergenceOptions, Truth
-from passes.analysis.evaluate import EvaluateOptions
-from passes.analysis.sensitivity import UNFINISHED
-from passes.base import Report
-from passes.jobs import TERMINAL, Event, Found, JobEvent, JobInfo
-from passes.sensitivity.table import Candidate, Predictions, Sensitivity
-from passes.sensitivity.whole import Wholes, correction_of
+from espalier.app.jobs.queue import Rest
+from espalier.app.words import plural
+from espalier.model.borders import parse_json, tried
+from espalier.model.codec import decode, encode, hints
+from espalier.model.errors import EspalierError, JobError, OptionsError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Step
+from espalier.model.registry import PASSES
+from espalier.passes.analysis.divergence import Cell, DivergenceOptions, Truth
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.analysis.sensitivity import UNFINISHED
+from espalier.passes.base import Report
+from espalier.passes.jobs import TERMINAL, Event, Found, JobEvent, JobInfo
+from espalier.passes.sensitivity.table import Candidate, Predictions, Sensitivity
+from espalier.passes.sensitivity.whole import Wholes, correction_of
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 PASS = "sensitivity"
 MEMBER = "sensitivity.json"  # of the project file

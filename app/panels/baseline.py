@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu, QPushButton
 
-from app.measured.accuracies import Baseline
-from app.words import plural
-from passes.figure import BASELINES, OPENED
+from espalier.app.measured.accuracies import Baseline
+from espalier.app.words import plural
+from espalier.passes.figure import BASELINES, OPENED
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 TIP = "Changes and divergences are from this baseline. Click to choose another."
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
-from app.panels.heading import Elided
-from app.panels.jobs import status_text
-from app.panels.progress import Bar
+from espalier.app.panels.heading import Elided
+from espalier.app.panels.jobs import status_text
+from espalier.app.panels.progress import Bar
 
 if TYPE_CHECKING:
-    from app.session import Session
-    from passes.jobs import JobInfo
+    from espalier.app.session import Session
+    from espalier.passes.jobs import JobInfo
 
 LOOK = 250  # milliseconds between two looks at the job
 WIDE = 80  # pixels of Cancel, which stands at the right: it never moves with the words

@@ -19,12 +19,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.panels.heading import Elided, empty_state, link, warning
-from app.panels.progress import Bar
-from app.recovery import is_copy
-from app.words import count, duration, left, metric
-from passes.base import is_lasting
-from passes.jobs import (
+from espalier.app.panels.heading import Elided, empty_state, link, warning
+from espalier.app.panels.progress import Bar
+from espalier.app.recovery import is_copy
+from espalier.app.words import count, duration, left, metric
+from espalier.passes.base import is_lasting
+from espalier.passes.jobs import (
     AnalyseJob,
     Done,
     Failed,
@@ -42,7 +42,7 @@ from passes.jobs import (
 )
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 KEPT = 60
 EMPTY = "No jobs yet. Opening, evaluating and measuring appear here while they run."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
-from app.panels.heading import muted
+from espalier.app.panels.heading import muted
 
 
 class LoadingPage(QWidget):

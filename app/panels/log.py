@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QFontDatabase, QTextCursor
 from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
 
-from app.recovery import is_copy
-from app.words import duration
-from model.document import Change
-from model.errors import EspalierError
-from model.private import redacted
-from passes.jobs import Done, Failed, JobEvent, LogLine, ReplayJob, Started, Stopped, Yielded
+from espalier.app.recovery import is_copy
+from espalier.app.words import duration
+from espalier.model.document import Change
+from espalier.model.errors import EspalierError
+from espalier.model.private import redacted
+from espalier.passes.jobs import Done, Failed, JobEvent, LogLine, ReplayJob, Started, Stopped, Yielded
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 
 FIGURES = re.compile(r"[\d.,\u2009]+")

@@ -10,14 +10,14 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QShowEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QMenu, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
-from app.forms.fields import option_of
-from app.panels.heading import muted, warning
-from model.errors import EspalierError
-from passes.base import PassSpec
+from espalier.app.forms.fields import option_of
+from espalier.app.panels.heading import muted, warning
+from espalier.model.errors import EspalierError
+from espalier.passes.base import PassSpec
 
 if TYPE_CHECKING:
-    from app.panels.structure_outlook import StructureOutlook
-    from app.session import Session
+    from espalier.app.panels.structure_outlook import StructureOutlook
+    from espalier.app.session import Session
 
 
 READING = ("text", "label", "tokenizer", "max_length", "batch_size")  # options of how data is read
@@ -29,10 +29,10 @@ def make_form(options: Any, session: Session) -> QWidget:
 
     Where a pass looks at data, its own options come before how that data is read, which finds itself.
     """
-    from app.forms.form import Form
-    from app.forms.grouped import Group, GroupedForm
-    from passes.analysis.evaluate import EvaluateOptions
-    from passes.training.options import FinetuneOptions
+    from espalier.app.forms.form import Form
+    from espalier.app.forms.grouped import Group, GroupedForm
+    from espalier.passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.training.options import FinetuneOptions
 
     graph = session.document.graph if session.document else None
     if isinstance(options, EvaluateOptions) and type(options) is not EvaluateOptions:
@@ -44,7 +44,7 @@ def make_form(options: Any, session: Session) -> QWidget:
         return made
     if not isinstance(options, FinetuneOptions):
         return Form(type(options), options, graph)
-    from app.panels.training.panel import GROUPS
+    from espalier.app.panels.training.panel import GROUPS
 
     form = GroupedForm(FinetuneOptions, (*GROUPS, Group("What trains", ("freeze",))))
     form.put(options, graph)
@@ -56,7 +56,7 @@ def outlook_of(spec: PassSpec, form: QWidget, session: Session) -> StructureOutl
     """What stands under the form of a pass that can tell beforehand what it will do."""
     if spec.name != "prune_structured":
         return None
-    from app.panels.structure_outlook import StructureOutlook
+    from espalier.app.panels.structure_outlook import StructureOutlook
 
     return StructureOutlook(session, form)
 

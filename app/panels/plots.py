@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice
-from app.panels.heading import empty_state, link
-from app.panels.jobs import can_keep, figures, trains
-from app.plots.metrics import MetricChart, export, last_step, quantities, quantity
-from passes.jobs import TERMINAL, JobEvent, JobInfo, Metric
-from passes.training.curve import SAMPLES, samples_of
+from espalier.app.forms.fields import Choice
+from espalier.app.panels.heading import empty_state, link
+from espalier.app.panels.jobs import can_keep, figures, trains
+from espalier.app.plots.metrics import MetricChart, export, last_step, quantities, quantity
+from espalier.passes.jobs import TERMINAL, JobEvent, JobInfo, Metric
+from espalier.passes.training.curve import SAMPLES, samples_of
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 KEPT = 20  # runs
 PAUSE = 50  # milliseconds between two drawings: 20 a second

@@ -10,14 +10,14 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QDialog, QHeaderView, QLabel, QPushButton, QTreeWidget, QTreeWidgetItem, QVBoxLayout
 
-from app.actions.file import ask_path
-from app.panels.heading import muted, row_of
-from app.words import plural
-from passes.offered import PluginState
-from passes.plugins import default_folder, plugin_files
+from espalier.app.actions.file import ask_path
+from espalier.app.panels.heading import muted, row_of
+from espalier.app.words import plural
+from espalier.passes.offered import PluginState
+from espalier.passes.plugins import default_folder, plugin_files
 
 if TYPE_CHECKING:
-    from app.window import Window
+    from espalier.app.window import Window
 
 PLACE = Qt.ItemDataRole.UserRole
 WORDS = (

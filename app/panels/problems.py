@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
-from app.errors import EDIT, cause
-from app.panels.heading import empty_state, link
-from app.panels.table import Row, Table
-from app.words import plural
-from model.errors import EspalierError, JobError
-from passes.jobs import Done, Failed, JobEvent
+from espalier.app.errors import EDIT, cause
+from espalier.app.panels.heading import empty_state, link
+from espalier.app.panels.table import Row, Table
+from espalier.app.words import plural
+from espalier.model.errors import EspalierError, JobError
+from espalier.passes.jobs import Done, Failed, JobEvent
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 EMPTY = "No problems. What the capture could not take apart, and errors of this run, would be listed here."
 

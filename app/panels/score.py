@@ -10,10 +10,10 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
 
-from app.measured.estimate import estimate_of
-from app.panels.baseline import BaselineChoice
-from app.plots.heat_lines import divergence_words
-from app.words import (
+from espalier.app.measured.estimate import estimate_of
+from espalier.app.panels.baseline import BaselineChoice
+from espalier.app.plots.heat_lines import divergence_words
+from espalier.app.words import (
     NOT_MEASURED,
     change_words,
     dominant_words,
@@ -24,12 +24,12 @@ from app.words import (
     scaled,
     signed,
 )
-from passes.dominant import Dominant, Dominants
+from espalier.passes.dominant import Dominant, Dominants
 
 if TYPE_CHECKING:
-    from app.measured.live import LiveMeasure
-    from app.session import Session
-    from model.graph import Graph
+    from espalier.app.measured.live import LiveMeasure
+    from espalier.app.session import Session
+    from espalier.model.graph import Graph
 
 
 PAD, GAP, TIGHT, BESIDE = 12, 26, 14, 7  # round all figures, between two, where it is narrow, before a change

@@ -15,16 +15,16 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.figures.parts import Stop
-from app.figures.structure import KNOWN, Same
-from app.jobs.previews import Previews
-from app.panels.heading import heading
-from app.words import count, plural
-from model.errors import EspalierError
-from passes.structure.outlook import Line, outlook
+from espalier.app.figures.parts import Stop
+from espalier.app.figures.structure import KNOWN, Same
+from espalier.app.jobs.previews import Previews
+from espalier.app.panels.heading import heading
+from espalier.app.words import count, plural
+from espalier.model.errors import EspalierError
+from espalier.passes.structure.outlook import Line, outlook
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 COLUMNS = ("set", "units", "go", "stay", "")
 ROWS = 7  # shown without scrolling

@@ -21,9 +21,9 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
-from app.theme import ROW
-from app.words import cell, column_title, of_row, shown
-from model.files import write_text
+from espalier.app.theme import ROW
+from espalier.app.words import cell, column_title, of_row, shown
+from espalier.model.files import write_text
 
 Row = dict[str, Any]
 Index = QModelIndex | QPersistentModelIndex

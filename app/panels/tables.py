@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice
-from app.panels.heading import Elided, empty_state, link
-from app.panels.table import Table
-from app.words import column_title, plural, shown
-from model.registry import PASSES
-from passes.base import NoOptions, PassSpec, Report
-from passes.jobs import AnalyseJob, Failed, JobEvent, JobInfo, Started, Stopped
+from espalier.app.forms.fields import Choice
+from espalier.app.panels.heading import Elided, empty_state, link
+from espalier.app.panels.table import Table
+from espalier.app.words import column_title, plural, shown
+from espalier.model.registry import PASSES
+from espalier.passes.base import NoOptions, PassSpec, Report
+from espalier.passes.jobs import AnalyseJob, Failed, JobEvent, JobInfo, Started, Stopped
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 EMPTY = "No report yet. Choose one above: each runs in the background and appears here as a table."
 # Shown as the score; beside the training; in Data; in Sensitivity.

@@ -19,12 +19,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.panels.heading import Elided, column_of, heading, link, muted, row_of
-from app.recovery import Leftover
-from app.settings import Settings, is_missing, is_path
-from app.words import count, percent
-from model.borders import read_json, tried
-from model.demos import DEMOS
+from espalier.app.panels.heading import Elided, column_of, heading, link, muted, row_of
+from espalier.app.recovery import Leftover
+from espalier.app.settings import Settings, is_missing, is_path
+from espalier.app.words import count, percent
+from espalier.model.borders import read_json, tried
+from espalier.model.demos import DEMOS
 
 WIDTH = 860
 KINDS = (

@@ -9,12 +9,12 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
-from app.plots.chart import pen
-from app.plots.dots import Dot, DotChart, dots_of
-from app.plots.heat_lines import divergence_words
-from app.theme import Palette
-from app.words import percent, plural
-from passes.sensitivity.table import Sensitivity
+from espalier.app.plots.chart import pen
+from espalier.app.plots.dots import Dot, DotChart, dots_of
+from espalier.app.plots.heat_lines import divergence_words
+from espalier.app.theme import Palette
+from espalier.app.words import percent, plural
+from espalier.passes.sensitivity.table import Sensitivity
 
 WIDEST = 760
 FEW = 3  # dots below which ranks say nothing

@@ -11,10 +11,10 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.chart import Chart, pen
-from app.plots.picture import Table
-from app.theme import CATEGORIES, Palette
-from app.words import count, scaled
+from espalier.app.plots.chart import Chart, pen
+from espalier.app.plots.picture import Table
+from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.words import count, scaled
 
 Row = dict[str, Any]
 AREAS = {"lut": "LUT", "dsp": "DSP", "bram": "BRAM", "ff": "FF"}

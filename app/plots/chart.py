@@ -12,9 +12,9 @@ from PySide6.QtGui import QColor, QFont, QPaintDevice, QPainter, QPen, QWheelEve
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFrame, QWidget
 
-from app.forms.fields import tokens
-from app.plots.picture import Table, in_light, write_chart
-from app.theme import PLOT_WIDTH, SECONDARY, Palette
+from espalier.app.forms.fields import tokens
+from espalier.app.plots.picture import Table, in_light, write_chart
+from espalier.app.theme import PLOT_WIDTH, SECONDARY, Palette
 
 EDGE = 6.0  # pixels left of the name of the upright axis, which pyqtgraph would put on the border
 

@@ -7,10 +7,10 @@ from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.forms.fields import tokens
-from app.theme import SMALL, Palette
-from app.words import count, percent
-from model.data.base import Array
+from espalier.app.forms.fields import tokens
+from espalier.app.theme import SMALL, Palette
+from espalier.app.words import count, percent
+from espalier.model.data.base import Array
 
 HEAD, TITLE = 20, 18
 TOLD = "Rows: the class · columns: what is told"

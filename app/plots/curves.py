@@ -12,13 +12,13 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.figures.curves import figure_title, figure_words, is_log, line_style, positions
-from app.plots.chart import Chart, pen, tint
-from app.plots.picture import Table
-from app.theme import Palette
-from app.words import change_words, count, noise_words
-from passes.figure import accuracy_of, is_near
-from passes.sweep.outcome import (
+from espalier.app.figures.curves import figure_title, figure_words, is_log, line_style, positions
+from espalier.app.plots.chart import Chart, pen, tint
+from espalier.app.plots.picture import Table
+from espalier.app.theme import Palette
+from espalier.app.words import change_words, count, noise_words
+from espalier.passes.figure import accuracy_of, is_near
+from espalier.passes.sweep.outcome import (
     Mean,
     Outcome,
     bands,
@@ -29,8 +29,8 @@ from passes.sweep.outcome import (
     guessing_of,
     sampled,
 )
-from passes.sweep.sweep import Sweep, axis_title
-from passes.sweep.values import value_text
+from espalier.passes.sweep.sweep import Sweep, axis_title
+from espalier.passes.sweep.values import value_text
 
 LIGHTER = 135  # per cent, for lines on a dark ground
 NEAR = 14.0  # pixels between the pointer and a point that it means

@@ -10,12 +10,12 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.chart import Chart, pen, tint
-from app.plots.metrics import COLOURS, LIGHTER, TITLE_HEIGHT, whole_words
-from app.plots.picture import Table
-from app.theme import SECONDARY, Palette
-from app.words import count, percent
-from model.data.look import DataLook
+from espalier.app.plots.chart import Chart, pen, tint
+from espalier.app.plots.metrics import COLOURS, LIGHTER, TITLE_HEIGHT, whole_words
+from espalier.app.plots.picture import Table
+from espalier.app.theme import SECONDARY, Palette
+from espalier.app.words import count, percent
+from espalier.model.data.look import DataLook
 
 MOST = 24  # classes drawn; the most frequent ones
 NAME = 14  # letters of a class below its bars

@@ -12,12 +12,12 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.chart import Chart, tint
-from app.plots.heat_lines import FLOAT_BITS, LEAST, PORTS, divergence_words
-from app.plots.metrics import COLOURS, LIGHTER
-from app.plots.picture import Table
-from passes.allocation.places import column_title
-from passes.sensitivity.table import Sensitivity
+from espalier.app.plots.chart import Chart, tint
+from espalier.app.plots.heat_lines import FLOAT_BITS, LEAST, PORTS, divergence_words
+from espalier.app.plots.metrics import COLOURS, LIGHTER
+from espalier.app.plots.picture import Table
+from espalier.passes.allocation.places import column_title
+from espalier.passes.sensitivity.table import Sensitivity
 
 NEAR = 12.0  # pixels between the pointer and a dot that it means
 

@@ -11,9 +11,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from app.plots.chart import pen
-from app.plots.dots import Dot, DotChart
-from app.theme import Palette
+from espalier.app.plots.chart import pen
+from espalier.app.plots.dots import Dot, DotChart
+from espalier.app.theme import Palette
 
 LEAST = 0.6  # decades that the axis spans at least, on both sides of 1
 ROOM = 0.1  # decades beyond the outermost dots

@@ -14,11 +14,11 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.figures.curves import figure_title, figure_words, is_log, ticks
-from app.plots.chart import Chart, pen
-from app.plots.picture import Table
-from app.theme import CATEGORIES, Palette
-from app.words import figure as short
+from espalier.app.figures.curves import figure_title, figure_words, is_log, ticks
+from espalier.app.plots.chart import Chart, pen
+from espalier.app.plots.picture import Table
+from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.words import figure as short
 
 LEAST = 1e-9  # nats a sample: what is below is nothing
 NEAR = 12.0  # pixels

@@ -36,13 +36,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.forms.fields import tokens
-from app.panels.sqnr.table import ink
-from app.plots.heat_lines import Heat, Line, divergence_words
-from app.theme import ROW, Palette
-from app.words import THIN, count
-from model.formats.base import Format
-from passes.sensitivity.table import Candidate
+from espalier.app.forms.fields import tokens
+from espalier.app.panels.sqnr.table import ink
+from espalier.app.plots.heat_lines import Heat, Line, divergence_words
+from espalier.app.theme import ROW, Palette
+from espalier.app.words import THIN, count
+from espalier.model.formats.base import Format
+from espalier.passes.sensitivity.table import Candidate
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()

@@ -13,11 +13,11 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.agreement import power_words
-from app.plots.chart import Chart, tint
-from app.plots.heat_lines import LEAST, Heat, Line, divergence_words
-from app.plots.picture import Table
-from app.theme import SPARSITY, Palette
+from espalier.app.plots.agreement import power_words
+from espalier.app.plots.chart import Chart, tint
+from espalier.app.plots.heat_lines import LEAST, Heat, Line, divergence_words
+from espalier.app.plots.picture import Table
+from espalier.app.theme import SPARSITY, Palette
 
 WIDTH = 0.82
 FAINT = 140  # opacity of what is predicted

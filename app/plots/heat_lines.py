@@ -8,10 +8,10 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
 from typing import Literal
 
-from app.panels.inspector.facts import node_path
-from model.formats.base import Format, parameters
-from model.graph import Graph, Node
-from passes.sensitivity.table import Candidate, Sensitivity
+from espalier.app.panels.inspector.facts import node_path
+from espalier.model.formats.base import Format, parameters
+from espalier.model.graph import Graph, Node
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 FLOAT_BITS = 32.0
 PORTS: dict[str, tuple[str, ...]] = {

@@ -7,11 +7,11 @@ from pathlib import Path
 from PySide6.QtCore import QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPaintDevice, QPainter
 
-from app.paper import write_picture, write_rows
-from app.plots.heat import BAR, in_two, paint_cell, paint_scale, paints
-from app.plots.heat_lines import Heat, Line, divergence_words
-from app.theme import BODY, LIGHT, ROW, Palette
-from passes.sensitivity.table import Sensitivity
+from espalier.app.paper import write_picture, write_rows
+from espalier.app.plots.heat import BAR, in_two, paint_cell, paint_scale, paints
+from espalier.app.plots.heat_lines import Heat, Line, divergence_words
+from espalier.app.theme import BODY, LIGHT, ROW, Palette
+from espalier.passes.sensitivity.table import Sensitivity
 
 EDGE, HEAD, FOOT, CELL = 12, 40, 30, 58
 HEADINGS = ("node", "port", "elements", "format", "sparsity", "method", "bits", "predicted", "measured", "noise")

@@ -12,11 +12,11 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.figures.weights import Histogram, Loss
-from app.plots.chart import Chart, pen, tint
-from app.plots.picture import Table
-from app.theme import Palette
-from app.words import count, percent
+from espalier.app.figures.weights import Histogram, Loss
+from espalier.app.plots.chart import Chart, pen, tint
+from espalier.app.plots.picture import Table
+from espalier.app.theme import Palette
+from espalier.app.words import count, percent
 
 ROOM, MOST = 0.08, 4  # share of the range at each end that labels need; ticks at most
 LEAST_GAP = 5.0  # pixels between two lines of the grid

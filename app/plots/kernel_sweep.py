@@ -10,14 +10,14 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt
 
-from app.kernels.words import BYTES, Figure, amount, figure_of, rate_of, size_axis, spoken, type_word
-from app.plots.chart import pen
-from app.plots.log_chart import LogChart, Spot
-from app.plots.picture import Table
-from app.theme import Palette
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.results import Row
-from kernels.bench.spec import shape_text
+from espalier.app.kernels.words import BYTES, Figure, amount, figure_of, rate_of, size_axis, spoken, type_word
+from espalier.app.plots.chart import pen
+from espalier.app.plots.log_chart import LogChart, Spot
+from espalier.app.plots.picture import Table
+from espalier.app.theme import Palette
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.results import Row
+from espalier.kernels.bench.spec import shape_text
 
 LEAST = 1e-12
 

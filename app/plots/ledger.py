@@ -10,11 +10,11 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.chart import Chart, pen, tint
-from app.plots.metrics import spacing
-from app.plots.picture import Table
-from app.theme import CATEGORIES, Palette
-from app.words import count, mebibytes, percent, plural
+from espalier.app.plots.chart import Chart, pen, tint
+from espalier.app.plots.metrics import spacing
+from espalier.app.plots.picture import Table
+from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.words import count, mebibytes, percent, plural
 
 Row = dict[str, Any]
 TALL, WIDE, VALUE = 0.62, 190, 68  # of a line; pixels of the names at most, and of a value

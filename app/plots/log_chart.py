@@ -12,10 +12,10 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip
 
-from app.figures.curves import line_style
-from app.plots.chart import Chart, pen
-from app.theme import Palette
-from app.words import THIN, figure
+from espalier.app.figures.curves import line_style
+from espalier.app.plots.chart import Chart, pen
+from espalier.app.theme import Palette
+from espalier.app.words import THIN, figure
 
 LIGHTER = 135  # per cent, for lines on a dark ground
 NEAR = 14.0  # pixels between the pointer and a point that it means

@@ -7,10 +7,10 @@ from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.figures.masks import Picture, Region
-from app.forms.fields import tokens
-from app.theme import SPARSITY, Palette, rgb
-from app.words import count, figure, percent
+from espalier.app.figures.masks import Picture, Region
+from espalier.app.forms.fields import tokens
+from espalier.app.theme import SPARSITY, Palette, rgb
+from espalier.app.words import count, figure, percent
 
 STRIP, GAP = 10, 3  # pixels of the sums at the edges
 LEAST = 4  # elements that stay in sight

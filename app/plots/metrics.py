@@ -13,12 +13,12 @@ from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QResizeEvent, QTextDocument
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
-from app.paper import write_picture, write_rows
-from app.plots.chart import Chart, pen, tint
-from app.plots.picture import Table
-from app.theme import CATEGORIES, LIGHT, PLOT_WIDTH, SECONDARY, Palette
-from app.words import cell, count, metric, noise_words, percents
-from passes.figure import Figure, wilson
+from espalier.app.paper import write_picture, write_rows
+from espalier.app.plots.chart import Chart, pen, tint
+from espalier.app.plots.picture import Table
+from espalier.app.theme import CATEGORIES, LIGHT, PLOT_WIDTH, SECONDARY, Palette
+from espalier.app.words import cell, count, metric, noise_words, percents
+from espalier.passes.figure import Figure, wilson
 
 Series = Sequence[tuple[int, float]]
 COLOURS = tuple(CATEGORIES[k] for k in ("linear", "activation", "matmul", "norm"))

@@ -14,12 +14,12 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.kernels.words import time_words
-from app.plots.chart import Chart, pen
-from app.plots.metrics import spacing
-from app.plots.picture import Table
-from app.theme import CATEGORIES, Palette
-from app.words import count, plural
+from espalier.app.kernels.words import time_words
+from espalier.app.plots.chart import Chart, pen
+from espalier.app.plots.metrics import spacing
+from espalier.app.plots.picture import Table
+from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.words import count, plural
 
 COLOURS = {"eager": CATEGORIES["linear"], "captured": CATEGORIES["shape"], "compiled": CATEGORIES["activation"]}
 SUMMED, EACH = "summed", "each"

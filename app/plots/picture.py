@@ -10,8 +10,8 @@ from typing import Any
 from PySide6.QtGui import QPaintDevice
 from PySide6.QtWidgets import QWidget
 
-from app.paper import write_picture, write_rows
-from app.theme import LIGHT, Palette
+from espalier.app.paper import write_picture, write_rows
+from espalier.app.theme import LIGHT, Palette
 
 Table = tuple[tuple[str, ...], Sequence[Sequence[object]]]
 

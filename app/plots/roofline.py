@@ -10,14 +10,14 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtGui import QColor
 
-from app.kernels.words import amount, limits_words, rate_of, spoken, type_word
-from app.plots.chart import pen
-from app.plots.log_chart import LogChart, Spot
-from app.plots.picture import Table
-from app.theme import Palette
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.results import ABOVE, Row
-from kernels.bench.spec import shape_text
+from espalier.app.kernels.words import amount, limits_words, rate_of, spoken, type_word
+from espalier.app.plots.chart import pen
+from espalier.app.plots.log_chart import LogChart, Spot
+from espalier.app.plots.picture import Table
+from espalier.app.theme import Palette
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.results import ABOVE, Row
+from espalier.kernels.bench.spec import shape_text
 
 WIDER = 3.0  # how far the roof goes on beyond the points
 NAMED = 12  # kernels of which names still have room

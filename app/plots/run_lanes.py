@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.panels.inspector.facts import node_path
-from app.theme import CATEGORIES
-from model.graph import Graph, Node
-from model.ops import category
+from espalier.app.panels.inspector.facts import node_path
+from espalier.app.theme import CATEGORIES
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import category
 
 DEEPEST, LARGE = 3, 6.0  # levels of modules that are drawn; pixels of a span that is drawn by itself
 US = 1e6
@@ -91,7 +91,7 @@ class Run:
 
 
 def run_of(told: dict[str, Any], graph: Graph) -> Run | None:
-    """The lanes of what `passes.timed.timeline` told; None where there is nothing, or what is no timeline."""
+    """The lanes of what `espalier.passes.timed.timeline` told; None where there is nothing, or what is no timeline."""
     try:
         spans = [(str(k), int(lv), str(n), str(i), float(b) * US, float(s) * US) for k, lv, n, i, b, s in told["spans"]]
         held = np.array(told["held"], float).reshape(-1, 2)

@@ -8,11 +8,11 @@ from PySide6.QtCore import QPointF, QSize
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.figures.formats import Stairs
-from app.plots.chart import Chart, pen
-from app.plots.picture import Table
-from app.theme import Palette
-from app.words import figure
+from espalier.app.figures.formats import Stairs
+from espalier.app.plots.chart import Chart, pen
+from espalier.app.plots.picture import Table
+from espalier.app.theme import Palette
+from espalier.app.words import figure
 
 LEFT = 54  # pixels of the upright axis: a number with its sign and exponent
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verilog.proof.waves import Handshakes, Lane, State
+from espalier.verilog.proof.waves import Handshakes, Lane, State
 
 # In the order of the state's number.
 STATES = ("idle", "starved", "stalled", "moves")

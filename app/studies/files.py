@@ -15,17 +15,17 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from app import claims
-from app.locks import Locked, hold, take
-from app.settings import data_folder
-from app.studies.record import ENDING, Record, load
-from model.borders import read_json, tried
-from model.document import Document
-from model.errors import FileError
-from model.files import append, write_bytes, write_text
-from model.leftovers import SCRATCH, WINDOW, clear_parts, clear_scratch
-from passes.search import kept
-from passes.search.trial import Trial
+from espalier.app import claims
+from espalier.app.locks import Locked, hold, take
+from espalier.app.settings import data_folder
+from espalier.app.studies.record import ENDING, Record, load
+from espalier.model.borders import read_json, tried
+from espalier.model.document import Document
+from espalier.model.errors import FileError
+from espalier.model.files import append, write_bytes, write_text
+from espalier.model.leftovers import SCRATCH, WINDOW, clear_parts, clear_scratch
+from espalier.passes.search import kept
+from espalier.passes.search.trial import Trial
 
 _NOTES: dict[tuple[Path, str], Locked] = {}  # of this process by record and key, held until the record is gone
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, replace
 
-from model.errors import OptionsError, nearest
-from model.formats.base import Format
-from model.patterns import comma_parts
-from model.registry import FORMATS
+from espalier.model.errors import OptionsError, nearest
+from espalier.model.formats.base import Format
+from espalier.model.patterns import comma_parts
+from espalier.model.registry import FORMATS
 
 FLOAT, ALL = "float", "all"
 WIDTHS = ("2", "3", "4", "5", "6", "8", "12", "16")

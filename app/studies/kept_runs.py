@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.jobs.queue import Rest
-from model.document import Document
-from passes.jobs import JobEvent, JobInfo
+from espalier.app.jobs.queue import Rest
+from espalier.model.document import Document
+from espalier.passes.jobs import JobEvent, JobInfo
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 
 class Kept(Protocol):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from model.errors import EspalierError, OptionsError
-from model.graph import Graph, Node
-from model.meta import Parallel
-from model.recipe import Recipe
-from passes.parallel import with_products
-from passes.search.families import FLOAT, unfitted
-from passes.search.space import Choice, Space, fit_key
-from passes.sweep.places import find
-from passes.sweep.sweep import step_options
-from passes.sweep.text import parse_place
-from passes.sweep.values import value_text
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Parallel
+from espalier.model.recipe import Recipe
+from espalier.passes.parallel import with_products
+from espalier.passes.search.families import FLOAT, unfitted
+from espalier.passes.search.space import Choice, Space, fit_key
+from espalier.passes.sweep.places import find
+from espalier.passes.sweep.sweep import step_options
+from espalier.passes.sweep.text import parse_place
+from espalier.passes.sweep.values import value_text
 
 
 def present_choices(space: Space, graph: Graph, recipe: Recipe) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _format(choice: Choice, space: Space, node: Node) -> str:
 
 
 def _reads(text: str) -> str:
-    from model.formats.base import parse_format
+    from espalier.model.formats.base import parse_format
 
     try:
         return str(parse_format(text)) if text != FLOAT else FLOAT

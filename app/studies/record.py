@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.words import plural
-from model.borders import parse_json, reading, tried
-from model.codec import decode, encode
-from model.errors import EspalierError, OptionsError
-from model.project import recipe_from_json, recipe_to_json
-from model.recipe import Recipe
-from passes.search.kept import FOLDER, member
-from passes.search.space import Space
-from passes.search.spec import SearchSpec
-from passes.search.trial import Trial
+from espalier.app.words import plural
+from espalier.model.borders import parse_json, reading, tried
+from espalier.model.codec import decode, encode
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.project import recipe_from_json, recipe_to_json
+from espalier.model.recipe import Recipe
+from espalier.passes.search.kept import FOLDER, member
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial import Trial
 
 VERSION = 1
 MOST_TOLD = 3

@@ -10,32 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QTimer, Signal
 
-from app.jobs.queue import Rest
-from app.measured.accuracies import SCORES, Baseline
-from app.studies.files import Copies, add_line, begin_record, record_path, recovered, unsaved
-from app.studies.kept_runs import KeptRuns
-from app.studies.present_choices import present_choices
-from app.studies.record import Record, damage, member_of, records
-from app.studies.study import FINISHED, Study, cut_off
-from model.document import Document
-from model.errors import EspalierError, OptionsError, ProjectError, StorageError
-from model.project import keys_of
-from model.recipe import Recipe
-from model.source import SourceInfo
-from passes.figure import OPENED
-from passes.jobs import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
-from passes.search import kept
-from passes.search.expand import expand
-from passes.search.goals import wanted
-from passes.search.onward import discard
-from passes.search.possible import check_grid, check_limits, check_spec
-from passes.search.search import Search
-from passes.search.space import Space
-from passes.search.spec import SearchSpec
-from passes.search.trial import Trial
+from espalier.app.jobs.queue import Rest
+from espalier.app.measured.accuracies import SCORES, Baseline
+from espalier.app.studies.files import Copies, add_line, begin_record, record_path, recovered, unsaved
+from espalier.app.studies.kept_runs import KeptRuns
+from espalier.app.studies.present_choices import present_choices
+from espalier.app.studies.record import Record, damage, member_of, records
+from espalier.app.studies.study import FINISHED, Study, cut_off
+from espalier.model.document import Document
+from espalier.model.errors import EspalierError, OptionsError, ProjectError, StorageError
+from espalier.model.project import keys_of
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
+from espalier.passes.figure import OPENED
+from espalier.passes.jobs import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
+from espalier.passes.search import kept
+from espalier.passes.search.expand import expand
+from espalier.passes.search.goals import wanted
+from espalier.passes.search.onward import discard
+from espalier.passes.search.possible import check_grid, check_limits, check_spec
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 FRAME = 50  # milliseconds: what came is told 20 times a second
 CELLS = 4000  # choices of trials that are told in one turn at most: some milliseconds
@@ -327,7 +327,7 @@ def _against(session: Session, spec: SearchSpec) -> dict[str, Any]:
 def check_source(space: Space, source: SourceInfo) -> None:
     """Raises PassError where an architecture is to be varied that was not made from a configuration."""
     if any(c.kind == "config" for c in space.choices):
-        from passes.search.architecture.configuration import check_origin  # with what it needs of models
+        from espalier.passes.search.architecture.configuration import check_origin  # with what it needs of models
 
         check_origin(source)
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.studies.record import Record, head_line, line
-from model.recipe import Recipe
-from passes.jobs import Done, Failed, JobInfo
-from passes.search.goals import Wanted, best, front, wanted
-from passes.search.space import Space
-from passes.search.spec import SearchSpec
-from passes.search.trial import Trial
+from espalier.app.studies.record import Record, head_line, line
+from espalier.model.recipe import Recipe
+from espalier.passes.jobs import Done, Failed, JobInfo
+from espalier.passes.search.goals import Wanted, best, front, wanted
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial import Trial
 
 FINISHED = ("complete", "pruned", "failed")
 ASKED = "as asked"  # why a search ended that was stopped by hand

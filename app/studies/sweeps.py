@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Signal
 
-from app.jobs.queue import Rest
-from app.measured.live import is_evaluation
-from app.studies.kept_runs import KeptRuns
-from model.document import Document
-from model.errors import OptionsError
-from model.project import keys_of
-from model.recipe import Recipe
-from passes.jobs import TERMINAL, Done, Failed, Found, JobEvent, JobInfo, ReplayJob, ReplayResult, SweepJob
-from passes.sweep import journal
-from passes.sweep.journal import Journal
-from passes.sweep.outcome import Outcome, point_words
-from passes.sweep.sweep import Sweep, axis_title, points
+from espalier.app.jobs.queue import Rest
+from espalier.app.measured.live import is_evaluation
+from espalier.app.studies.kept_runs import KeptRuns
+from espalier.model.document import Document
+from espalier.model.errors import OptionsError
+from espalier.model.project import keys_of
+from espalier.model.recipe import Recipe
+from espalier.passes.jobs import TERMINAL, Done, Failed, Found, JobEvent, JobInfo, ReplayJob, ReplayResult, SweepJob
+from espalier.passes.sweep import journal
+from espalier.passes.sweep.journal import Journal
+from espalier.passes.sweep.outcome import Outcome, point_words
+from espalier.passes.sweep.sweep import Sweep, axis_title, points
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 PAUSE = 1000  # milliseconds between two writings of what has come
 

@@ -6,17 +6,17 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app.style import RESOURCES
-from model.errors import EspalierError
-from model.graph import Graph, Node
-from model.ops import category, offered
-from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
-from passes.config import read_file, recipe_to_dict
-from passes.export.recipe import pairs
-from passes.search.spec import Goal, SearchSpec, Vary
-from passes.search.spec_file import load_search, search_to_dict
-from passes.select import Select
+from espalier.app.style import RESOURCES
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import category, offered
+from espalier.model.recipe import Recipe
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.config import read_file, recipe_to_dict
+from espalier.passes.export.recipe import pairs
+from espalier.passes.search.spec import Goal, SearchSpec, Vary
+from espalier.passes.search.spec_file import load_search, search_to_dict
+from espalier.passes.select import Select
 
 KINDS = ("linear", "embedding")
 ROWS = ("goals", "space", "steps")  # written as tables of their own

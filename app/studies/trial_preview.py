@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from model.errors import EspalierError
-from model.graph import Graph, Node
-from model.ops import offered
-from passes.costs.base import with_candidate
-from passes.parallel import with_products
-from passes.search.families import format_of
-from passes.search.space import Space, fit_key
-from passes.search.trial import Trial
-from passes.sensitivity.table import Candidate
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import offered
+from espalier.passes.costs.base import with_candidate
+from espalier.passes.parallel import with_products
+from espalier.passes.search.families import format_of
+from espalier.passes.search.space import Space, fit_key
+from espalier.passes.search.trial import Trial
+from espalier.passes.sensitivity.table import Candidate
 
 if TYPE_CHECKING:
-    from app.canvas.view import GraphCanvas
+    from espalier.app.canvas.view import GraphCanvas
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
-from app.panels.table import alignment, plain
-from app.studies.words import (
+from espalier.app.panels.table import alignment, plain
+from espalier.app.studies.words import (
     LOST,
     PAUSED,
     STATES,
@@ -20,9 +20,9 @@ from app.studies.words import (
     limit_words,
     limited,
 )
-from app.words import cell, duration, shown
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.app.words import cell, duration, shown
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()

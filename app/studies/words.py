@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.plots.study.words import title, value_words
-from app.words import (
+from espalier.app.plots.study.words import title, value_words
+from espalier.app.words import (
     THIN,
     change_words,
     count,
@@ -19,11 +19,11 @@ from app.words import (
     signed,
     training_words,
 )
-from passes.costs.base import timed_beside
-from passes.figure import accuracy_of
-from passes.search.space import Choice, Space
-from passes.search.spec import SearchSpec
-from passes.search.trial import Trial
+from espalier.passes.costs.base import timed_beside
+from espalier.passes.figure import accuracy_of
+from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial import Trial
 
 _SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 STATES = {"waiting": "waits", "running": "runs", "complete": "complete", "pruned": "ended early", "failed": "failed"}

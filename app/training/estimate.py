@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Signal
 from shiboken6 import Shiboken
 
-from app.jobs.asker import Asker
-from app.training.words import will_do
-from model.errors import EspalierError
-from passes.training.options import FinetuneOptions
+from espalier.app.jobs.asker import Asker
+from espalier.app.training.words import will_do
+from espalier.model.errors import EspalierError
+from espalier.passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:
-    from app.session import Session
-    from model.graph import Graph
+    from espalier.app.session import Session
+    from espalier.model.graph import Graph
 
 ESTIMATE = "finetune_estimate"
 PAUSE = 700  # milliseconds after the last change before a few steps are timed

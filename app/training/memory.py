@@ -7,12 +7,12 @@ import hashlib
 import json
 from pathlib import Path
 
-from app.settings import data_folder
-from model.borders import read_json, tried
-from model.codec import decode, encode
-from model.errors import FileError
-from model.files import write_private
-from passes.training.options import FinetuneOptions
+from espalier.app.settings import data_folder
+from espalier.model.borders import read_json, tried
+from espalier.model.codec import decode, encode
+from espalier.model.errors import FileError
+from espalier.model.files import write_private
+from espalier.passes.training.options import FinetuneOptions
 
 KEPT = 50  # models
 

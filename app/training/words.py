@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.words import count, duration, percent, plural, scaled, signed
-from model.graph import Graph
-from model.ops import category
-from passes.base import Report
+from espalier.app.words import count, duration, percent, plural, scaled, signed
+from espalier.model.graph import Graph
+from espalier.model.ops import category
+from espalier.passes.base import Report
 
 TRANSFORMER, OTHER, ADAPTERS = 1e-4, 1e-3, 5e-4  # learning rates to begin with
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from kernels.bench.timing import Clock
+    from espalier.kernels.bench.timing import Clock
 
 COPY_BYTES = {"cpu": 128 << 20, "cuda": 1 << 30}
 SIDE = {"cpu": 1024, "cuda": 8192}
@@ -43,7 +43,7 @@ def measured(device: str, dtypes: Iterable[str], between: Callable[[], None]) ->
     """Both limits, on random data; `between` may raise to stop."""
     import torch
 
-    from kernels.bench.timing import Clock
+    from espalier.kernels.bench.timing import Clock
 
     clock = Clock(device)
     size = COPY_BYTES[device]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from kernels.bench.spec import Kernel, Version
+from espalier.kernels.bench.spec import Kernel, Version
 
 SWITCHES = ("causal", "mask")  # dimensions that are 0 or 1
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from kernels.bench import processors
-from kernels.bench.spec import Version
+from espalier.kernels.bench import processors
+from espalier.kernels.bench.spec import Version
 
 KEEP_FREE = 0.1  # of the memory, which no run may take
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from kernels.bench import processors
+from espalier.kernels.bench import processors
 
 LEAST = 0.1  # seconds below which the system's ticks tell nothing
 TELLING = 0.1  # the share from which times suffer

@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.others import TELLING
-from kernels.bench.spec import KernelError, Shape, shape_text
-from model.borders import read_json, reading
-from model.codec import decode
-from model.files import check_target, write_text
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.others import TELLING
+from espalier.kernels.bench.spec import KernelError, Shape, shape_text
+from espalier.model.borders import read_json, reading
+from espalier.model.codec import decode
+from espalier.model.files import check_target, write_text
 
 MARK, FORMAT = "espalier_kernels", 1
 

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.bench import ceilings, machine, tuned
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.request import Request
-from kernels.bench.results import Results, Row, under_roof
-from kernels.bench.spec import KERNELS, Inputs, Kernel, KernelError, Shape, Version, parse_shape, shape_text
-from kernels.bench.timing import Samples, spread, take_turns
-from model.errors import nearest
+from espalier.kernels.bench import ceilings, machine, tuned
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.request import Request
+from espalier.kernels.bench.results import Results, Row, under_roof
+from espalier.kernels.bench.spec import KERNELS, Inputs, Kernel, KernelError, Shape, Version, parse_shape, shape_text
+from espalier.kernels.bench.timing import Samples, spread, take_turns
+from espalier.model.errors import nearest
 
 Progress = Callable[[int, int, str], None]
 Found = Callable[[object], None]

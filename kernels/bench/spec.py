@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from model.errors import EspalierError, nearest
-from model.registry import Registry
+from espalier.model.errors import EspalierError, nearest
+from espalier.model.registry import Registry
 
 if TYPE_CHECKING:
     import torch
@@ -96,7 +96,7 @@ class Kernel:
         return found
 
 
-KERNELS: Registry[str, Kernel] = Registry("kernel", KernelError, ("kernels.lab",))
+KERNELS: Registry[str, Kernel] = Registry("kernel", KernelError, ("espalier.kernels.lab",))
 
 
 def add(kernel: Kernel, *, replace: bool = False) -> Kernel:
@@ -142,8 +142,8 @@ class KernelInfo:
 
 def catalogue() -> tuple[KernelInfo, ...]:
     """All kernels, by name. Imports torch."""
-    from kernels.bench.counted import bytes_formula, flops_formula
-    from kernels.bench.machine import missing
+    from espalier.kernels.bench.counted import bytes_formula, flops_formula
+    from espalier.kernels.bench.machine import missing
 
     def _version(k: Kernel, v: Version) -> VersionInfo:
         why = {d: missing(v, d) for d in DEVICES}
@@ -168,7 +168,7 @@ class Lab:
 
 def lab() -> Lab:
     """The catalogue and this machine. Imports torch."""
-    from kernels.bench.machine import facts, no_device
+    from espalier.kernels.bench.machine import facts, no_device
 
     why = {d: no_device(d) for d in DEVICES}
     return Lab(catalogue(), {d: w for d, w in why.items() if w}, {d: facts(d) for d, w in why.items() if not w})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kernels.bench.spec import KernelError
+from espalier.kernels.bench.spec import KernelError
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from kernels.bench.machine import cache_bytes
-from kernels.bench.others import Others
+from espalier.kernels.bench.machine import cache_bytes
+from espalier.kernels.bench.others import Others
 
 Call = Callable[[], Any]
 FLUSH_MOST = {"cpu": 96 << 20, "cuda": 256 << 20}  # a CPU's last cache may be many others' too

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from kernels.bench.timing import Clock
-from model.data.cache import cache_folder
-from model.errors import FileError
-from model.files import write_text
+from espalier.kernels.bench.timing import Clock
+from espalier.model.data.cache import cache_folder
+from espalier.model.errors import FileError
+from espalier.model.files import write_text
 
 Config = dict[str, int]
 TRIES = 7

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels.fake_quant.loops import team
-from kernels.fake_quant.threads import each, native, parts, spread
-from model.formats.base import Array
+from espalier.kernels.fake_quant.loops import team
+from espalier.kernels.fake_quant.threads import each, native, parts, spread
+from espalier.model.formats.base import Array
 
 Passed = list[tuple[int, slice]]
 FINER = 4  # chunks a thread: whoever is late leaves some to the others

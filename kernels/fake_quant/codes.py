@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels.fake_quant.loops import codes
-from kernels.fake_quant.plan import plan_of
-from model.formats.base import Array, Encoded, Shared
-from model.formats.block_fp import BlockFP
-from model.formats.mxint import MXInt
-from model.formats.scaled import ROW, TENSOR
-from model.formats.scaled_integer import ScaledInteger
-from model.formats.stored_scale import scale_pattern
+from espalier.kernels.fake_quant.loops import codes
+from espalier.kernels.fake_quant.plan import plan_of
+from espalier.model.formats.base import Array, Encoded, Shared
+from espalier.model.formats.block_fp import BlockFP
+from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.scaled import ROW, TENSOR
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.stored_scale import scale_pattern
 
 _ZERO = -1023  # what the definition takes for the exponent of 0
 

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.fake_quant import whole
-from kernels.fake_quant.chunks import over_stretches
-from kernels.fake_quant.loops import blocks, elementwise, nvfp4, scales
-from kernels.fake_quant.plan import NONE, Plan, plan_of
-from kernels.fake_quant.threads import parts
-from model.formats.base import Array, Format
-from model.formats.blocks import Blocks
-from model.formats.scaled import ROW, TENSOR
+from espalier.kernels.fake_quant import whole
+from espalier.kernels.fake_quant.chunks import over_stretches
+from espalier.kernels.fake_quant.loops import blocks, elementwise, nvfp4, scales
+from espalier.kernels.fake_quant.plan import NONE, Plan, plan_of
+from espalier.kernels.fake_quant.threads import parts
+from espalier.model.formats.base import Array, Format
+from espalier.model.formats.blocks import Blocks
+from espalier.model.formats.scaled import ROW, TENSOR
 
 LOOPS: dict[str, Any] = {
     "integer": elementwise.integer,

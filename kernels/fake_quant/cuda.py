@@ -15,24 +15,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.fake_quant import triton_kernels as kernels
-from kernels.fake_quant.trusted import trusted
-from model.formats.base import Format
-from model.formats.binary import Binary
-from model.formats.binary_residual import BinaryResidual
-from model.formats.binary_scaled import BinaryScaled
-from model.formats.block_log import BlockLog
-from model.formats.blocks import BlockFormat, PowerBlocks
-from model.formats.integer import Integer
-from model.formats.log import Log
-from model.formats.minifloat_denorm import MinifloatDenorm
-from model.formats.minifloat_ieee import MinifloatIEEE
-from model.formats.nvfp4 import NVFP4, TINY
-from model.formats.scaled import ROW, TENSOR, ScaledFormat, per_of
-from model.formats.scaled_integer import ScaledInteger
-from model.formats.small_float import SmallFloat
-from model.formats.stored_scale import tensor_scale as stored
-from model.formats.ternary import Ternary
+from espalier.kernels.fake_quant import triton_kernels as kernels
+from espalier.kernels.fake_quant.trusted import trusted
+from espalier.model.formats.base import Format
+from espalier.model.formats.binary import Binary
+from espalier.model.formats.binary_residual import BinaryResidual
+from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.block_log import BlockLog
+from espalier.model.formats.blocks import BlockFormat, PowerBlocks
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.log import Log
+from espalier.model.formats.minifloat_denorm import MinifloatDenorm
+from espalier.model.formats.minifloat_ieee import MinifloatIEEE
+from espalier.model.formats.nvfp4 import NVFP4, TINY
+from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, per_of
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.small_float import SmallFloat
+from espalier.model.formats.stored_scale import tensor_scale as stored
+from espalier.model.formats.ternary import Ternary
 
 ELEMENTS = 2048  # of one program
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)

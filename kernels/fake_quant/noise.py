@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from kernels.fake_quant.loops.compiled import any_order
+from espalier.kernels.fake_quant.loops.compiled import any_order
 
 PIECE = 1024  # terms of a float32 sum
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from kernels.fake_quant.denormals import denormals
-from model.errors import FormatError
-from model.formats.base import Format
-from model.formats.blocks import Blocks
-from model.registry import Registry
+from espalier.kernels.fake_quant.denormals import denormals
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import Format
+from espalier.model.formats.blocks import Blocks
+from espalier.model.registry import Registry
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from model.formats.base import Array
+    from espalier.model.formats.base import Array
 
 NONE = np.empty((0, 0), np.float32)
 F = TypeVar("F", bound=Format)
@@ -45,7 +45,7 @@ class Plan:
 
 
 Maker = Callable[[Any, "torch.dtype"], "Plan | None"]
-PLANS: Registry[type[Format], Maker] = Registry("fast plan of", FormatError, ("kernels.fake_quant.plans",))
+PLANS: Registry[type[Format], Maker] = Registry("fast plan of", FormatError, ("espalier.kernels.fake_quant.plans",))
 
 
 def planned(kind: type[F], *, replace: bool = False) -> Callable[[Callable[[F, torch.dtype], Plan | None]], Maker]:

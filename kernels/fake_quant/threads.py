@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from kernels.fake_quant.denormals import denormals, flushed
+from espalier.kernels.fake_quant.denormals import denormals, flushed
 
 T = TypeVar("T")
 CHUNK = 1 << 17  # elements that are worth a thread: tens of microseconds

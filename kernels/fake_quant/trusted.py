@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from model.formats.base import Format
+from espalier.model.formats.base import Format
 
 Values = tuple[Tensor, Tensor | None]
 ROWS, COLUMNS = 64, 260  # 260: the last of 16, 32 or 128 elements is a short one

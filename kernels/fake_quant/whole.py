@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.fake_quant.chunks import statistics
-from kernels.fake_quant.loops import nvfp4, scales, sums
-from kernels.fake_quant.plan import Plan
-from model.formats.base import Array
-from model.formats.nvfp4 import TINY
+from espalier.kernels.fake_quant.chunks import statistics
+from espalier.kernels.fake_quant.loops import nvfp4, scales, sums
+from espalier.kernels.fake_quant.plan import Plan
+from espalier.model.formats.base import Array
+from espalier.model.formats.nvfp4 import TINY
 
 _NONE = np.float32(0)
 

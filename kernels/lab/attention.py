@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.bench.jit import in_float32, jit, next_power_of_2, tl
-from kernels.bench.spec import Inputs, Kernel, KernelError, Shape, Version, add
-from kernels.bench.taken import floats, forward_only
-from kernels.bench.tuned import Config, bucket, tuned
+from espalier.kernels.bench.jit import in_float32, jit, next_power_of_2, tl
+from espalier.kernels.bench.spec import Inputs, Kernel, KernelError, Shape, Version, add
+from espalier.kernels.bench.taken import floats, forward_only
+from espalier.kernels.bench.tuned import Config, bucket, tuned
 
 LOG2_E = 1.4426950408889634
 DEEPEST = 256  # of a head that registers hold

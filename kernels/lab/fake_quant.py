@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from kernels.registry import BACKENDS, install
-from model.formats.base import FAST, Format, parse_format
+from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from espalier.kernels.registry import BACKENDS, install
+from espalier.model.formats.base import FAST, Format, parse_format
 
 # As a rule a format as it is by default; what that leaves out of use stands after it.
 FORMATS = {
@@ -70,7 +70,7 @@ def _refuses(text: str) -> Any:
             return f"{compiler} is not installed"
         if device == "cpu":
             return ""
-        from kernels.fake_quant.cuda import has_kernel
+        from espalier.kernels.fake_quant.cuda import has_kernel
 
         return "" if has_kernel(parse_format(text)) else "no Triton kernel: its definition runs on the GPU"
 

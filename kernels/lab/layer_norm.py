@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.bench.jit import jit, next_power_of_2, tl
-from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from kernels.bench.taken import floats
-from kernels.bench.tuned import Config, bucket, tuned
+from espalier.kernels.bench.jit import jit, next_power_of_2, tl
+from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from espalier.kernels.bench.taken import floats
+from espalier.kernels.bench.tuned import Config, bucket, tuned
 
 LONGEST = 32768
 EPS = 1e-5

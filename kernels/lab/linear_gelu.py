@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.bench.jit import in_float32, jit, tl
-from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from kernels.bench.taken import floats, forward_only
-from kernels.bench.tuned import Config, bucket, tuned
+from espalier.kernels.bench.jit import in_float32, jit, tl
+from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from espalier.kernels.bench.taken import floats, forward_only
+from espalier.kernels.bench.tuned import Config, bucket, tuned
 
 
 @jit

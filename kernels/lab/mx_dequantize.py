@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.bench.jit import jit, next_power_of_2, tl
-from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from kernels.bench.taken import block_of
-from kernels.bench.tuned import Config, bucket, tuned
-from model.formats.mxint import MXInt
-from model.mx_weights import MXWeight, packed, plain
+from espalier.kernels.bench.jit import jit, next_power_of_2, tl
+from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from espalier.kernels.bench.taken import block_of
+from espalier.kernels.bench.tuned import Config, bucket, tuned
+from espalier.model.formats.mxint import MXInt
+from espalier.model.mx_weights import MXWeight, packed, plain
 
 BLOCK = 32
 
@@ -140,9 +140,9 @@ def by_bits(weight: MXWeight, dtype: torch.dtype) -> Tensor:
 
 def by_numba(weight: MXWeight, dtype: torch.dtype) -> Tensor:
     """The values by loops on the CPU, in one pass."""
-    from kernels.fake_quant.chunks import over_rows
-    from kernels.fake_quant.cpu import words
-    from kernels.fake_quant.loops import mx
+    from espalier.kernels.fake_quant.chunks import over_rows
+    from espalier.kernels.fake_quant.cpu import words
+    from espalier.kernels.fake_quant.loops import mx
 
     if dtype not in DTYPES or (weight.width == 4 and weight.block % 2):
         return plain(weight, dtype)

@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.bench.jit import in_float32, jit, tl
-from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from kernels.bench.taken import block_of, floats, forward_only
-from kernels.bench.tuned import Config, bucket, tuned
-from kernels.lab.mx_dequantize import BLOCK, DTYPES, _power, by_numba, by_triton, made, values
-from model.mx_weights import MXWeight, plain
+from espalier.kernels.bench.jit import in_float32, jit, tl
+from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from espalier.kernels.bench.taken import block_of, floats, forward_only
+from espalier.kernels.bench.tuned import Config, bucket, tuned
+from espalier.kernels.lab.mx_dequantize import BLOCK, DTYPES, _power, by_numba, by_triton, made, values
+from espalier.model.mx_weights import MXWeight, plain
 
 FEW = 128  # rows of x that one program takes at once
 MANY = 512  # rows of x from which on values are made first, where nothing was tried
@@ -263,8 +263,8 @@ def linear_values(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
 
 def linear_numba(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
     """One row of float32 straight from the codes, on the CPU; sums in another order than torch's."""
-    from kernels.fake_quant.chunks import over_rows
-    from kernels.fake_quant.loops import mx
+    from espalier.kernels.fake_quant.chunks import over_rows
+    from espalier.kernels.fake_quant.loops import mx
 
     if x.numel() != weight.columns or weight.width != 8 or x.dtype != torch.float32:
         return linear_values(x, weight, bias)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kernels.bench.jit import jit, tl
-from kernels.bench.spec import Inputs, Kernel, KernelError, Shape, Version, add
-from kernels.bench.taken import block_of
-from kernels.bench.tuned import Config, bucket, tuned
-from kernels.lab.mx_dequantize import BLOCK, _power, by_numba, made, values
-from kernels.lab.mx_linear import linear_triton
-from model.mx_weights import MXWeight, plain
+from espalier.kernels.bench.jit import jit, tl
+from espalier.kernels.bench.spec import Inputs, Kernel, KernelError, Shape, Version, add
+from espalier.kernels.bench.taken import block_of
+from espalier.kernels.bench.tuned import Config, bucket, tuned
+from espalier.kernels.lab.mx_dequantize import BLOCK, _power, by_numba, made, values
+from espalier.kernels.lab.mx_linear import linear_triton
+from espalier.model.mx_weights import MXWeight, plain
 
 
 @jit

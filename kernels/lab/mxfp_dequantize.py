@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.bench.jit import jit, tl
-from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from kernels.bench.tuned import Config, bucket, tuned
-from kernels.lab.mx_dequantize import _power
-from model.formats.base import Encoded, Shared
-from model.formats.mxfp import ELEMENTS, MXFP
+from espalier.kernels.bench.jit import jit, tl
+from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from espalier.kernels.bench.tuned import Config, bucket, tuned
+from espalier.kernels.lab.mx_dequantize import _power
+from espalier.model.formats.base import Encoded, Shared
+from espalier.model.formats.mxfp import ELEMENTS, MXFP
 
 BLOCK = 32
 
@@ -130,9 +130,9 @@ def by_triton(held: MXFloats, dtype: torch.dtype) -> Tensor:
 
 def by_numba(held: MXFloats, dtype: torch.dtype) -> Tensor:
     """The values by a loop on the CPU, in one pass."""
-    from kernels.fake_quant.chunks import over_rows
-    from kernels.fake_quant.cpu import words
-    from kernels.fake_quant.loops import mx
+    from espalier.kernels.fake_quant.chunks import over_rows
+    from espalier.kernels.fake_quant.cpu import words
+    from espalier.kernels.fake_quant.loops import mx
 
     out = torch.empty(held.codes.shape[0], held.columns, dtype=dtype)
     given = table(held.element).numpy(), held.halves, np.int64(BLOCK)

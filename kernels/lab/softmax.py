@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.bench.jit import jit, next_power_of_2, tl
-from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from kernels.bench.taken import floats, forward_only
-from kernels.bench.tuned import Config, bucket, tuned
+from espalier.kernels.bench.jit import jit, next_power_of_2, tl
+from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from espalier.kernels.bench.taken import floats, forward_only
+from espalier.kernels.bench.tuned import Config, bucket, tuned
 
 LONGEST = 32768  # elements of a row that are held at once
 CHUNK = 8192

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model.errors import FileError
-from model.files import write_bytes
-from model.leftovers import part_in
+from espalier.model.errors import FileError
+from espalier.model.files import write_bytes
+from espalier.model.leftovers import part_in
 
 OFF = "ESPALIER_NO_CACHE"
 SIZE = "ESPALIER_CACHE_SIZE"

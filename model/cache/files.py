@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from model.borders import refuse_endless
+from espalier.model.borders import refuse_endless
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".npy", ".h5")
 # Kernels stamp files by their clock tick: a file may change twice within one, and only the first is seen.

@@ -13,11 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from model.cache.files import WEIGHTS
+from espalier.model.cache.files import WEIGHTS
 
 PYTHON = (".py",)
 _ROOT = Path(__file__).resolve().parents[2]
-_OWN = tuple(str(_ROOT / name) + os.sep for name in ("app", "kernels", "model", "passes", "verilog"))
+_WINGS = ("app", "kernels", "model", "passes", "verilog")
+_OWN = (str(Path(__file__).parents[2]) + os.sep, *(str(_ROOT / name) + os.sep for name in _WINGS))
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/")
 _HUBS = ("huggingface.co", "hf.co")  # what comes from there is read from files afterwards
 _OUTSIDE = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import DataError
+from espalier.model.errors import DataError
 
 Array = NDArray[Any]
 Inputs = dict[str, Array]
@@ -192,14 +192,14 @@ def load_with(spec: str, options: LoadOptions) -> TaskData:
     """`load_data` with its options in one value."""
     _check(options)
     if spec.startswith("demo:"):
-        from model.data.demo import load_demo_data
+        from espalier.model.data.demo import load_demo_data
 
         return load_demo_data(spec.removeprefix("demo:"), options)
     if spec.startswith("hub:"):
-        from model.data.hub import load_hub
+        from espalier.model.data.hub import load_hub
 
         return load_hub(spec.removeprefix("hub:"), options)
-    from model.data.local import load_local
+    from espalier.model.data.local import load_local
 
     return load_local(Path(spec).expanduser(), options)
 

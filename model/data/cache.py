@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from model.data.base import Array, LoadOptions, Split, TaskData
-from model.errors import FileError
-from model.files import replacing
+from espalier.model.data.base import Array, LoadOptions, Split, TaskData
+from espalier.model.errors import FileError
+from espalier.model.files import replacing
 
 VERSION = 2  # raise it when the same key would hold something else
 KEEP = 64  # files; the oldest beyond it are removed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Sequence
 
-from model.errors import DataError
+from espalier.model.errors import DataError
 
 
 class ColumnError(DataError):

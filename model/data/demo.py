@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from model.data import cache
-from model.data.base import LoadOptions, TaskData
-from model.data.prepare import encoded, trimmed
-from model.data.tokens import Encoder, open_shipped, open_tokenizer
-from model.errors import DataError
+from espalier.model.data import cache
+from espalier.model.data.base import LoadOptions, TaskData
+from espalier.model.data.prepare import encoded, trimmed
+from espalier.model.data.tokens import Encoder, open_shipped, open_tokenizer
+from espalier.model.errors import DataError
 
 RESOURCES = Path(__file__).resolve().parents[2] / "resources" / "demos"
 SHIPPED = RESOURCES / "reviews"
@@ -42,7 +42,7 @@ def _reviews(options: LoadOptions) -> TaskData:
 
 
 def _tokenise(encode: Encoder, max_length: int) -> TaskData:
-    from model.data.reviews import CLASSES, make_reviews
+    from espalier.model.data.reviews import CLASSES, make_reviews
 
     made = make_reviews()
     texts = {split: tuple(row.text for row in rows) for split, rows in made.items()}
@@ -54,7 +54,7 @@ def _tokenise(encode: Encoder, max_length: int) -> TaskData:
 
 
 def _digits(options: LoadOptions) -> TaskData:
-    from model.data.digits import CLASSES, load_digits
+    from espalier.model.data.digits import CLASSES, load_digits
 
     splits = {name: split for name, split in load_digits().items() if _wanted(name, options)}
     return TaskData("demo:digits", "image", CLASSES, splits, {}).take(options.limit)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from model.data.base import Array, Split
-from model.errors import DataError
+from espalier.model.data.base import Array, Split
+from espalier.model.errors import DataError
 
 CLASSES = tuple("0123456789")
 SIZES = {"train": 1257, "validation": 270, "test": 270}

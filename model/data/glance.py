@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from model.data.base import ALL
-from model.data.columns import choose_columns, looks_like_header
-from model.data.local import LONE, find
-from model.data.rows import SHARES
-from model.data.tables import refuse_utf16, unreadable
-from model.errors import DataError
+from espalier.model.data.base import ALL
+from espalier.model.data.columns import choose_columns, looks_like_header
+from espalier.model.data.local import LONE, find
+from espalier.model.data.rows import SHARES
+from espalier.model.data.tables import refuse_utf16, unreadable
+from espalier.model.errors import DataError
 
 MOST = 1 << 18  # bytes read of a file
 ROWS = 200

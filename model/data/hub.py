@@ -5,16 +5,16 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from model.data import cache
-from model.data.base import LoadOptions, TaskData
-from model.data.columns import LABEL_NAMES, choose_columns, one_of
-from model.data.images import Picture, image_data
-from model.data.prepare import text_data
-from model.data.rows import SPLIT_NAMES, Rows, label_name
-from model.data.tables import rows_of
-from model.errors import DataError
-from model.network import offline_if_unreachable
-from model.source import first_line
+from espalier.model.data import cache
+from espalier.model.data.base import LoadOptions, TaskData
+from espalier.model.data.columns import LABEL_NAMES, choose_columns, one_of
+from espalier.model.data.images import Picture, image_data
+from espalier.model.data.prepare import text_data
+from espalier.model.data.rows import SPLIT_NAMES, Rows, label_name
+from espalier.model.data.tables import rows_of
+from espalier.model.errors import DataError
+from espalier.model.network import offline_if_unreachable
+from espalier.model.source import first_line
 
 LOCAL = "Download it where there is a network and give the folder or file, or use demo:reviews."
 

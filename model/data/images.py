@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from model.data.base import Array, LoadOptions, Split, TaskData
-from model.data.rows import Rows, arrange, class_indices, find_classes
-from model.errors import DataError
+from espalier.model.data.base import Array, LoadOptions, Split, TaskData
+from espalier.model.data.rows import Rows, arrange, class_indices, find_classes
+from espalier.model.errors import DataError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # by content: Pillow reads PostScript, a program, under any name

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from model.borders import reading
-from model.data import cache
-from model.data.base import ALL, LoadOptions, TaskData
-from model.data.images import IMAGE_SUFFIXES, image_data
-from model.data.prepare import text_data
-from model.data.rows import SPLIT_NAMES, Rows
-from model.data.tables import SUFFIXES, NoRowsError, read_rows, refuse_utf16
-from model.errors import DataError
+from espalier.model.borders import reading
+from espalier.model.data import cache
+from espalier.model.data.base import ALL, LoadOptions, TaskData
+from espalier.model.data.images import IMAGE_SUFFIXES, image_data
+from espalier.model.data.prepare import text_data
+from espalier.model.data.rows import SPLIT_NAMES, Rows
+from espalier.model.data.tables import SUFFIXES, NoRowsError, read_rows, refuse_utf16
+from espalier.model.errors import DataError
 
 LONE = ""  # the name of files that belong to no split yet
 HINT = (

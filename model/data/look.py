@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from model.data.base import Split, TaskData
+from espalier.model.data.base import Split, TaskData
 
 BINS = 48  # of the histogram of lengths, at most
 SHOWN = 0.995  # share of the texts that the histogram shows; what is longer counts in its last bin

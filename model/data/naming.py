@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from model.borders import read_json, tried
-from model.data.base import TaskData
+from espalier.model.borders import read_json, tried
+from espalier.model.data.base import TaskData
 
 _UNNAMED = re.compile(r"LABEL_\d+|\d+", re.IGNORECASE)
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from model.data import cache
-from model.data.base import Array, LoadOptions, Split, TaskData
-from model.data.rows import Rows, arrange, class_indices, find_classes
-from model.data.tokens import Encoder, open_tokenizer
-from model.errors import DataError
+from espalier.model.data import cache
+from espalier.model.data.base import Array, LoadOptions, Split, TaskData
+from espalier.model.data.rows import Rows, arrange, class_indices, find_classes
+from espalier.model.data.tokens import Encoder, open_tokenizer
+from espalier.model.errors import DataError
 
 
 def text_data(name: str, key: str, read: Callable[[], Mapping[str, Rows]], options: LoadOptions) -> TaskData:

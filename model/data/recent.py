@@ -11,9 +11,9 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-from model.data.base import LoadOptions, TaskData, load_with
-from model.data.local import find
-from model.errors import DataError
+from espalier.model.data.base import LoadOptions, TaskData, load_with
+from espalier.model.data.local import find
+from espalier.model.errors import DataError
 
 KEPT = 3  # data sets
 MOST = 1 << 30  # bytes of them all together

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from model.data import lexicon as lex
-from model.data.clauses import Clause, Writer, sentence
+from espalier.model.data import lexicon as lex
+from espalier.model.data.clauses import Clause, Writer, sentence
 
 CLASSES = ("negative", "positive")
 SIZES = {"train": 8000, "validation": 1000, "test": 1000}

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from model.data.base import ALL, Array, LoadOptions
-from model.errors import DataError
+from espalier.model.data.base import ALL, Array, LoadOptions
+from espalier.model.errors import DataError
 
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}  # of a file that comes without splits
 SPLIT_NAMES = {

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from model.borders import reading
-from model.data.base import LoadOptions
-from model.data.columns import choose_columns, looks_like_header
-from model.data.rows import Rows, label_name
-from model.errors import DataError, damage
+from espalier.model.borders import reading
+from espalier.model.data.base import LoadOptions
+from espalier.model.data.columns import choose_columns, looks_like_header
+from espalier.model.data.rows import Rows, label_name
+from espalier.model.errors import DataError, damage
 
 Table = Any  # a pandas DataFrame: pandas comes untyped
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from model.borders import read_json, reading, tried
-from model.data.base import Array, Inputs
-from model.data.naming import local_file
-from model.errors import PASSING, DataError
-from model.source import first_line
+from espalier.model.borders import read_json, reading, tried
+from espalier.model.data.base import Array, Inputs
+from espalier.model.data.naming import local_file
+from espalier.model.errors import PASSING, DataError
+from espalier.model.source import first_line
 
 # (texts, max_length) → `input_ids` and `attention_mask`, int64 [n, seq], cut to max_length, padded to the longest;
 # and the length of each text before it was cut, int64 [n]
@@ -65,7 +65,7 @@ def _entry(file: Path, name: str) -> Any:
 def _load(source: str | Path) -> Any:
     from transformers import AutoTokenizer
 
-    from model.network import offline_if_unreachable
+    from espalier.model.network import offline_if_unreachable
 
     online = True
     try:

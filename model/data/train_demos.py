@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from model.data.base import Inputs, Split, TaskData, load_data
-from model.demos import DEMOS, Demo
+from espalier.model.data.base import Inputs, Split, TaskData, load_data
+from espalier.model.demos import DEMOS, Demo
 
 if TYPE_CHECKING:
     from torch import nn
@@ -146,9 +146,9 @@ def _batch(split: Split, rows: Any) -> Batch:
 
 def _extra_reviews(recipe: Recipe) -> Split:
     """Further made reviews, none of them in the data set: a stand-in for pretraining."""
-    from model.data.demo import SHIPPED
-    from model.data.reviews import SIZES, make_reviews
-    from model.data.tokens import open_shipped
+    from espalier.model.data.demo import SHIPPED
+    from espalier.model.data.reviews import SIZES, make_reviews
+    from espalier.model.data.tokens import open_shipped
 
     rows = make_reviews({**SIZES, "extra": recipe.extra})["extra"]
     inputs, lengths = open_shipped(SHIPPED)([row.text for row in rows], 128)
@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--tokenizer", action="store_true", help="train the reviews' vocabulary first")
     chosen = parser.parse_args()
     if chosen.tokenizer:
-        from model.data.vocabulary import write_reviews_folder
+        from espalier.model.data.vocabulary import write_reviews_folder
 
         write_reviews_folder()
     unknown = [name for name in chosen.names if name not in DEMOS]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from model.data.demo import RESOURCES
-from model.data.reviews import CLASSES, make_reviews
+from espalier.model.data.demo import RESOURCES
+from espalier.model.data.reviews import CLASSES, make_reviews
 
 VOCABULARY = 2000
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import FormatError, nearest
-from model.patterns import comma_parts
-from model.registry import FORMATS, Registry
+from espalier.model.errors import FormatError, nearest
+from espalier.model.patterns import comma_parts
+from espalier.model.registry import FORMATS, Registry
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -170,7 +170,7 @@ class Format:
 
     def quantize(self, x: Tensor) -> Tensor:
         """`x` in this format, with the straight-through gradient (1 inside the range, 0 outside)."""
-        from model.straight_through import straight_through
+        from espalier.model.straight_through import straight_through
 
         return straight_through(self, x)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from model.errors import FormatError
-from model.formats.base import Array, BitField, Encoded, Format, unsaid
-from model.registry import FORMATS
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import Array, BitField, Encoded, Format, unsaid
+from espalier.model.registry import FORMATS
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from model.formats.base import Array, BitField, Encoded, ascending, whole
-from model.formats.binary import signs_alone
-from model.formats.binary_scaled import sign
-from model.formats.scaled import (
+from espalier.model.formats.base import Array, BitField, Encoded, ascending, whole
+from espalier.model.formats.binary import signs_alone
+from espalier.model.formats.binary_scaled import sign
+from espalier.model.formats.scaled import (
     Coarse,
     ScaledFormat,
     at_least_float32,
@@ -25,8 +25,8 @@ from model.formats.scaled import (
     spread,
     summed,
 )
-from model.formats.stored_scale import scale_pattern, scale_value
-from model.registry import FORMATS
+from espalier.model.formats.stored_scale import scale_pattern, scale_value
+from espalier.model.registry import FORMATS
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from model.formats.base import Array, BitField, Encoded
-from model.formats.binary import signs_alone
-from model.formats.scaled import (
+from espalier.model.formats.base import Array, BitField, Encoded
+from espalier.model.formats.binary import signs_alone
+from espalier.model.formats.scaled import (
     Coarse,
     ScaledFormat,
     at_least_float32,
@@ -24,9 +24,9 @@ from model.formats.scaled import (
     spread,
     summed,
 )
-from model.formats.small_float import narrowed
-from model.formats.stored_scale import scale_pattern, scale_value
-from model.registry import FORMATS
+from espalier.model.formats.small_float import narrowed
+from espalier.model.formats.stored_scale import scale_pattern, scale_value
+from espalier.model.registry import FORMATS
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from model.formats.base import BitField, whole
-from model.formats.blocks import BLOCK, ROWS, Blocks, PowerBlocks
-from model.formats.small_float import HIGHEST, SmallFloat, small_float
-from model.registry import FORMATS
+from espalier.model.formats.base import BitField, whole
+from espalier.model.formats.blocks import BLOCK, ROWS, Blocks, PowerBlocks
+from espalier.model.formats.small_float import HIGHEST, SmallFloat, small_float
+from espalier.model.registry import FORMATS
 
 
 @FORMATS.register("block_fp")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from model.formats.base import Array, BitField, Encoded, Shared, ascending, whole
-from model.formats.blocks import BLOCK, ROWS, BlockFormat, Blocks
-from model.formats.log import nearest_power, nearest_powers, power_codes, power_values, powers
-from model.formats.small_float import HIGHEST, LOWEST, finite, signed_code, signed_value, to_float32
-from model.registry import FORMATS
+from espalier.model.formats.base import Array, BitField, Encoded, Shared, ascending, whole
+from espalier.model.formats.blocks import BLOCK, ROWS, BlockFormat, Blocks
+from espalier.model.formats.log import nearest_power, nearest_powers, power_codes, power_values, powers
+from espalier.model.formats.small_float import HIGHEST, LOWEST, finite, signed_code, signed_value, to_float32
+from espalier.model.registry import FORMATS
 
 if TYPE_CHECKING:
     from torch import Tensor

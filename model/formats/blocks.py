@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from model.formats.base import Array, Encoded, Format, Shared, whole
-from model.formats.small_float import (
+from espalier.model.formats.base import Array, Encoded, Format, Shared, whole
+from espalier.model.formats.small_float import (
     SmallFloat,
     exponent,
     exponents,

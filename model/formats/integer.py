@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from model.errors import FormatError
-from model.formats.base import Array, BitField, Encoded, Format, whole
-from model.registry import FORMATS
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import Array, BitField, Encoded, Format, whole
+from espalier.model.registry import FORMATS
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from model.formats.base import Array
+from espalier.model.formats.base import Array
 
 Holds = Callable[[Array, Array, Array], Array]
 _LARGEST = {"float16": 0x7BFF, "bfloat16": 0x7F7F}

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from model.formats.base import Array
-from model.formats.kept_half import ends, rounded
-from model.formats.stored_scale import ScaleType, array_scale
+from espalier.model.formats.base import Array
+from espalier.model.formats.kept_half import ends, rounded
+from espalier.model.formats.stored_scale import ScaleType, array_scale
 
 Rows = NDArray[np.int64] | slice
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from model.formats.base import Array, BitField, Encoded, Format, ascending, whole
-from model.formats.small_float import (
+from espalier.model.formats.base import Array, BitField, Encoded, Format, ascending, whole
+from espalier.model.formats.small_float import (
     HIGHEST,
     LOWEST,
     finite,
@@ -19,7 +19,7 @@ from model.formats.small_float import (
     to_float32,
     working,
 )
-from model.registry import FORMATS
+from espalier.model.registry import FORMATS
 
 if TYPE_CHECKING:
     from torch import Tensor

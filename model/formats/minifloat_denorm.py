@@ -7,9 +7,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from model.formats.base import Array, BitField, Encoded, whole
-from model.formats.small_float import HIGHEST, Minifloat, SmallFloat, finite, signed_code, signed_value, to_float32
-from model.registry import FORMATS
+from espalier.model.formats.base import Array, BitField, Encoded, whole
+from espalier.model.formats.small_float import (
+    HIGHEST,
+    Minifloat,
+    SmallFloat,
+    finite,
+    signed_code,
+    signed_value,
+    to_float32,
+)
+from espalier.model.registry import FORMATS
 
 
 @FORMATS.register("minifloat_denorm")

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from model.errors import FormatError
-from model.formats.base import Array, BitField, Encoded, whole
-from model.formats.small_float import (
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import Array, BitField, Encoded, whole
+from espalier.model.formats.small_float import (
     HIGHEST,
     Minifloat,
     SmallFloat,
@@ -20,7 +20,7 @@ from model.formats.small_float import (
     small_float,
     to_float32,
 )
-from model.registry import FORMATS
+from espalier.model.registry import FORMATS
 
 RESERVED = ("none", "nan", "inf")
 

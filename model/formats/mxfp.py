@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from model.errors import FormatError
-from model.formats.base import BitField
-from model.formats.blocks import BLOCK, ROWS, Blocks, PowerBlocks
-from model.formats.small_float import SmallFloat, small_float
-from model.registry import FORMATS
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import BitField
+from espalier.model.formats.blocks import BLOCK, ROWS, Blocks, PowerBlocks
+from espalier.model.formats.small_float import SmallFloat, small_float
+from espalier.model.registry import FORMATS
 
 # Element → exponent bits, mantissa bits, reserved codes, exponent of the largest value (OCP MX 1.0, §5.3).
 ELEMENTS: dict[str, tuple[int, int, str, int]] = {

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from model.formats.base import Array, BitField, whole
-from model.formats.blocks import BLOCK, ROWS, Blocks, PowerBlocks
-from model.formats.small_float import SmallFloat, small_float
-from model.registry import FORMATS
+from espalier.model.formats.base import Array, BitField, whole
+from espalier.model.formats.blocks import BLOCK, ROWS, Blocks, PowerBlocks
+from espalier.model.formats.small_float import SmallFloat, small_float
+from espalier.model.registry import FORMATS
 
 
 @FORMATS.register("mxint")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from model.formats.base import Array, BitField, Encoded, Shared
-from model.formats.blocks import BLOCK, ROWS, BlockFormat, Blocks
-from model.formats.small_float import finite, signed_code, signed_value, small_float, to_float32
-from model.registry import FORMATS
+from espalier.model.formats.base import Array, BitField, Encoded, Shared
+from espalier.model.formats.blocks import BLOCK, ROWS, BlockFormat, Blocks
+from espalier.model.formats.small_float import finite, signed_code, signed_value, small_float, to_float32
+from espalier.model.registry import FORMATS
 
 if TYPE_CHECKING:
     from torch import Tensor

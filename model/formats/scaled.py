@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from model.errors import FormatError
-from model.formats.base import Array, Encoded, Format, fast_for
-from model.formats.stored_scale import scale_value
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import Array, Encoded, Format, fast_for
+from espalier.model.formats.stored_scale import scale_value
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,7 +98,7 @@ class ScaledFormat(Format):
         Whether gradients are recorded or not, as torch's grad mode says. `identity`: the gradient of `x` is 1
         everywhere.
         """
-        from model.straight_through import scaled
+        from espalier.model.straight_through import scaled
 
         return scaled(self, x, scale, identity)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from model.errors import FormatError
-from model.formats.base import Array, BitField, Encoded, Shared, whole
-from model.formats.kept_scale import affine_source, symmetric_source
-from model.formats.scaled import (
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import Array, BitField, Encoded, Shared, whole
+from espalier.model.formats.kept_scale import affine_source, symmetric_source
+from espalier.model.formats.scaled import (
     ROW,
     TENSOR,
     ScaledFormat,
@@ -25,7 +25,7 @@ from model.formats.scaled import (
     spread,
     summed,
 )
-from model.formats.stored_scale import (
+from espalier.model.formats.stored_scale import (
     LARGEST,
     SCALE_BITS,
     ScaleType,
@@ -34,7 +34,7 @@ from model.formats.stored_scale import (
     scale_value,
     tensor_scale,
 )
-from model.registry import FORMATS
+from espalier.model.registry import FORMATS
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from model.formats.base import Array, Format, ascending, whole
+from espalier.model.formats.base import Array, Format, ascending, whole
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from model.formats.base import Array, Shared
+from espalier.model.formats.base import Array, Shared
 
 if TYPE_CHECKING:
     from torch import Tensor

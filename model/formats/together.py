@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from model.formats.base import Format
-from model.formats.blocks import BlockFormat
-from model.formats.nvfp4 import NVFP4
-from model.formats.scaled import TENSOR, ScaledFormat, per_of
+from espalier.model.formats.base import Format
+from espalier.model.formats.blocks import BlockFormat
+from espalier.model.formats.nvfp4 import NVFP4
+from espalier.model.formats.scaled import TENSOR, ScaledFormat, per_of
 
 
 def rows_together(fmt: Format) -> int:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
 
-from model.formats.base import Format
-from model.graph import Graph, Node
-from model.meta import TensorKey, Weight
-from model.packed.graph import graph_bytes
-from model.ports import choice, weights_of
-from model.views import View, view_at
-from model.weights import header_of
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import TensorKey, Weight
+from espalier.model.packed.graph import graph_bytes
+from espalier.model.ports import choice, weights_of
+from espalier.model.views import View, view_at
+from espalier.model.weights import header_of
 
 VERSION = 1
 GRAPH, SOURCE = "@graph", "@source"  # names of the tensors that hold the graph, and where the model came from

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from model.borders import opened_zip, parse_json
-from model.pt2.rules import Json, checked, results_of
+from espalier.model.borders import opened_zip, parse_json
+from espalier.model.pt2.rules import Json, checked, results_of
 
 if TYPE_CHECKING:
     from torch import Tensor

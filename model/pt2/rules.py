@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from model.pt2.expressions import SYMBOL, check_expression
+from espalier.model.pt2.expressions import SYMBOL, check_expression
 
 Json = dict[str, Any]
 

@@ -19,8 +19,8 @@ from torch._export.utils import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import override
 
-from model.trace.capture import quiet
-from model.trace.stamping import Stack, shortened
+from espalier.model.trace.capture import quiet
+from espalier.model.trace.stamping import Stack, shortened
 
 Place = tuple[int, int, int]  # stretch, call in it, output of the call
 Call = tuple[Any, ...]

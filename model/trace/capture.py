@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from model.errors import TraceError
-from model.trace.pinned import pinned
+from espalier.model.errors import TraceError
+from espalier.model.trace.pinned import pinned
 
 Dynamic = dict[str, Any]
 

@@ -6,7 +6,7 @@ import re
 
 from torch import fx
 
-from model.trace.flatten import Flat
+from espalier.model.trace.flatten import Flat
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 # Hugging Face models build their masks in functions so named; the nodes belong to no module of their own.

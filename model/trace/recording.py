@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 
-from model.errors import TraceError
-from model.graph import Arg, Graph, Node, Ref, in_port, named_weights, out_port
-from model.leaves import attributes, op_of_module
-from model.meta import TensorMeta
-from model.ops import op_of
-from model.trace.outputs import RESULT
-from model.trace.tensors import Tensors
-from model.weights import WeightStore
+from espalier.model.errors import TraceError
+from espalier.model.graph import Arg, Graph, Node, Ref, in_port, named_weights, out_port
+from espalier.model.leaves import attributes, op_of_module
+from espalier.model.meta import TensorMeta
+from espalier.model.ops import op_of
+from espalier.model.trace.outputs import RESULT
+from espalier.model.trace.tensors import Tensors
+from espalier.model.weights import WeightStore
 
 MODEL = "model"
 _SILENT = ("__get__", "__set__", "size", "dim", "is_floating_point", "device", "dtype", "stride", "numel", "__bool__")

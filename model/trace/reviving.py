@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
-from model.errors import ProjectError
-from model.graph import Arg
-from model.leaves import make, op_of_type, parameters
-from model.ops import op_of
-from model.trace.flatten import Flat
-from model.trace.places import Places
-from model.trace.targets import OpOverload
+from espalier.model.errors import ProjectError
+from espalier.model.graph import Arg
+from espalier.model.leaves import make, op_of_type, parameters
+from espalier.model.ops import op_of
+from espalier.model.trace.flatten import Flat
+from espalier.model.trace.places import Places
+from espalier.model.trace.targets import OpOverload
 
 
 def revive(program: ExportedProgram) -> nn.Module:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from model.graph import out_port
-from model.meta import Dim, TensorMeta
-from model.symbols import evaluate
+from espalier.model.graph import out_port
+from espalier.model.meta import Dim, TensorMeta
+from espalier.model.symbols import evaluate
 
 
 class Names:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from model.errors import ProjectError
+from espalier.model.errors import ProjectError
 
 _PYTHON: dict[str, Callable[..., Any]] = {
     **{f"_operator.{n}": getattr(operator, n) for n in (

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model.meta import Weight
-from model.weights import Tensor as Stored
-from model.weights import WeightStore
+from espalier.model.meta import Weight
+from espalier.model.weights import Tensor as Stored
+from espalier.model.weights import WeightStore
 
 _CARRIER = {torch.bfloat16: torch.uint16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
 

@@ -9,20 +9,20 @@ from typing import Any
 from torch import nn
 from torch.export import ExportedProgram
 
-from model.check import Problem, check
-from model.errors import TraceError
-from model.graph import Graph
-from model.trace.agreeing import raised
-from model.trace.alike import same_code
-from model.trace.capture import Captured, capture
-from model.trace.pinned import floors
-from model.trace.raising import Raiser
-from model.trace.recording import MODEL, record
-from model.trace.reviving import revive
-from model.trace.stamping import Stack, find_stack, shortened, stamp
-from model.trace.training import unseen, with_training
-from model.trace.unsound import unsound
-from model.weights import WeightStore
+from espalier.model.check import Problem, check
+from espalier.model.errors import TraceError
+from espalier.model.graph import Graph
+from espalier.model.trace.agreeing import raised
+from espalier.model.trace.alike import same_code
+from espalier.model.trace.capture import Captured, capture
+from espalier.model.trace.pinned import floors
+from espalier.model.trace.raising import Raiser
+from espalier.model.trace.recording import MODEL, record
+from espalier.model.trace.reviving import revive
+from espalier.model.trace.stamping import Stack, find_stack, shortened, stamp
+from espalier.model.trace.training import unseen, with_training
+from espalier.model.trace.unsound import unsound
+from espalier.model.weights import WeightStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 
-from model.check import Problem
-from model.graph import Arg, Graph, Node, Ref, map_refs
-from model.trace.capture import quiet
+from espalier.model.check import Problem
+from espalier.model.graph import Arg, Graph, Node, Ref, map_refs
+from espalier.model.trace.capture import quiet
 
 ATTENTION, RECURRENT, RANDOM = (
     "scaled_dot_product_attention",

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import torch
 
-from model.check import Problem
-from model.graph import Graph
-from model.meta import Weight
-from model.ports import weights_of
-from model.trace.tensors import to_torch
-from model.weights import WeightStore
+from espalier.model.check import Problem
+from espalier.model.graph import Graph
+from espalier.model.meta import Weight
+from espalier.model.ports import weights_of
+from espalier.model.trace.tensors import to_torch
+from espalier.model.weights import WeightStore
 
 _SUMMED = ("float32", "float64", "float16", "bfloat16")
 

@@ -8,9 +8,9 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
-from passes.allocation.hulls import Hulls, Solution, solution
-from passes.allocation.problem import Bools, Problem, Whole
-from passes.costs.base import Floats
+from espalier.passes.allocation.hulls import Hulls, Solution, solution
+from espalier.passes.allocation.problem import Bools, Problem, Whole
+from espalier.passes.costs.base import Floats
 
 ROUNDS = 6
 GAP, SECONDS = 1e-6, 20.0  # where the solver ends: so near to the best, or with what it has; the gap is told

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from passes.allocation.hulls import TINY, Hulls, Solution
-from passes.allocation.places import Place
-from passes.allocation.problem import Problem, undominated
-from passes.sensitivity.table import Candidate
+from espalier.passes.allocation.hulls import TINY, Hulls, Solution
+from espalier.passes.allocation.places import Place
+from espalier.passes.allocation.problem import Problem, undominated
+from espalier.passes.sensitivity.table import Candidate
 
 Tell = Callable[[Mapping[Place, Candidate]], float]  # the divergence of a whole configuration
 POINTS = 64

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from passes.allocation.problem import Problem, Whole
-from passes.costs.base import Floats
+from espalier.passes.allocation.problem import Problem, Whole
+from espalier.passes.costs.base import Floats
 
 TINY = 1e-12
 

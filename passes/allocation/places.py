@@ -6,12 +6,12 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from model.errors import OptionsError, nearest
-from model.formats.base import Format
-from model.graph import Graph
-from model.ports import weight_at
-from passes.costs.base import Cost
-from passes.sensitivity.table import Candidate, Sensitivity
+from espalier.model.errors import OptionsError, nearest
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph
+from espalier.model.ports import weight_at
+from espalier.passes.costs.base import Cost
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 Place = tuple[str, str]  # node, port
 Column = tuple[str, float, str]  # a candidate without what is fitted to each place: format, sparsity, method

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from model.formats.base import Format
-from model.graph import Graph, Node
-from model.ops import category
-from model.recipe import Step
-from model.weights import WeightStore
-from passes.allocation.places import Place
-from passes.base import Context
-from passes.costs.base import with_candidate
-from passes.pruning.calls import all_calls
-from passes.select import Select
-from passes.sensitivity.table import Candidate
-from passes.transform.prune import Budget, PruneOptions
-from passes.transform.prune_activations import PruneActivationsOptions
-from passes.transform.quantize import PORTS, QuantizeOptions, Rule, quantize
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import category
+from espalier.model.recipe import Step
+from espalier.model.weights import WeightStore
+from espalier.passes.allocation.places import Place
+from espalier.passes.base import Context
+from espalier.passes.costs.base import with_candidate
+from espalier.passes.pruning.calls import all_calls
+from espalier.passes.select import Select
+from espalier.passes.sensitivity.table import Candidate
+from espalier.passes.transform.prune import Budget, PruneOptions
+from espalier.passes.transform.prune_activations import PruneActivationsOptions
+from espalier.passes.transform.quantize import PORTS, QuantizeOptions, Rule, quantize
 
 Chosen = Mapping[Place, Candidate]
 

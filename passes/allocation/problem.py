@@ -10,14 +10,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import OptionsError
-from model.graph import Graph
-from model.packed.layout import Use, use_at, users_of
-from model.ports import weight_at, weights_of
-from passes.allocation.places import Column, Place, Slot, coupled
-from passes.costs.base import Cost, Floats, table, with_candidate
-from passes.score import Score, static_score
-from passes.sensitivity.table import Candidate
+from espalier.model.errors import OptionsError
+from espalier.model.graph import Graph
+from espalier.model.packed.layout import Use, use_at, users_of
+from espalier.model.ports import weight_at, weights_of
+from espalier.passes.allocation.places import Column, Place, Slot, coupled
+from espalier.passes.costs.base import Cost, Floats, table, with_candidate
+from espalier.passes.score import Score, static_score
+from espalier.passes.sensitivity.table import Candidate
 
 Whole = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from model.errors import OptionsError
-from model.graph import Graph
-from model.recipe import Step
-from passes.allocation.exact import exact, least_under
-from passes.allocation.falling import Falling, Tell, falling, fronts
-from passes.allocation.hulls import Hulls, Solution
-from passes.allocation.places import Column, Place, Slot, slots
-from passes.allocation.plan import Allocation, configured
-from passes.allocation.problem import Problem, counted
-from passes.costs.base import Cost, Floats, cost, figures
-from passes.costs.limits import Limit
-from passes.score import Scorer
-from passes.sensitivity.table import Candidate, Sensitivity
+from espalier.model.errors import OptionsError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Step
+from espalier.passes.allocation.exact import exact, least_under
+from espalier.passes.allocation.falling import Falling, Tell, falling, fronts
+from espalier.passes.allocation.hulls import Hulls, Solution
+from espalier.passes.allocation.places import Column, Place, Slot, slots
+from espalier.passes.allocation.plan import Allocation, configured
+from espalier.passes.allocation.problem import Problem, counted
+from espalier.passes.costs.base import Cost, Floats, cost, figures
+from espalier.passes.costs.limits import Limit
+from espalier.passes.score import Scorer
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 ROUNDS = 12
 HELD = 1e-9  # share of a limit by which a sum of floats may miss it

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from model.graph import Graph, Node
-from model.ops import quantisable
-from passes.base import Context, Report, Row, analysis
-from passes.observed.options import ObserveOptions
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import quantisable
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.observed.options import ObserveOptions
 
 MOST = 1 << 14  # values of a port that are handed on
 
@@ -40,8 +40,8 @@ class ActivationSample:
 @analysis("activations", "Activations", ActivationOptions)
 def activations(graph: Graph, options: ActivationOptions, context: Context) -> tuple[Graph, Report]:
     """Per port that takes an activation: range, mean, deviation and zeros on the data."""
-    from passes.analysis.evaluate import load_split
-    from passes.observed.stream import operands, stream
+    from espalier.passes.analysis.evaluate import load_split
+    from espalier.passes.observed.stream import operands, stream
 
     split = load_split(options, context)
     wanted = {(n.id, p): operands(n, p) for n in graph for p in activation_ports(n)}

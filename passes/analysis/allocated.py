@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
-from model.graph import Graph
-from passes.analysis.divergence import DivergenceOptions, divergence
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context, Report, analysis
-from passes.config import load_recipe
-from passes.replay import replay
+from espalier.model.graph import Graph
+from espalier.passes.analysis.divergence import DivergenceOptions, divergence
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context, Report, analysis
+from espalier.passes.config import load_recipe
+from espalier.passes.replay import replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def allocated(graph: Graph, options: AllocatedOptions, context: Context) -> tupl
 
     That baseline is the model as opened or, where steps before changed its weights, the present weights in float.
     """
-    from passes.sensitivity.places import expansion, expansion_name
+    from espalier.passes.sensitivity.places import expansion, expansion_name
 
     start, name = expansion(graph, context.base), expansion_name(graph, context.base)
     after = replay(graph, load_recipe(json.loads(options.steps)), context).graph

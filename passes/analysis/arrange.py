@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.graph import Graph
+from espalier.model.graph import Graph
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 MASK = "attention_mask"
 ROOM = 1 << 23  # texts × tokens² of a batch: 32 texts of 512
@@ -26,7 +26,7 @@ LEAST = 2  # tokens: graphs of a dynamic length are traced for two and more
 
 def arranged(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
     """As `batches`, from the shortest text to the longest; as they are where the graph needs its padding."""
-    from passes.analysis.evaluate import batches
+    from espalier.passes.analysis.evaluate import batches
 
     lengths = _lengths(split, graph)
     if lengths is None:

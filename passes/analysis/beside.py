@@ -9,11 +9,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from model.graph import Graph
-from model.graph_json import fingerprint
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.figure import OPENED
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.figure import OPENED
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,8 +33,8 @@ class Beside:
     """Hears the batches of an evaluation, always in the same order, and adds up the divergence from `base`."""
 
     def __init__(self, base: Graph, options: BesideOptions, context: Context) -> None:
-        from model.data.recent import signature
-        from passes.sensitivity.outputs import Outputs
+        from espalier.model.data.recent import signature
+        from espalier.passes.sensitivity.outputs import Outputs
 
         self._base, self._context, self._name = base, context, options.baseline
         self._outputs = Outputs(self._base)
@@ -59,7 +59,7 @@ class Beside:
         self._batches, self._samples = self._batches + 1, self._samples + len(before)
 
     def _run(self, inputs: Mapping[str, Tensor]) -> Any:
-        from model.build import build
+        from espalier.model.build import build
 
         if self._module is None:
             self._module = build(self._base, self._context.store, self._context.callables)

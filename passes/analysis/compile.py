@@ -16,16 +16,16 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, Literal
 
-from kernels.bench.others import Others
-from model.errors import OptionsError, PassError
-from model.graph import Graph
-from passes.analysis.evaluate import fit_error
-from passes.base import Context, Report, Row, analysis
-from passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
-from passes.timed.part import part_of
-from passes.timed.settled import settle
-from passes.timed.spans import by_host
-from passes.timed.why import Facts, reasons
+from espalier.kernels.bench.others import Others
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.graph import Graph
+from espalier.passes.analysis.evaluate import fit_error
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
+from espalier.passes.timed.part import part_of
+from espalier.passes.timed.settled import settle
+from espalier.passes.timed.spans import by_host
+from espalier.passes.timed.why import Facts, reasons
 
 WARM, LEAST, SECONDS = 3, 5, 2.0  # untimed calls; timed rounds at least, and seconds after which no further begins
 PRODUCTS = ("addmm", "bmm", "aten::mm", "conv", "attention")  # in names of operations that multiply matrices
@@ -58,8 +58,8 @@ def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[G
     """
     import torch
 
-    from model.build import build
-    from model.emulators import in_float
+    from espalier.model.build import build
+    from espalier.model.emulators import in_float
 
     _check(options)
     dynamo = _dynamo()
@@ -97,7 +97,7 @@ def _check(options: CompileOptions) -> None:
         return
     if not has_compiler():
         raise OptionsError(COMPILER, "Install one (apt install g++), or choose the backend aot_eager.")
-    from kernels.bench.machine import spaced
+    from espalier.kernels.bench.machine import spaced
 
     if spaced():
         raise OptionsError("torch lies in a folder with a space in its name, where inductor cannot link on the CPU.",

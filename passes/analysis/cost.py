@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from model.adapters import adapter_macs
-from model.graph import Graph, Node
-from model.meta import BITS
-from model.ops import category, macs
-from passes.base import Context, NoOptions, Report, Row, analysis
-from passes.score import node_bitops, one_sample
+from espalier.model.adapters import adapter_macs
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import BITS
+from espalier.model.ops import category, macs
+from espalier.passes.base import Context, NoOptions, Report, Row, analysis
+from espalier.passes.score import node_bitops, one_sample
 
 # Operations per output element, as common counters (e.g. DeepSpeed's) take them.
 _PER_ELEMENT = {"activation": 1, "add": 1, "norm": 5}

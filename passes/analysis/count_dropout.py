@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from model.graph import Graph
-from model.ops import drop_rate
-from passes.base import Context, NoOptions, Report, analysis
+from espalier.model.graph import Graph
+from espalier.model.ops import drop_rate
+from espalier.passes.base import Context, NoOptions, Report, analysis
 
 
 @analysis("count_dropout", "Count dropout", instant=True)

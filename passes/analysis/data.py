@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from model.errors import DataError
-from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions, data_warning, length_of, load_task, match_inputs
-from passes.base import Context, Report, analysis
+from espalier.model.errors import DataError
+from espalier.model.graph import Graph
+from espalier.passes.analysis.evaluate import EvaluateOptions, data_warning, length_of, load_task, match_inputs
+from espalier.passes.base import Context, Report, analysis
 
 if TYPE_CHECKING:
-    from model.data.base import Split, TaskData
+    from espalier.model.data.base import Split, TaskData
 
 
 @analysis("data", "Data", EvaluateOptions)
@@ -19,7 +19,7 @@ def data(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Grap
 
     The summary tells how even the classes are and what share of the texts `max_length` cuts.
     """
-    from model.data.look import balance, look
+    from espalier.model.data.look import balance, look
 
     context.progress(0, 0, "reading and tokenising")
     task = task_of(options, context)

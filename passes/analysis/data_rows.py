@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from model.errors import DataError
-from model.graph import Graph
-from passes.analysis.data import task_of
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context, Report, Row, analysis
+from espalier.model.errors import DataError
+from espalier.model.graph import Graph
+from espalier.passes.analysis.data import task_of
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context, Report, Row, analysis
 
 if TYPE_CHECKING:
-    from model.data.base import Array, Split, TaskData
+    from espalier.model.data.base import Array, Split, TaskData
 
 PAGE = 200
 SIDE = 64  # pixels of a picture, at most

@@ -6,20 +6,20 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from model.errors import OptionsError
-from model.graph import Graph
-from model.graph_json import fingerprint
-from model.recipe import Step
-from passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
-from passes.base import Context, Report, Row, analysis, run_step
-from passes.figure import EXPANSION, OPENED, wilson
-from passes.select import Select
-from passes.sensitivity.table import Candidate
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.errors import OptionsError
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.model.recipe import Step
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
+from espalier.passes.base import Context, Report, Row, analysis, run_step
+from espalier.passes.figure import EXPANSION, OPENED, wilson
+from espalier.passes.select import Select
+from espalier.passes.sensitivity.table import Candidate
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
 if TYPE_CHECKING:
-    from passes.sensitivity.measure import Baseline, Measured
+    from espalier.passes.sensitivity.measure import Baseline, Measured
 
 KEPT = 2  # baselines that stay warm: that of the score's data and that of the sensitivities'
 
@@ -57,7 +57,7 @@ def divergence(graph: Graph, options: DivergenceOptions, context: Context) -> tu
 
     Single choices are measured where the sensitivities were predicted: from the present weights in float.
     """
-    from passes.sensitivity.places import expansion, expansion_name
+    from espalier.passes.sensitivity.places import expansion, expansion_name
 
     if not options.cells:
         baseline = against(context.base or expansion(graph, None), options, context)
@@ -112,8 +112,8 @@ _HELD: dict[Hashable, Baseline] = {}
 
 def against(graph: Graph, options: EvaluateOptions, context: Context) -> Baseline:
     """The baseline that `graph` makes on the options' data; one that was made lately is taken again."""
-    from model.data.recent import signature
-    from passes.sensitivity.measure import Baseline
+    from espalier.model.data.recent import signature
+    from espalier.passes.sensitivity.measure import Baseline
 
     wish = EvaluateOptions(**{n: getattr(options, n) for n in EvaluateOptions.__dataclass_fields__})
     key = fingerprint(graph), wish, context.reading, signature(wish.data)

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from model.errors import DataError, GraphError
-from model.graph import Graph
-from model.ops import floating
-from model.source import first_line
-from passes.analysis.arrange import arranged, order_of
-from passes.base import Context, Report, analysis
-from passes.data_fit import TextLimit, fitted, text_facts, text_limit, wanted_image
-from passes.figure import Figure, accuracy_of, hits_of, wilson
-from passes.score import static_score
+from espalier.model.errors import DataError, GraphError
+from espalier.model.graph import Graph
+from espalier.model.ops import floating
+from espalier.model.source import first_line
+from espalier.passes.analysis.arrange import arranged, order_of
+from espalier.passes.base import Context, Report, analysis
+from espalier.passes.data_fit import TextLimit, fitted, text_facts, text_limit, wanted_image
+from espalier.passes.figure import Figure, accuracy_of, hits_of, wilson
+from espalier.passes.score import static_score
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from model.data.base import LoadOptions, Split, TaskData
-    from model.reading import Reading
-    from passes.analysis.beside import Beside
+    from espalier.model.data.base import LoadOptions, Split, TaskData
+    from espalier.model.reading import Reading
+    from espalier.passes.analysis.beside import Beside
 
 
 SPLITS = "test, train, validation or all; default: all rows of a lone file, else test, else validation"
@@ -57,7 +57,7 @@ class EvaluateOptions:
 @analysis("evaluate", "Evaluate", EvaluateOptions)
 def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Graph, Report]:
     """Accuracy and mean cross-entropy of the graph on the data, with its static score."""
-    from model.build import build
+    from espalier.model.build import build
 
     data = load_task(options, context.reading, whole=options.split in ("", "all"))
     split = measured_split(data, options.split, options.limit)
@@ -97,7 +97,7 @@ def noise_of(accuracy: float, correct: Sequence[bool], split: Split, graph: Grap
 
 def _beside(options: EvaluateOptions, context: Context) -> Beside | None:
     """What tells the divergence from the baseline, where that is wanted."""
-    from passes.analysis.beside import Beside, BesideOptions
+    from espalier.passes.analysis.beside import Beside, BesideOptions
 
     return Beside(context.base, options, context) if isinstance(options, BesideOptions) and context.base else None
 
@@ -113,7 +113,7 @@ def _warning(data: TaskData, options: EvaluateOptions, context: Context) -> dict
 
 def data_warning(data: TaskData, context: Context, split: str = "") -> dict[str, str]:
     """What of the data is likely not as it was meant, under `warning`: strange labels, a split without rows."""
-    from model.data.naming import misnamed
+    from espalier.model.data.naming import misnamed
 
     empty = [f"{files} holds no rows and is left out." for files in data.empty.values() if not split]
     words = " ".join(w for w in (*misnamed(data.classes, context.reading.classes), *empty, *data.notes) if w)
@@ -131,8 +131,8 @@ def load_task(options: EvaluateOptions, reading: Reading, *, whole: bool) -> Tas
 
     What the options leave open is as the project reads its data. Raises DataError.
     """
-    from model.data.base import LoadOptions
-    from model.data.naming import in_order_of
+    from espalier.model.data.base import LoadOptions
+    from espalier.model.data.naming import in_order_of
 
     if not options.data:
         raise DataError("There is no data to measure on.", "Name it: demo:NAME, hub:NAME, a file or a folder.")
@@ -150,8 +150,8 @@ def load_task(options: EvaluateOptions, reading: Reading, *, whole: bool) -> Tas
 
 def _with_columns(spec: str, wish: LoadOptions, reading: Reading) -> TaskData:
     """The data by the project's own columns; those that it has not, or that are named, are found as always."""
-    from model.data.columns import ColumnError
-    from model.data.recent import load_recent
+    from espalier.model.data.columns import ColumnError
+    from espalier.model.data.recent import load_recent
 
     usual = replace(wish, text=wish.text or reading.text or None, label=wish.label or reading.label or None)
     try:
@@ -181,7 +181,7 @@ def measured_split(data: TaskData, name: str, limit: int) -> Split:
     """As `choose_split`; of data that only train, the samples that a training holds out: the others are known to it."""
     if name or not _only_trains(data):
         return choose_split(data, name, limit)
-    from passes.training.held_out import held_out
+    from espalier.passes.training.held_out import held_out
 
     whole = data.split(_TRAIN)
     return whole.rows(held_out(whole)).take(limit or None)
@@ -201,7 +201,7 @@ def measure(
     import torch
     import torch.nn.functional as F
 
-    from model.unheard import unheard
+    from espalier.model.unheard import unheard
 
     correct, loss, seen = 0, 0.0, 0
     context.progress(0, len(split), "evaluating")

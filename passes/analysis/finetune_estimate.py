@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from model.graph import Graph
-from passes.base import Context, Report, analysis
-from passes.training.options import FinetuneOptions
+from espalier.model.graph import Graph
+from espalier.passes.base import Context, Report, analysis
+from espalier.passes.training.options import FinetuneOptions
 
 
 @analysis("finetune_estimate", "Time of a fine-tuning", FinetuneOptions)
 def finetune_estimate(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[Graph, Report]:
     """Time a few real steps and batches of the validation on the data, and add them up; the graph stays as it is."""
-    from passes.training.estimate import estimate
-    from passes.training.prepare import prepare
+    from espalier.passes.training.estimate import estimate
+    from espalier.passes.training.prepare import prepare
 
     context.progress(0, 0, "loading the data")
     ready = prepare(graph, options, context)

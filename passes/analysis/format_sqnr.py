@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from model.errors import PassError
-from model.formats.base import Format, parse_format
-from model.graph import Graph, Node
-from model.ops import quantisable
-from model.ports import weight_at
-from model.registry import FORMATS
-from passes.analysis.statistics import NO_WEIGHTS
-from passes.base import Context, Report, Row, analysis
-from passes.observed.shifts import Floats, least_error
+from espalier.model.errors import PassError
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import quantisable
+from espalier.model.ports import weight_at
+from espalier.model.registry import FORMATS
+from espalier.passes.analysis.statistics import NO_WEIGHTS
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.observed.shifts import Floats, least_error
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -123,9 +123,9 @@ def _value(node: Node, graph: Graph, context: Context) -> Tensor:
     """The weight after its mask as formats see it: (outputs, contraction), at least float32."""
     import torch
 
-    from model.build import effective
-    from model.trace.tensors import to_torch
-    from model.views import view_at
+    from espalier.model.build import effective
+    from espalier.model.trace.tensors import to_torch
+    from espalier.model.views import view_at
 
     weight = graph.weights[weight_at(node, PORT, graph) or ""]
     if weight.key is None:
@@ -203,7 +203,7 @@ def _noise(fmt: Format, x: Tensor) -> float:
 def _squared_error() -> Callable[[Tensor, Tensor], float] | None:
     """Σ(x − y)² in one pass, which other threads need not wait for; None without numba."""
     try:
-        from kernels.fake_quant.noise import squared_error
+        from espalier.kernels.fake_quant.noise import squared_error
     except ImportError:
         return None
     return squared_error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from model.graph import Graph
-from model.ops import kind
-from passes.base import Context, NoOptions, Report, analysis
+from espalier.model.graph import Graph
+from espalier.model.ops import kind
+from espalier.passes.base import Context, NoOptions, Report, analysis
 
 
 @analysis("graph", "Graph", instant=True)

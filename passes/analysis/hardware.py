@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from model.errors import DataError, EspalierError, OptionsError, SimulateError
-from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions, load_split
-from passes.analysis.hardware_host import host_rows
-from passes.base import Context, Report, analysis
-from verilog.options import EmitOptions, sizes_in
+from espalier.model.errors import DataError, EspalierError, OptionsError, SimulateError
+from espalier.model.graph import Graph
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
+from espalier.passes.analysis.hardware_host import host_rows
+from espalier.passes.base import Context, Report, analysis
+from espalier.verilog.options import EmitOptions, sizes_in
 
 if TYPE_CHECKING:
-    from passes.analysis.hardware_scored import Batch
-    from verilog.cycles.schedule import Schedule
-    from verilog.netlist import Design
-    from verilog.numbers.fixed import Codes
-    from verilog.proof.simulate import Simulated
-    from verilog.proof.waves import Handshakes
-    from verilog.templates.base import Template
+    from espalier.passes.analysis.hardware_scored import Batch
+    from espalier.verilog.cycles.schedule import Schedule
+    from espalier.verilog.netlist import Design
+    from espalier.verilog.numbers.fixed import Codes
+    from espalier.verilog.proof.simulate import Simulated
+    from espalier.verilog.proof.waves import Handshakes
+    from espalier.verilog.templates.base import Template
 
     Samples = list[Batch] | EspalierError
 
@@ -81,14 +81,14 @@ def emitting(options: HardwareOptions) -> EmitOptions:
 @analysis("hardware", "Hardware", HardwareOptions)
 def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[Graph, Report]:
     """One row an instance: module, format, cycles, area. The summary: interval, latency, area, lint, mismatches."""
-    from verilog.cycles.schedule import schedule
-    from verilog.edited import check_pure
-    from verilog.folder import beside
-    from verilog.lower import lower
-    from verilog.proof.lint import lint
-    from verilog.proof.tools import simulator
-    from verilog.templates.base import total
-    from verilog.write import modules, texts, write
+    from espalier.verilog.cycles.schedule import schedule
+    from espalier.verilog.edited import check_pure
+    from espalier.verilog.folder import beside
+    from espalier.verilog.lower import lower
+    from espalier.verilog.proof.lint import lint
+    from espalier.verilog.proof.tools import simulator
+    from espalier.verilog.templates.base import total
+    from espalier.verilog.write import modules, texts, write
 
     if options.simulate:
         simulator(options.simulator or None)  # what is missing is told before anything is written
@@ -148,7 +148,7 @@ def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
 def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: Context,
                samples: Samples, summary: dict[str, Any]) -> tuple[Codes, ...] | None:  # fmt: skip
     """Adds what the simulations tell to `summary`; the simulated results of the samples, where there are some."""
-    from verilog.proof.simulate import build, run
+    from espalier.verilog.proof.simulate import build, run
 
     if isinstance(samples, EspalierError) and options.data:
         raise samples
@@ -176,7 +176,7 @@ def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: 
 def _compared(graph: Graph, design: Design, context: Context, samples: Samples,
               simulated: tuple[Codes, ...] | None) -> dict[str, Any]:  # fmt: skip
     """The design beside the scored and the float model; what stands against it is told, and the design is there."""
-    from passes.analysis.hardware_scored import beside_scored
+    from espalier.passes.analysis.hardware_scored import beside_scored
 
     if isinstance(samples, EspalierError):
         return {"not_compared": samples.message}
@@ -200,8 +200,8 @@ def _telling(context: Context, text: str) -> Callable[[object], None]:
 
 def _synthesized(design: Design, options: HardwareOptions, context: Context) -> dict[str, Any]:
     """What Yosys makes of it, whole and by instance, and a clock; where Yosys is missing, that is told."""
-    from verilog.proof.tools import yosys
-    from verilog.synthesis.synthesize import synthesize
+    from espalier.verilog.proof.tools import yosys
+    from espalier.verilog.synthesis.synthesize import synthesize
 
     try:
         yosys()
@@ -223,8 +223,8 @@ def _told(mismatch: Any, design: Design) -> dict[str, Any]:
 
 def _samples(graph: Graph, design: Design, options: HardwareOptions, context: Context) -> Samples:
     """Inputs with their labels: of the data, or random ones; or the error why there are none."""
-    from passes.analysis.arrange import arranged
-    from passes.analysis.hardware_scored import made_batches
+    from espalier.passes.analysis.arrange import arranged
+    from espalier.passes.analysis.hardware_scored import made_batches
 
     try:
         if not options.data:
@@ -247,7 +247,7 @@ def _codes(graph: Graph, design: Design, options: HardwareOptions, context: Cont
         rng = np.random.default_rng(context.seed)
         shapes = [b.stream for b in design.inputs]
         return tuple(rng.integers(s.fixed.low, s.fixed.high + 1, (options.samples, s.rows, s.size)) for s in shapes)
-    from verilog.exact import Host
+    from espalier.verilog.exact import Host
 
     host = Host(graph, context.store, design, context.callables)
     parts = [host(**given) for given, _ in samples]

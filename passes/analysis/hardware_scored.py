@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from model.errors import DataError, EmitError, GraphError
-from model.graph import Graph
-from model.ops import macs
-from passes.base import Context
+from espalier.model.errors import DataError, EmitError, GraphError
+from espalier.model.graph import Graph
+from espalier.model.ops import macs
+from espalier.passes.base import Context
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from verilog.netlist import Design
-    from verilog.numbers.fixed import Codes
+    from espalier.verilog.netlist import Design
+    from espalier.verilog.numbers.fixed import Codes
 
 NDArray = np.ndarray[Any, Any]
 Batch = tuple["dict[str, Tensor]", NDArray | None]  # inputs of some samples, and their labels where data were named
@@ -60,8 +60,8 @@ def beside_scored(graph: Graph, design: Design, batches: list[Batch], context: C
     """
     import torch
 
-    from model.build import build
-    from verilog.exact import Exact, structured, tensors
+    from espalier.model.build import build
+    from espalier.verilog.exact import Exact, structured, tensors
 
     base = context.base or graph.replace(*(replace(n, precision={}) for n in graph if n.precision))
     scored, plain = (build(g, context.store, context.callables) for g in (graph, base))
@@ -97,7 +97,7 @@ def _run(module: Any, given: Mapping[str, Tensor], padded: Mapping[str, Tensor],
 
 def _first(result: Any, graph: Graph) -> Any:
     """The class scores, or the first of the results."""
-    from passes.analysis.evaluate import logits_of
+    from espalier.passes.analysis.evaluate import logits_of
 
     try:
         return logits_of(result, graph)
@@ -125,7 +125,7 @@ def _difference(rtl: Results, told: Results) -> dict[str, Any]:
 
 def made_batches(graph: Graph, design: Design, samples: int, seed: int) -> list[Batch]:
     """Random inputs of the design's sizes, fewer samples for large models."""
-    from passes.export.example import example_inputs
+    from espalier.passes.export.example import example_inputs
 
     cost = sum(macs(n, {**design.symbols, "batch": 1}) for n in graph)
     count = max(1, min(samples, int(WORK // max(cost, 1))))

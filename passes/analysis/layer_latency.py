@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from model.formats.base import Format
-from model.graph import Graph
-from model.meta import Precision
-from model.ops import offered
-from passes.allocation.places import bare
-from passes.analysis.evaluate import EvaluateOptions
-from passes.analysis.format_sqnr import usual_formats
-from passes.base import Context, Report, Row, analysis
-from passes.costs.layer_latency import PORTS, Times, keep, kind_of
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision
+from espalier.model.ops import offered
+from espalier.passes.allocation.places import bare
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.analysis.format_sqnr import usual_formats
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.costs.layer_latency import PORTS, Times, keep, kind_of
 
 if TYPE_CHECKING:
     from torch import fx
@@ -62,7 +62,7 @@ def _rows(graph: Graph, times: Times) -> list[Row]:
 
 def measure(graph: Graph, options: EvaluateOptions, formats: Sequence[Format], context: Context) -> Times:
     """Least seconds by kind of layer: whatever else runs adds to them. Raises DataError without data."""
-    from passes.analysis.evaluate import batches, load_split
+    from espalier.passes.analysis.evaluate import batches, load_split
 
     inputs, labels = next(batches(load_split(options, context), graph, options.batch_size))
     layers: dict[str, list[float]] = defaultdict(list)
@@ -96,8 +96,8 @@ def _timed(graph: Graph, inputs: dict[str, Any], context: Context) -> tuple[dict
     """Least seconds of each node, and of what rounds an operand, shared among those that read it."""
     import torch
 
-    from model.build import NODE, PORT, build
-    from passes.analysis.evaluate import fit_error
+    from espalier.model.build import NODE, PORT, build
+    from espalier.passes.analysis.evaluate import fit_error
 
     module = build(graph, context.store, context.callables, packed=True)
     found: dict[fx.Node, list[float]] = defaultdict(list)

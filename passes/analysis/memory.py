@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from model.graph import Graph
-from model.meta import Weight
-from model.ops import category
-from model.packed.layout import CODED, Packed, packed_size, plan
-from model.ports import weights_of
-from passes.base import Context, Report, Row, analysis
-from passes.timed.gains import gains_of
-from passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
-from passes.timed.spans import peak, profiled, tensors_of
+from espalier.model.graph import Graph
+from espalier.model.meta import Weight
+from espalier.model.ops import category
+from espalier.model.packed.layout import CODED, Packed, packed_size, plan
+from espalier.model.ports import weights_of
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.timed.gains import gains_of
+from espalier.passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
+from espalier.passes.timed.spans import peak, profiled, tensors_of
 
 FLOAT = 4  # bytes of a float32
 ABOUT = (
@@ -129,8 +129,8 @@ def _ideal(parts: list[Packed]) -> dict[str, float]:
 
 def _run(graph: Graph, options: MemoryOptions, context: Context) -> Iterator[Row]:
     """Measured: the tensors of the built model, rounded copies that it keeps, and the most that a run takes beside."""
-    from model.build import build
-    from model.layers import Effective
+    from espalier.model.build import build
+    from espalier.model.layers import Effective
 
     if any(w.key is None for w in graph.weights.values()):
         return

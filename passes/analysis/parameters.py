@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from model.graph import Graph
-from model.meta import Weight
-from passes.base import Context, NoOptions, Report, Row, analysis
+from espalier.model.graph import Graph
+from espalier.model.meta import Weight
+from espalier.passes.base import Context, NoOptions, Report, Row, analysis
 
 
 @dataclass(slots=True)

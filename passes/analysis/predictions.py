@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions, batches, fit, fit_error, load_task, logits_of, measured_split
-from passes.base import Context, Report, Row, analysis
-from passes.figure import wilson
+from espalier.model.graph import Graph
+from espalier.passes.analysis.evaluate import (
+    EvaluateOptions,
+    batches,
+    fit,
+    fit_error,
+    load_task,
+    logits_of,
+    measured_split,
+)
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.figure import wilson
 
 if TYPE_CHECKING:
-    from model.data.base import Array, Split
+    from espalier.model.data.base import Array, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ def predictions(graph: Graph, options: EvaluateOptions, context: Context) -> tup
     """For each class how many samples are taken for which, its recall (share found) and precision (share of those
     told that are right); `mean_confidence` is of all answers, `wrong_confidence` of the wrong ones.
     """
-    from model.build import build
+    from espalier.model.build import build
 
     task = load_task(options, context.reading, whole=options.split in ("", "all"))
     split = measured_split(task, options.split, options.limit)
@@ -69,7 +77,7 @@ def predict(module: Any, graph: Graph, split: Split, size: int, context: Context
     import numpy as np
     import torch
 
-    from model.unheard import unheard
+    from espalier.model.unheard import unheard
 
     told, sure, width = [], [], 0
     with unheard(module), torch.no_grad():

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kernels.bench.others import busy_words
-from model.errors import ExportError
-from model.graph import Graph
-from model.ops import macs
-from passes.base import Context, Report, Row, analysis
-from passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
-from passes.timed.spans import AT, RUN, Seen, by_host, peak, profiled, tensors_of
-from passes.timed.timeline import timeline
+from espalier.kernels.bench.others import busy_words
+from espalier.model.errors import ExportError
+from espalier.model.graph import Graph
+from espalier.model.ops import macs
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
+from espalier.passes.timed.spans import AT, RUN, Seen, by_host, peak, profiled, tensors_of
+from espalier.passes.timed.timeline import timeline
 
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent
@@ -45,7 +45,7 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
     `found` gets the timeline of one run. Raises OptionsError for a device that is not there, ExportError where the
     trace cannot be written.
     """
-    from model.build import build
+    from espalier.model.build import build
 
     _check(options)
     inputs = inputs_on(options, graph, context)

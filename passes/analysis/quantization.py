@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from model.graph import Graph, Node
-from model.ports import weight_at
-from passes.base import Context, Report, Row, analysis
-from passes.observed.difference import Comparison, Difference
-from passes.observed.options import ObserveOptions
-from passes.observed.stored import seen_mask, seen_weight, stored_scale
-from passes.observed.stream import Place, operands
-from passes.score import one_sample, port_bits
+from espalier.model.graph import Graph, Node
+from espalier.model.ports import weight_at
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.observed.difference import Comparison, Difference
+from espalier.passes.observed.options import ObserveOptions
+from espalier.passes.observed.stored import seen_mask, seen_weight, stored_scale
+from espalier.passes.observed.stream import Place, operands
+from espalier.passes.score import one_sample, port_bits
 
 if TYPE_CHECKING:
-    from passes.observed.lockstep import Outcome
+    from espalier.passes.observed.lockstep import Outcome
 
 
 @analysis("quantization", "Quantisation error", ObserveOptions)
@@ -65,8 +65,8 @@ def _weight_error(node: Node, port: str, graph: Graph, context: Context) -> Diff
 
 
 def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[list[Row], Row]:
-    from passes.analysis.evaluate import load_split
-    from passes.observed.lockstep import lockstep, tally
+    from espalier.passes.analysis.evaluate import load_split
+    from espalier.passes.observed.lockstep import lockstep, tally
 
     split = load_split(options, context)
     plain = graph.replace(*(replace(n, precision={}) for n in graph))

@@ -8,17 +8,17 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from model.errors import DataError, OptionsError, PassError, nearest
-from model.formats.base import Format
-from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions
-from passes.analysis.format_sqnr import usual_formats
-from passes.base import Context, Report, Row, analysis
-from passes.select import Select, chosen
-from passes.sensitivity.correct import Correction
-from passes.sensitivity.places import Place, expansion, expansion_name, places, unfolded
-from passes.sensitivity.table import Predictions, Sensitivity
-from passes.transform.quantize import PORTS
+from espalier.model.errors import DataError, OptionsError, PassError, nearest
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.analysis.format_sqnr import usual_formats
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.select import Select, chosen
+from espalier.passes.sensitivity.correct import Correction
+from espalier.passes.sensitivity.places import Place, expansion, expansion_name, places, unfolded
+from espalier.passes.sensitivity.table import Predictions, Sensitivity
+from espalier.passes.transform.quantize import PORTS
 
 LEAST = 32  # samples on which picked candidates are measured; where there is time for fewer, none is
 TRIED = 8  # samples by which it is judged how long that takes
@@ -26,9 +26,9 @@ UNFINISHED = "unfinished"  # in the summary of a run that ended early; the same 
 PART = 0.6  # of a run of the whole model, what measuring a candidate takes
 
 if TYPE_CHECKING:
-    from model.data.base import Split
-    from passes.sensitivity.evidence import Evidence
-    from passes.sensitivity.measure import Baseline, Measured
+    from espalier.model.data.base import Split
+    from espalier.passes.sensitivity.evidence import Evidence
+    from espalier.passes.sensitivity.measure import Baseline, Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def flat(row: Sensitivity) -> list[Row]:
 
 class _Work:
     def __init__(self, graph: Graph, options: SensitivityOptions, context: Context) -> None:
-        from passes.analysis.evaluate import load_split
+        from espalier.passes.analysis.evaluate import load_split
 
         self.options, self.context = options, context
         self.baseline_name = expansion_name(graph, context.base)
@@ -154,10 +154,10 @@ class _Work:
 
         What an earlier run gathered is gone on with; what is not all of it lies in a file of its own.
         """
-        from model.graph_json import fingerprint
-        from passes.sensitivity.collect import collect
-        from passes.sensitivity.evidence import PART, evidence_path, load, save
-        from passes.sensitivity.unfinished import Unfinished
+        from espalier.model.graph_json import fingerprint
+        from espalier.passes.sensitivity.collect import collect
+        from espalier.passes.sensitivity.evidence import PART, evidence_path, load, save
+        from espalier.passes.sensitivity.unfinished import Unfinished
 
         name = fingerprint(self.run)
         key = self._key(self.split, self.context.seed)
@@ -176,14 +176,14 @@ class _Work:
 
     def _key(self, split: Split, *more: Any) -> str:
         """The name of what is found with these weights on these samples."""
-        from model.graph_json import fingerprint
-        from passes.sensitivity.evidence import key_of
+        from espalier.model.graph_json import fingerprint
+        from espalier.passes.sensitivity.evidence import key_of
 
         return key_of(fingerprint(self.run), *more, *(v for kv in sorted(split.inputs.items()) for v in kv))
 
     def rows(self) -> list[Sensitivity]:
         """All rows, handed on as they come, and again once some were measured and all are corrected."""
-        from passes.sensitivity.tabled import rows_of_table
+        from espalier.passes.sensitivity.tabled import rows_of_table
 
         formats = self.options.formats or usual_formats()
         found: list[Sensitivity] = []
@@ -202,8 +202,8 @@ class _Work:
 
     def _measured(self, rows: list[Sensitivity]) -> list[Sensitivity]:
         """Rows with true divergences, of all candidates or of some, and predictions corrected by them."""
-        from passes.sensitivity import truth
-        from passes.sensitivity.kept import Kept
+        from espalier.passes.sensitivity import truth
+        from espalier.passes.sensitivity.kept import Kept
 
         count = self.options.measure
         cells = truth.every(rows) if self.options.exact else truth.picked(rows, count, self.context.seed)
@@ -247,7 +247,7 @@ class _Work:
 
         All of them where each candidate is asked for: those that there is no time for, the next run goes on with.
         """
-        from passes.sensitivity.measure import Baseline
+        from espalier.passes.sensitivity.measure import Baseline
 
         if not self.options.seconds or self.options.exact:
             return self.further
@@ -262,8 +262,8 @@ class _Work:
 
     def _wholes(self, rows: list[Sensitivity], at: dict[tuple[str, str], Place], baseline: Baseline) -> Correction:
         """What some whole configurations say of predictions of such."""
-        from passes.sensitivity import truth
-        from passes.sensitivity.correct import learned
+        from espalier.passes.sensitivity import truth
+        from espalier.passes.sensitivity.correct import learned
 
         columns = len(self.options.formats or usual_formats())
         mixed = truth.mixtures(rows, self.options.configurations, self.context.seed, columns)

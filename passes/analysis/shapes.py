@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from model.graph import Graph
-from passes.base import Context, NoOptions, Report, analysis
+from espalier.model.graph import Graph
+from espalier.passes.base import Context, NoOptions, Report, analysis
 
 
 @analysis("shapes", "Shapes", instant=True)

@@ -8,17 +8,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import PassError
-from model.graph import Graph, Node
-from model.meta import Sparsity
-from model.ports import weight_at
-from model.views import view_at
-from passes.analysis.statistics import keep
-from passes.base import Context, Report, Row, analysis
-from passes.observed.stored import NO_WEIGHTS
-from passes.pruning.changes import change
-from passes.pruning.patterns import seen
-from passes.transform.prune import prunable
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Sparsity
+from espalier.model.ports import weight_at
+from espalier.model.views import view_at
+from espalier.passes.analysis.statistics import keep
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.observed.stored import NO_WEIGHTS
+from espalier.passes.pruning.changes import change
+from espalier.passes.pruning.patterns import seen
+from espalier.passes.transform.prune import prunable
 
 GROUP = 4  # inputs in a row, of which sparse tensor cores want at most two
 

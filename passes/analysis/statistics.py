@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import PassError
-from model.graph import Graph
-from model.meta import Sparsity
-from model.ops import quantisable
-from model.ports import weight_at, weights_of
-from model.weights import WeightStore
-from passes.base import Context, Report, Row, analysis
-from passes.observed.moments import Moments
-from passes.observed.options import ObserveOptions
-from passes.observed.pieces import FINITE
-from passes.observed.stored import NO_WEIGHTS
-from passes.observed.stream import Observed, Place, operands, stream
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph
+from espalier.model.meta import Sparsity
+from espalier.model.ops import quantisable
+from espalier.model.ports import weight_at, weights_of
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.observed.moments import Moments
+from espalier.passes.observed.options import ObserveOptions
+from espalier.passes.observed.pieces import FINITE
+from espalier.passes.observed.stored import NO_WEIGHTS
+from espalier.passes.observed.stream import Observed, Place, operands, stream
 
 Floats = NDArray[np.float32]
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
@@ -68,7 +68,7 @@ def _users(graph: Graph) -> dict[str, tuple[str, str]]:
 
 
 def _activations(graph: Graph, options: StatisticsOptions, context: Context) -> list[Row]:
-    from passes.analysis.evaluate import load_split
+    from espalier.passes.analysis.evaluate import load_split
 
     split = load_split(options, context)
     places = [(n, p) for n in graph for p in quantisable(n) if weight_at(n, p, graph) is None]

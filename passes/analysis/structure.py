@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from model.graph import Graph
-from passes.base import Context, NoOptions, Report, Row, analysis
-from passes.structure.blocks import chains
-from passes.structure.masks import dead
-from passes.structure.sets import Structure, Units, structure_of
-from passes.structure.words import describe
+from espalier.model.graph import Graph
+from espalier.passes.base import Context, NoOptions, Report, Row, analysis
+from espalier.passes.structure.blocks import chains
+from espalier.passes.structure.masks import dead
+from espalier.passes.structure.sets import Structure, Units, structure_of
+from espalier.passes.structure.words import describe
 
 
 @analysis("structure", "Structure", instant=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from model.adapters import adapted
-from model.graph import Graph
-from model.meta import Weight
-from passes.base import Context, Report, Row, analysis
+from espalier.model.adapters import adapted
+from espalier.model.graph import Graph
+from espalier.model.meta import Weight
+from espalier.passes.base import Context, Report, Row, analysis
 
 
 @dataclass(frozen=True, slots=True)

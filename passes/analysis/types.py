@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from model.casts import Cast, casts
-from model.graph import Graph, Node
-from model.ops import kind
-from passes.base import Context, NoOptions, Report, Row, analysis
+from espalier.model.casts import Cast, casts
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import kind
+from espalier.passes.base import Context, NoOptions, Report, Row, analysis
 
 
 @analysis("types", "Types", instant=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from model.graph import Graph, Node
-from model.ops import spec
-from passes.costs.base import COSTS, Cost, Shares
-from passes.score import multiplied, one_sample, port_bits
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import spec
+from espalier.passes.costs.base import COSTS, Cost, Shares
+from espalier.passes.score import multiplied, one_sample, port_bits
 
 
 def flowing_bits(node: Node, graph: Graph) -> float:

@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import OptionsError
-from model.graph import Graph, Node
-from model.meta import Precision, Sparsity, Weight
-from model.ops import category
-from model.packed.layout import Use
-from model.recipe import Step
-from model.registry import Registry
-from passes.score import Score
-from passes.sensitivity.table import Candidate
+from espalier.model.errors import OptionsError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Precision, Sparsity, Weight
+from espalier.model.ops import category
+from espalier.model.packed.layout import Use
+from espalier.model.recipe import Step
+from espalier.model.registry import Registry
+from espalier.passes.score import Score
+from espalier.passes.sensitivity.table import Candidate
 
 if TYPE_CHECKING:
-    from passes.base import Context
+    from espalier.passes.base import Context
 
 Better = Literal["low", "high"]
 Floats = NDArray[np.float64]
 PLANNED = "planned"  # the key of a mask that is not made yet
 OTHERS = "other_programs"  # beside a measured time: the share of the processors that they took
-COSTS: Registry[str, Cost] = Registry("cost", OptionsError, ("passes.costs",))
+COSTS: Registry[str, Cost] = Registry("cost", OptionsError, ("espalier.passes.costs",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def cost(name: str) -> Cost:
 
 def measured(name: str, graph: Graph, options: Any, context: Context) -> dict[str, float]:
     """A cost that has to be run; beside a time also what other programs took meanwhile, since times are longer then."""
-    from kernels.bench.others import Others
+    from espalier.kernels.bench.others import Others
 
     held, watch = COSTS.get(name), Others()
     if held.measure is None:
@@ -98,7 +98,7 @@ def measured(name: str, graph: Graph, options: Any, context: Context) -> dict[st
 
 def timed_beside(known: Mapping[str, float]) -> str:
     """That what was measured with these figures is the time of a busy machine; empty where it is not."""
-    from kernels.bench.others import TELLING
+    from espalier.kernels.bench.others import TELLING
 
     share = known.get(OTHERS, 0.0)
     return f"timed while other programs took {100 * share:.0f}\u2009% of the processors" if share >= TELLING else ""

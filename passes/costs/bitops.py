@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from model.graph import Graph, Node
-from model.ops import spec
-from passes.costs.base import COSTS, Cost, Floats, Shares, with_candidate
-from passes.score import node_bitops, one_sample, port_bits
-from passes.sensitivity.table import Candidate
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import spec
+from espalier.passes.costs.base import COSTS, Cost, Floats, Shares, with_candidate
+from espalier.passes.score import node_bitops, one_sample, port_bits
+from espalier.passes.sensitivity.table import Candidate
 
 PORTS = ("data_in", "weight")
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from model.formats.base import Format
-from model.recipe import Step
-from model.registry import PASSES
-from passes.allocation.places import bare
-from passes.analysis.evaluate import EvaluateOptions
+from espalier.model.formats.base import Format
+from espalier.model.recipe import Step
+from espalier.model.registry import PASSES
+from espalier.passes.allocation.places import bare
+from espalier.passes.analysis.evaluate import EvaluateOptions
 
 SAME = ("data", "split", "text", "label", "tokenizer", "max_length")  # taken over from the options at hand
 

@@ -12,19 +12,19 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from model.errors import OptionsError
-from model.formats.integer import Integer
-from model.formats.mxint import MXInt
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph, Node
-from model.meta import Parallel, Precision
-from model.ops import spec
-from model.recipe import Step
-from passes.costs.base import COSTS, Cost, Shares
-from passes.parallel import LAYERS, ROWS, Product, paced, product_of, step_of
+from espalier.model.errors import OptionsError
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Parallel, Precision
+from espalier.model.ops import spec
+from espalier.model.recipe import Step
+from espalier.passes.costs.base import COSTS, Cost, Shares
+from espalier.passes.parallel import LAYERS, ROWS, Product, paced, product_of, step_of
 
 if TYPE_CHECKING:
-    from verilog.templates.base import Area
+    from espalier.verilog.templates.base import Area
 
 PORTS = ("data_in", "weight", "data_out")
 AREAS = frozenset(
@@ -79,7 +79,7 @@ def _estimated(node: Node, graph: Graph) -> Area:
 
 def check_ours(node: Node) -> None:
     """Raises OptionsError where a plug-in brings the hardware of a node: its area is not known."""
-    from verilog.lower import RULES
+    from espalier.verilog.lower import RULES
 
     if node.op in RULES and not RULES.is_own(node.op):
         raise OptionsError(f"The area of {node.id} is not known: {RULES.source(node.op)} brings its hardware.",
@@ -97,7 +97,7 @@ def _area(op: str, work: Product, at_once: Parallel, x: Form, w: Form, y: Form) 
     """Equal nodes are worked out once; what competes are some dozens of formats at some dozens of sizes."""
     if op in ROWS:
         return _row_area(op, work, at_once, x, y)
-    from verilog.area.model import estimate
+    from espalier.verilog.area.model import estimate
 
     wide, frac = x[0] + w[0] + (work.inputs - 1).bit_length(), x[1] + w[1]
     shared = {
@@ -115,7 +115,7 @@ def _area(op: str, work: Product, at_once: Parallel, x: Form, w: Form, y: Form) 
 
 def _window_area(work: Product, at_once: Parallel, x: Form) -> Area:
     """A square image and kernel stand for those of the node."""
-    from verilog.area.model import estimate
+    from espalier.verilog.area.model import estimate
 
     lanes = math.gcd(at_once.inputs, work.channels)
     side, taps = max(math.isqrt(work.rows // work.matrices), 1), max(work.inputs // work.channels, 1)
@@ -131,10 +131,10 @@ def _row_area(op: str, work: Product, at_once: Parallel, x: Form, y: Form) -> Ar
     """By the template itself, with constants over their whole range."""
     import numpy as np
 
-    from verilog.numbers.fixed import Fixed
-    from verilog.stream import Stream
-    from verilog.templates.norm import Norm
-    from verilog.templates.softmax import Softmax
+    from espalier.verilog.numbers.fixed import Fixed
+    from espalier.verilog.stream import Stream
+    from espalier.verilog.templates.norm import Norm
+    from espalier.verilog.templates.softmax import Softmax
 
     ins, outs = (Stream(work.rows, work.inputs, Fixed(f[0], f[1], f[2]), at_once.inputs) for f in (x, y))
     if op == "softmax":

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from model.graph import Graph
-from passes.base import Context
-from passes.costs.base import COSTS, Cost
+from espalier.model.graph import Graph
+from espalier.passes.base import Context
+from espalier.passes.costs.base import COSTS, Cost
 
 if TYPE_CHECKING:
-    from passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.analysis.evaluate import EvaluateOptions
 
 RUNS, WARM, SECONDS = 15, 2, 4.0
 
 
 def latency(graph: Graph, options: EvaluateOptions, context: Context) -> float:
     """Least seconds of a batch of `options.batch_size` samples of the data; raises DataError without data."""
-    from model.build import build
+    from espalier.model.build import build
 
     return least_seconds(build(graph, context.store, context.callables, packed=True), graph, options, context)
 
@@ -28,8 +28,8 @@ def least_seconds(module: Any, graph: Graph, options: EvaluateOptions, context: 
     """
     import torch
 
-    from model.unheard import unheard
-    from passes.analysis.evaluate import batches, fit_error, load_split
+    from espalier.model.unheard import unheard
+    from espalier.passes.analysis.evaluate import batches, fit_error, load_split
 
     inputs, _ = next(batches(load_split(options, context), graph, options.batch_size))
     found: list[float] = []

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.borders import read_json, tried
-from model.data.cache import cache_folder
-from model.errors import OptionsError
-from model.files import explained, write_text
-from model.formats.base import Format
-from model.graph import Graph, Node
-from passes.allocation.places import bare
-from passes.costs.base import COSTS, Cost, Shares
+from espalier.model.borders import read_json, tried
+from espalier.model.data.cache import cache_folder
+from espalier.model.errors import OptionsError
+from espalier.model.files import explained, write_text
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph, Node
+from espalier.passes.allocation.places import bare
+from espalier.passes.costs.base import COSTS, Cost, Shares
 
 if TYPE_CHECKING:
-    from passes.analysis.evaluate import EvaluateOptions
-    from passes.base import Context
+    from espalier.passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.base import Context
 
 PORTS = ("data_in", "weight")
 FILE = "layer_latency.json"
@@ -135,7 +135,7 @@ def of_node(node: Node, graph: Graph) -> float:
 
 def measured(graph: Graph, options: EvaluateOptions, context: Context) -> float:
     """The same, measured where it is not known."""
-    from passes.analysis.layer_latency import measure
+    from espalier.passes.analysis.layer_latency import measure
 
     keep(measure(graph, options, formats_of(graph), context))
     return seconds_of(graph)

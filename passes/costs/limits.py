@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from model.errors import OptionsError, nearest
-from passes.costs.base import COSTS
+from espalier.model.errors import OptionsError, nearest
+from espalier.passes.costs.base import COSTS
 
 MEASURED = {"accuracy": "high", "loss": "low"}  # figures of the score that only a run tells
 UNITS = {"": 1.0, "%": 0.01, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30,

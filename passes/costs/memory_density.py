@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from passes.costs.base import COSTS, Cost, Shares
-from passes.costs.weight_bits import parameter_bits, parameters
-from passes.score import FLOAT_BITS
+from espalier.passes.costs.base import COSTS, Cost, Shares
+from espalier.passes.costs.weight_bits import parameter_bits, parameters
+from espalier.passes.score import FLOAT_BITS
 
 COSTS.add("memory_density", Cost(
     "memory_density", "Memory density", "×", "high", "32 × elements over the bits that the parameters take",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from passes.costs.base import COSTS, Cost
-from passes.costs.weight_bits import parameters
+from espalier.passes.costs.base import COSTS, Cost
+from espalier.passes.costs.weight_bits import parameters
 
 COSTS.add("parameters", Cost(
     "parameters", "Parameters", "", "low", "elements of all parameters",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from model.meta import Weight
-from model.packed.layout import Use, header_share, stored
-from passes.costs.base import COSTS, Cost, Shares
+from espalier.model.meta import Weight
+from espalier.model.packed.layout import Use, header_share, stored
+from espalier.passes.costs.base import COSTS, Cost, Shares
 
 
 def file_bytes(name: str, weight: Weight, uses: Sequence[Use]) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from model.graph import Graph
-from model.meta import Weight
-from model.ops import spec
-from model.packed.layout import Use
-from model.ports import weight_at
-from passes.costs.base import COSTS, Cost, Shares
+from espalier.model.graph import Graph
+from espalier.model.meta import Weight
+from espalier.model.ops import spec
+from espalier.model.packed.layout import Use
+from espalier.model.ports import weight_at
+from espalier.passes.costs.base import COSTS, Cost, Shares
 
 
 def zeros(name: str, weight: Weight, uses: Sequence[Use]) -> float:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from model.errors import OptionsError
-from model.graph import Graph, Node
-from passes.costs.base import COSTS, Cost, Shares
-from passes.costs.hardware import (
+from espalier.model.errors import OptionsError
+from espalier.model.graph import Graph, Node
+from espalier.passes.costs.base import COSTS, Cost, Shares
+from espalier.passes.costs.hardware import (
     PORTS,
     SIGNS,
     area_of,
@@ -26,11 +26,11 @@ from passes.costs.hardware import (
     form_of,
     layers,
 )
-from passes.parallel import Product, product_of
-from passes.score import one_sample
+from espalier.passes.parallel import Product, product_of
+from espalier.passes.score import one_sample
 
 if TYPE_CHECKING:
-    from verilog.templates.base import Area
+    from espalier.verilog.templates.base import Area
 
 ADDERS = ("linear", "conv1d", "conv2d")
 SLOPE, BASE = 0.28, 0.08  # signed digits of a trained weight, by its bits
@@ -71,8 +71,8 @@ def area(node: Node, graph: Graph) -> Area:
 
 @cache
 def _area(work: Product, digits: float, widths: tuple[int, int], image: tuple[int, ...]) -> Area:
-    from verilog.area.unrolled import adders, lines
-    from verilog.constant.network import SAVED
+    from espalier.verilog.area.unrolled import adders, lines
+    from espalier.verilog.constant.network import SAVED
 
     depthwise = bool(work.window) and work.outputs == 1 and work.channels > 1
     inputs = work.rows // max(math.prod(image), 1) if depthwise else work.inputs

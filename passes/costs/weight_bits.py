@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from model.graph import Graph
-from model.meta import Weight
-from model.packed.layout import Use, stored
-from passes.costs.base import COSTS, Cost, Shares
+from espalier.model.graph import Graph
+from espalier.model.meta import Weight
+from espalier.model.packed.layout import Use, stored
+from espalier.passes.costs.base import COSTS, Cost, Shares
 
 
 def parameter_bits(name: str, weight: Weight, uses: Sequence[Use]) -> float:

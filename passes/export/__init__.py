@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from model.errors import ExportError, nearest
-from model.project import Project
-from model.weights import WeightStore
-from passes.export.settings import Settings
-from passes.export.unhelped import unhelped
+from espalier.model.errors import ExportError, nearest
+from espalier.model.project import Project
+from espalier.model.weights import WeightStore
+from espalier.passes.export.settings import Settings
+from espalier.passes.export.unhelped import unhelped
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +40,20 @@ Exporter = Callable[[Project, WeightStore, Path, Settings], Written]
 
 
 def _checkpoint(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
-    from passes.export.checkpoint import write_checkpoint
+    from espalier.passes.export.checkpoint import write_checkpoint
 
     return Written(*write_checkpoint(project, store, path), [])
 
 
 def _packed(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
-    from passes.export.packed import write_packed_model
+    from espalier.passes.export.packed import write_packed_model
 
     return Written(*write_packed_model(project, store, path))
 
 
 def _onnx(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
-    from passes.export.compare import Compared, compare_onnx
-    from passes.export.onnx_file import write_onnx
+    from espalier.passes.export.compare import Compared, compare_onnx
+    from espalier.passes.export.onnx_file import write_onnx
 
     files, notes = write_onnx(project, store, path, settings)
     if importlib.util.find_spec("onnxruntime") is None:
@@ -66,7 +66,7 @@ def _onnx(project: Project, store: WeightStore, path: Path, settings: Settings) 
 
 
 def _program(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
-    from passes.export.program import compare_program, write_program
+    from espalier.passes.export.program import compare_program, write_program
 
     files = write_program(project, store, path, settings)
     settings.progress(2, 3, "running it")
@@ -75,19 +75,19 @@ def _program(project: Project, store: WeightStore, path: Path, settings: Setting
 
 
 def _adapter(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
-    from passes.export.adapter import write_adapter
+    from espalier.passes.export.adapter import write_adapter
 
     return Written(*write_adapter(project, store, path), [])
 
 
 def _recipe(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
-    from passes.export.recipe import write_recipe
+    from espalier.passes.export.recipe import write_recipe
 
     return Written(write_recipe(project, path), [], [])
 
 
 def _script(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
-    from passes.export.script import write_script
+    from espalier.passes.export.script import write_script
 
     return Written(write_script(project, path), [], [])
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from model.adapters import adapted, module_path
-from model.errors import ExportError
-from model.files import filling, make_folder
-from model.graph import Graph
-from model.project import Project
-from model.weights import WeightStore
-from passes.lowrank.peft_write import write_peft
+from espalier.model.adapters import adapted, module_path
+from espalier.model.errors import ExportError
+from espalier.model.files import filling, make_folder
+from espalier.model.graph import Graph
+from espalier.model.project import Project
+from espalier.model.weights import WeightStore
+from espalier.passes.lowrank.peft_write import write_peft
 
 
 def write_adapter(project: Project, store: WeightStore, folder: Path) -> tuple[list[Path], list[str]]:

@@ -10,21 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from model.errors import EspalierError, ExportError
-from model.files import filling, make_folder
-from model.graph import Graph, Ref
-from model.graph_json import graph_to_json
-from model.opening import needs_source
-from model.ports import weight_at
-from model.project import Project
-from model.source import load_source
-from model.trace.tensors import to_numpy
-from model.weights import Tensor, WeightStore, write
-from passes.export.effective import effective_weights, shared_differently
-from passes.export.loading import MASK
-from passes.export.smaller import Smaller, shrunk, smaller
-from passes.export.untied import untied
-from passes.lowrank.peft_write import write_peft
+from espalier.model.errors import EspalierError, ExportError
+from espalier.model.files import filling, make_folder
+from espalier.model.graph import Graph, Ref
+from espalier.model.graph_json import graph_to_json
+from espalier.model.opening import needs_source
+from espalier.model.ports import weight_at
+from espalier.model.project import Project
+from espalier.model.source import load_source
+from espalier.model.trace.tensors import to_numpy
+from espalier.model.weights import Tensor, WeightStore, write
+from espalier.passes.export.effective import effective_weights, shared_differently
+from espalier.passes.export.loading import MASK
+from espalier.passes.export.smaller import Smaller, shrunk, smaller
+from espalier.passes.export.untied import untied
+from espalier.passes.lowrank.peft_write import write_peft
 
 ADAPTER = "adapter"  # folder of the adapters beside a model's weights
 
@@ -193,7 +193,7 @@ README = """\
 formats of activations. `python load.py` runs it on made inputs (Espalier must be installed); in your own program:
 
     from pathlib import Path
-    from passes.export.loading import load_folder
+    from espalier.passes.export.loading import load_folder
 
     module = load_folder(Path("{folder}"))  # a torch.fx GraphModule
     module({inputs})
@@ -222,8 +222,8 @@ from pathlib import Path
 try:
     import torch
 
-    from model.errors import EspalierError
-    from passes.export.loading import example_of, load_folder
+    from espalier.model.errors import EspalierError
+    from espalier.passes.export.loading import example_of, load_folder
 except ImportError as error:
     sys.exit(f"Espalier cannot be imported ({error}).\\nInstall it, and run this with its Python.")
 

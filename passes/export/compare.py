@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.graph import Graph, Node
-from model.weights import WeightStore
-from passes.export.example import example_inputs, other_sizes
-from passes.export.standalone import by_rule
+from espalier.model.graph import Graph, Node
+from espalier.model.weights import WeightStore
+from espalier.passes.export.example import example_inputs, other_sizes
+from espalier.passes.export.standalone import by_rule
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,8 +40,8 @@ def compare(graph: Graph, store: WeightStore, run: Run, who: str) -> Compared | 
     """Run the graph's module and `run` side by side; None where the model itself runs at no size."""
     import torch
 
-    from model.build import build
-    from model.emulators import in_float
+    from espalier.model.build import build
+    from espalier.model.emulators import in_float
 
     module = build(in_float(_ruled(graph)), store)
     found: list[tuple[float, float]] = []

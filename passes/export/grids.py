@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.formats.base import Encoded, Format
-from model.formats.binary_scaled import BinaryScaled
-from model.formats.blocks import PowerBlocks
-from model.formats.integer import Integer
-from model.formats.nvfp4 import NVFP4, SCALE
-from model.formats.scaled import ROW, TENSOR, ScaledFormat, gathered, per_of, shared_shape, spread
-from model.formats.scaled_integer import ScaledInteger
-from model.formats.stored_scale import scale_value
-from model.formats.ternary import Ternary
-from model.views import View
+from espalier.model.formats.base import Encoded, Format
+from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.blocks import PowerBlocks
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.nvfp4 import NVFP4, SCALE
+from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, gathered, per_of, shared_shape, spread
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.stored_scale import scale_value
+from espalier.model.formats.ternary import Ternary
+from espalier.model.views import View
 
 Array = NDArray[Any]
 # From the narrowest, with the largest code of each.

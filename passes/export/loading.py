@@ -6,13 +6,13 @@ from pathlib import Path
 
 from torch import Tensor, fx
 
-from model.borders import read_json, reading
-from model.build import build
-from model.errors import ProjectError
-from model.graph import Graph
-from model.graph_json import graph_from_json
-from model.weights import WeightStore, read_header
-from passes.export.example import example_inputs
+from espalier.model.borders import read_json, reading
+from espalier.model.build import build
+from espalier.model.errors import ProjectError
+from espalier.model.graph import Graph
+from espalier.model.graph_json import graph_from_json
+from espalier.model.weights import WeightStore, read_header
+from espalier.passes.export.example import example_inputs
 
 MASK = "@mask/"  # before the content key of a mask, as the name of its tensor
 

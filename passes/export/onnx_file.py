@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
-from model.errors import ExportError
-from model.files import check_target, filling, make_folder
-from model.graph import Graph
-from model.layers import Compressed, Effective
-from model.project import Project
-from model.weights import WeightStore
-from passes.export.example import FREE
-from passes.export.grids import grid_of
-from passes.export.program import first_line, program_of
-from passes.export.settings import Settings
-from passes.export.standalone import Site, baked, fixed, standalone
+from espalier.model.errors import ExportError
+from espalier.model.files import check_target, filling, make_folder
+from espalier.model.graph import Graph
+from espalier.model.layers import Compressed, Effective
+from espalier.model.project import Project
+from espalier.model.weights import WeightStore
+from espalier.passes.export.example import FREE
+from espalier.passes.export.grids import grid_of
+from espalier.passes.export.program import first_line, program_of
+from espalier.passes.export.settings import Settings
+from espalier.passes.export.standalone import Site, baked, fixed, standalone
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -66,8 +66,8 @@ def write_onnx(project: Project, store: WeightStore, path: Path, settings: Setti
 
 def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[Any, list[_Left]]:
     """The graph as torch's ONNXProgram, and the formats that were left out; raises ExportError."""
-    from passes.export.onnx_nodes import OPSET
-    from passes.export.onnx_powers import TRANSLATIONS
+    from espalier.passes.export.onnx_nodes import OPSET
+    from espalier.passes.export.onnx_powers import TRANSLATIONS
 
     settings.progress(0, 4, "exporting the graph")
     left: list[_Left] = []
@@ -89,7 +89,7 @@ def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[
 
 
 def _converted(program: ExportedProgram, graph: Graph, opset: int, translations: Any) -> Any:
-    from model.trace.capture import quiet
+    from espalier.model.trace.capture import quiet
 
     try:
         with quiet():
@@ -107,7 +107,7 @@ def _converted(program: ExportedProgram, graph: Graph, opset: int, translations:
 
 
 def _activation(held: Effective, site: Site, left: list[_Left]) -> nn.Module:
-    from passes.export.onnx_nodes import activation, unsayable
+    from espalier.passes.export.onnx_nodes import activation, unsayable
 
     if why := unsayable(held):
         left.append(_Left(site, held.format.label if held.format else "pruned", why))
@@ -117,7 +117,7 @@ def _activation(held: Effective, site: Site, left: list[_Left]) -> nn.Module:
 
 def _leaf(layer: Compressed) -> nn.Module:
     """A layer whose weight lies in the file in whole numbers, where its format gives such."""
-    from passes.export.onnx_nodes import Dequantised, StoredLayer
+    from espalier.passes.export.onnx_nodes import Dequantised, StoredLayer
 
     if "weight" not in layer.effective:
         return baked(layer)

@@ -15,15 +15,15 @@ from torch.nn.modules.conv import _ConvNd as Convolution  # pyright: ignore[repo
 from torch.onnx import ops as onnx_ops
 from transformers.pytorch_utils import Conv1D
 
-from model.formats.integer import Integer
-from model.formats.minifloat_ieee import MinifloatIEEE
-from model.formats.scaled import TENSOR
-from model.formats.scaled_integer import ScaledInteger
-from model.formats.stored_scale import tensor_scale
-from model.layers import Compressed, Effective
-from model.views import View
-from passes.export.grids import Grid
-from passes.export.standalone import Rounded, by_rule
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.minifloat_ieee import MinifloatIEEE
+from espalier.model.formats.scaled import TENSOR
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.stored_scale import tensor_scale
+from espalier.model.layers import Compressed, Effective
+from espalier.model.views import View
+from espalier.passes.export.grids import Grid
+from espalier.passes.export.standalone import Rounded, by_rule
 
 OPSET = 21  # the first with 4-bit and 16-bit integers and blocks in QuantizeLinear
 NIBBLES = ("int4", "uint4")

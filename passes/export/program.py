@@ -6,19 +6,19 @@ import io
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from model.errors import ExportError
-from model.files import make_folder, replacing
-from model.graph import Graph
-from model.project import Project
-from model.weights import WeightStore
-from passes.export.example import example_inputs
-from passes.export.settings import Settings
+from espalier.model.errors import ExportError
+from espalier.model.files import make_folder, replacing
+from espalier.model.graph import Graph
+from espalier.model.project import Project
+from espalier.model.weights import WeightStore
+from espalier.passes.export.example import example_inputs
+from espalier.passes.export.settings import Settings
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.export import ExportedProgram
 
-    from passes.export.compare import Compared
+    from espalier.passes.export.compare import Compared
 
 
 def program_of(module: nn.Module, graph: Graph) -> ExportedProgram:
@@ -26,7 +26,7 @@ def program_of(module: nn.Module, graph: Graph) -> ExportedProgram:
     import torch
     from torch.export import Dim
 
-    from model.trace.capture import quiet
+    from espalier.model.trace.capture import quiet
 
     values = example_inputs(graph)
     free: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def write_program(project: Project, store: WeightStore, path: Path, settings: Se
     """Write a .pt2 file, which torch.export.load opens without Espalier; raises ExportError."""
     import torch
 
-    from passes.export.standalone import standalone
+    from espalier.passes.export.standalone import standalone
 
     path = path if path.suffix == ".pt2" else path.with_name(f"{path.name}.pt2")
     settings.progress(0, 3, "exporting the graph")
@@ -100,7 +100,7 @@ def compare_program(graph: Graph, store: WeightStore, path: Path) -> Compared | 
     import torch
     import torch.utils._pytree as pytree
 
-    from passes.export.compare import compare
+    from espalier.passes.export.compare import compare
 
     opened = torch.export.load(path).module()
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from model.errors import ExportError
-from model.files import write_text
-from model.project import Project
-from passes.config import recipe_to_dict
+from espalier.model.errors import ExportError
+from espalier.model.files import write_text
+from espalier.model.project import Project
+from espalier.passes.config import recipe_to_dict
 
 
 def write_recipe(project: Project, path: Path) -> list[Path]:

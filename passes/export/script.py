@@ -6,15 +6,15 @@ import json
 import pprint
 from pathlib import Path
 
-from model.errors import ExportError
-from model.files import write_text
-from model.project import Project
-from model.recipe import Recipe
-from model.registry import FORMATS
-from model.trust import named
-from passes.config import recipe_to_dict
-from passes.offered import missing_passes
-from passes.plugins import loaded_plugins
+from espalier.model.errors import ExportError
+from espalier.model.files import write_text
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.model.registry import FORMATS
+from espalier.model.trust import named
+from espalier.passes.config import recipe_to_dict
+from espalier.passes.offered import missing_passes
+from espalier.passes.plugins import loaded_plugins
 
 TEMPLATE = '''\
 """Repeats {count} on {name}. Written by Espalier; needs its packages to be importable.
@@ -28,18 +28,14 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-if not (HERE / "model" / "opening.py").exists():  # a model.py beside this file is not Espalier's
-    sys.path = [p for p in sys.path if Path(p).resolve() != HERE]
-
-from model.opening import open_any
-from model.project import save_project
-from model.trust import Origin
-from passes.base import Context
-from passes.config import load_recipe
-from passes.plugins import load_plugins
-from passes.replay import replay
-from passes.score import static_score
+from espalier.model.opening import open_any
+from espalier.model.project import save_project
+from espalier.model.trust import Origin
+from espalier.passes.base import Context
+from espalier.passes.config import load_recipe
+from espalier.passes.plugins import load_plugins
+from espalier.passes.replay import replay
+from espalier.passes.score import static_score
 
 SOURCE = {source}
 INPUTS = {inputs}

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from model.graph import Graph
-from model.source import first_line
-from model.trace.tensors import to_numpy
-from model.weights import WeightStore
-from passes.export.example import example_inputs
-from passes.structure.sets import Member, structure_of
+from espalier.model.graph import Graph
+from espalier.model.source import first_line
+from espalier.model.trace.tensors import to_numpy
+from espalier.model.weights import WeightStore
+from espalier.passes.export.example import example_inputs
+from espalier.passes.structure.sets import Member, structure_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -198,7 +198,7 @@ def agrees(model: Any, graph: Graph, store: WeightStore) -> bool:
     """Whether a model of transformers gives what the graph gives, on made inputs."""
     import torch
 
-    from model.build import build
+    from espalier.model.build import build
 
     inputs = example_inputs(graph)
     with torch.no_grad():

@@ -12,16 +12,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx, nn
 
-from model.build import PORT, build
-from model.emulators import in_float
-from model.errors import ExportError
-from model.flowing import Flowing
-from model.formats.base import Format
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph
-from model.layers import Compressed, Effective
-from model.low_rank import Adapted
-from model.weights import WeightStore
+from espalier.model.build import PORT, build
+from espalier.model.emulators import in_float
+from espalier.model.errors import ExportError
+from espalier.model.flowing import Flowing
+from espalier.model.formats.base import Format
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph
+from espalier.model.layers import Compressed, Effective
+from espalier.model.low_rank import Adapted
+from espalier.model.weights import WeightStore
 
 Site = tuple[str, str]  # node id and port
 Activation = Callable[[Effective, Site], nn.Module]

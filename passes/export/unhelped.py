@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from model.adapters import adapted
-from model.graph import Graph
-from model.project import Project
-from model.weights import WeightStore
+from espalier.model.adapters import adapted
+from espalier.model.graph import Graph
+from espalier.model.project import Project
+from espalier.model.weights import WeightStore
 
 TRAINING = "finetune"
 

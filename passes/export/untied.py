@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.graph import Graph, Node
-from model.ports import weight_at
-from model.weights import WeightStore
-from passes.export.effective import shared_differently, users_of, value_of
-from passes.export.smaller import Smaller, agrees
+from espalier.model.graph import Graph, Node
+from espalier.model.ports import weight_at
+from espalier.model.weights import WeightStore
+from espalier.passes.export.effective import shared_differently, users_of, value_of
+from espalier.passes.export.smaller import Smaller, agrees
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -118,7 +118,7 @@ def _reads_back(model: Any, graph: Graph, store: WeightStore, folder: Path) -> b
     """Whether the model, saved and read by transformers, holds the same tensors and computes what the graph does."""
     import torch
 
-    from model.huggingface import quiet
+    from espalier.model.huggingface import quiet
 
     with tempfile.TemporaryDirectory(dir=folder, prefix=".untied-") as place, quiet():
         try:

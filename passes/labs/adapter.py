@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from model.errors import EspalierError, GraphError, PassError
-from model.graph import Graph
-from model.registry import PASSES, shown
-from passes.base import Context, PassSpec, Report, Row
-from passes.labs.stand_in import labs_tool
+from espalier.model.errors import EspalierError, GraphError, PassError
+from espalier.model.graph import Graph
+from espalier.model.registry import PASSES, shown
+from espalier.passes.base import Context, PassSpec, Report, Row
+from espalier.passes.labs.stand_in import labs_tool
 
 if TYPE_CHECKING:
-    from passes.labs.lending import Lent
+    from espalier.passes.labs.lending import Lent
 
 LabsPass = Callable[..., Any]
 
@@ -50,10 +50,10 @@ def run_labs_pass(
     function: LabsPass, file: Path, graph: Graph, options: LabsOptions, context: Context
 ) -> tuple[Graph, Report]:
     """Lend `graph` to `function` and take it back; what the function raises becomes one PassError with its line."""
-    from passes.labs.lending import lend
-    from passes.labs.loan import Loan, lending, loan_of
-    from passes.labs.mase import MaseGraph
-    from passes.labs.returning import take_back
+    from espalier.passes.labs.lending import lend
+    from espalier.passes.labs.loan import Loan, lending, loan_of
+    from espalier.passes.labs.mase import MaseGraph
+    from espalier.passes.labs.returning import take_back
 
     loan = Loan(lend(graph, context), context)
     with labs_tool(), lending(context):

@@ -9,8 +9,8 @@ from typing import Any
 import igraph
 from torch import fx
 
-from model.errors import PassError
-from model.files import write_text
+from espalier.model.errors import PassError
+from espalier.model.files import write_text
 
 _ACROSS, _DOWN, _MARGIN = 250.0, 66.0, 20.0
 _WIDTH, _HEIGHT, _LETTERS = 230.0, 38.0, 36

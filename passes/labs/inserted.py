@@ -14,13 +14,13 @@ import torch.utils._pytree as pytree
 from torch import Tensor, fx, nn
 from torch.export import Dim
 
-from model.errors import PassError
-from model.graph import Arg, Graph, Node, Ref, map_arg
-from model.meta import TensorMeta, Weight
-from model.symbols import evaluate
-from model.trace.raising import Raiser
-from passes.base import Context
-from passes.labs.probing import Probes
+from espalier.model.errors import PassError
+from espalier.model.graph import Arg, Graph, Node, Ref, map_arg
+from espalier.model.meta import TensorMeta, Weight
+from espalier.model.symbols import evaluate
+from espalier.model.trace.raising import Raiser
+from espalier.passes.base import Context
+from espalier.passes.labs.probing import Probes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from torch import Tensor, fx, nn
 
-from model.build import NODE as MARK
-from model.build import build, parameters_of
-from model.errors import PassError
-from model.graph import Graph
-from model.layers import Effective, Switch
-from model.low_rank import innermost
-from passes.base import Context
-from passes.labs.mase import MaseGraph, annotate
+from espalier.model.build import NODE as MARK
+from espalier.model.build import build, parameters_of
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph
+from espalier.model.layers import Effective, Switch
+from espalier.model.low_rank import innermost
+from espalier.passes.base import Context
+from espalier.passes.labs.mase import MaseGraph, annotate
 
 
 @dataclass(frozen=True, slots=True)

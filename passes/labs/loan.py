@@ -15,16 +15,16 @@ from weakref import WeakKeyDictionary
 
 from torch import fx, nn
 
-from model.errors import PassError
-from model.graph import Graph
-from model.leftovers import scratch
-from model.recipe import Recipe, Step
-from passes.base import Context, run_step
-from passes.config import load_recipe
-from passes.lab_passes import NOTHING
-from passes.labs.lending import Lent, lend
-from passes.labs.mase import MaseGraph
-from passes.labs.returning import take_back
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph
+from espalier.model.leftovers import scratch
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
+from espalier.passes.lab_passes import NOTHING
+from espalier.passes.labs.lending import Lent, lend
+from espalier.passes.labs.mase import MaseGraph
+from espalier.passes.labs.returning import take_back
 
 ENDING = ".espalier"
 _CONTEXT: ContextVar[Context] = ContextVar("labs_context")
@@ -110,8 +110,8 @@ def lab_pass(name: str) -> Callable[..., tuple[Any, dict[str, Any]]]:
 
 def export(mg: MaseGraph, name: str) -> None:
     """Write the graph as it is now as a project, with all its weights."""
-    from model.project import Project, save_project
-    from model.source import SourceInfo
+    from espalier.model.project import Project, save_project
+    from espalier.model.source import SourceInfo
 
     path, loan = _path(name), loan_of(mg)
     graph = loan.graph()
@@ -123,7 +123,7 @@ def export(mg: MaseGraph, name: str) -> None:
 
 def from_checkpoint(name: str) -> MaseGraph:
     """Open what `export` has written, or any project or source, as a graph of its own."""
-    from model.opening import open_any
+    from espalier.model.opening import open_any
 
     context = _CONTEXT.get(None)
     if context is None:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from model.graph import Graph, Node
-from model.meta import TensorMeta
-from model.ops import kind
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import TensorMeta
+from espalier.model.ops import kind
 
 
 class Metadata:
@@ -61,20 +61,20 @@ class MaseGraph:
 
     def draw(self, file: str = "mase_graph.svg") -> None:
         """Draw the torch.fx graph as an SVG file."""
-        from passes.labs.drawing import draw
+        from espalier.passes.labs.drawing import draw
 
         draw(self.model.graph, str(file))
 
     def export(self, fname: str = "masegraph") -> None:
         """Write the graph as it is now as the project `fname.espalier`."""
-        from passes.labs.loan import export
+        from espalier.passes.labs.loan import export
 
         export(self, str(fname))
 
     @classmethod
     def from_checkpoint(cls, checkpoint: str) -> MaseGraph:
         """The graph that `export` has written."""
-        from passes.labs.loan import from_checkpoint
+        from espalier.passes.labs.loan import from_checkpoint
 
         return from_checkpoint(str(checkpoint))
 

@@ -13,10 +13,10 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 
-from model.errors import PassError
-from model.graph import Graph
-from model.meta import Dim, TensorMeta
-from model.symbols import evaluate
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph
+from espalier.model.meta import Dim, TensorMeta
+from espalier.model.symbols import evaluate
 
 Values = dict[fx.Node, Any]
 

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from torch import fx, nn
 
-from model.errors import GraphError, PassError
-from model.graph import Arg, Graph, Node, Ref, named_weights, same, sort
-from model.meta import Weight
-from model.ops import quantisable
-from model.ports import refreshed
-from model.trace.args import arg_of
-from model.trace.tensors import to_numpy
-from model.weights import WeightStore
-from passes.base import Context
-from passes.labs.inserted import Inserted, Names
-from passes.labs.lending import Lent, is_effective, restore
-from passes.labs.probing import Probes
+from espalier.model.errors import GraphError, PassError
+from espalier.model.graph import Arg, Graph, Node, Ref, named_weights, same, sort
+from espalier.model.meta import Weight
+from espalier.model.ops import quantisable
+from espalier.model.ports import refreshed
+from espalier.model.trace.args import arg_of
+from espalier.model.trace.tensors import to_numpy
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.labs.inserted import Inserted, Names
+from espalier.passes.labs.lending import Lent, is_effective, restore
+from espalier.passes.labs.probing import Probes
 
 
 def take_back(lent: Lent, model: fx.GraphModule, context: Context) -> Graph:

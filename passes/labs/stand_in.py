@@ -14,8 +14,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from model.errors import PassError, nearest
-from passes.lab_passes import LAB_PASSES, NOTHING
+from espalier.model.errors import PassError, nearest
+from espalier.passes.lab_passes import LAB_PASSES, NOTHING
 
 TOOL = "chop"
 
@@ -102,15 +102,15 @@ class _Module(ModuleType):
 def _found(home: str, name: str) -> Any:
     """What stands in for `home.name`; a part of the tool that nobody imported yet is looked into in the same way."""
     if name in LAB_PASSES or name in NOTHING:
-        from passes.labs.loan import lab_pass
+        from espalier.passes.labs.loan import lab_pass
 
         return lab_pass(name)
     if name == "MaseGraph":
-        from passes.labs.mase import MaseGraph
+        from espalier.passes.labs.mase import MaseGraph
 
         return MaseGraph
     if name in ("get_trainer", "get_tokenized_dataset"):
-        from passes.labs import trainer
+        from espalier.passes.labs import trainer
 
         return getattr(trainer, name)
     return _NAMES.get(name) or _Missing(f"{home}.{name}")

@@ -9,11 +9,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, cast
 
-from model.errors import DataError, PassError
-from model.recipe import Step
-from passes.analysis.evaluate import EvaluateOptions, load_task
-from passes.labs.loan import Loan, loan_of
-from passes.training.options import FinetuneOptions
+from espalier.model.errors import DataError, PassError
+from espalier.model.recipe import Step
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_task
+from espalier.passes.labs.loan import Loan, loan_of
+from espalier.passes.training.options import FinetuneOptions
 
 _MADE = ("input_ids", "attention_mask", "token_type_ids")  # columns that tokenisers add; ours reads the text again
 
@@ -26,7 +26,7 @@ class LabsData(Mapping[str, tuple[str, ...]]):
     tokenizer: str = ""
 
     def _texts(self, name: str) -> dict[str, tuple[str, ...]]:
-        from model.reading import PLAIN
+        from espalier.model.reading import PLAIN
 
         return load_task(EvaluateOptions(name, tokenizer=self.tokenizer), PLAIN, whole=False).texts
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from model.errors import PassError
-from model.graph import Graph, Node
-from model.ops import category
-from model.ports import weight_at, weights_of
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import category
+from espalier.model.ports import weight_at, weights_of
 
 
 def head_of(graph: Graph) -> list[Node]:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from model.adapters import adaptable, adapted, module_path
-from model.errors import ExportError
-from model.graph import Graph, Node
-from model.meta import Adapter
-from model.weights import Tensor, WeightStore, write
-from passes.lowrank.peft_read import CONFIG, PREFIX, VALUES
+from espalier.model.adapters import adaptable, adapted, module_path
+from espalier.model.errors import ExportError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Adapter
+from espalier.model.weights import Tensor, WeightStore, write
+from espalier.passes.lowrank.peft_read import CONFIG, PREFIX, VALUES
 
 
 def write_peft(graph: Graph, store: WeightStore, folder: Path, base: str | None, saved: dict[str, str]) -> list[str]:

@@ -6,10 +6,10 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from model.formats.base import Format
-from model.formats.scaled import ScaledFormat
-from passes.base import Row
-from passes.observed.pieces import FINITE
+from espalier.model.formats.base import Format
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.passes.base import Row
+from espalier.passes.observed.pieces import FINITE
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from passes.observed.pieces import pieces
+from espalier.passes.observed.pieces import pieces
 
 BINS = 4096
 FINEST = -140  # exponent of the smallest width, for streams of zeros

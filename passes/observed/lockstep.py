@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from model.build import build, effective
-from model.graph import Graph, Node
-from model.ports import weight_at
-from model.views import view_at
-from passes.analysis.evaluate import batches, fit_error, logits_of
-from passes.base import Context
-from passes.observe import tap
-from passes.observed.difference import Comparison
-from passes.observed.stored import stored_scale
-from passes.observed.stream import Place, operands, told
-from passes.score import one_sample
+from espalier.model.build import build, effective
+from espalier.model.graph import Graph, Node
+from espalier.model.ports import weight_at
+from espalier.model.views import view_at
+from espalier.passes.analysis.evaluate import batches, fit_error, logits_of
+from espalier.passes.base import Context
+from espalier.passes.observe import tap
+from espalier.passes.observed.difference import Comparison
+from espalier.passes.observed.stored import stored_scale
+from espalier.passes.observed.stream import Place, operands, told
+from espalier.passes.score import one_sample
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 MOST = 1 << 28
 

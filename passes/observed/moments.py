@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from passes.observed.pieces import pieces
+from espalier.passes.observed.pieces import pieces
 
 
 @dataclass(slots=True)

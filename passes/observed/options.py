@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.analysis.evaluate import EvaluateOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from model.formats.scaled import ScaledFormat, gathered, spread, summed
-from model.formats.scaled_integer import ScaledInteger
-from passes.observed.divergence import threshold
-from passes.observed.histogram import Histogram
-from passes.observed.pieces import FINITE
-from passes.observed.shifts import Method
-from passes.observed.stream import Observed
+from espalier.model.formats.scaled import ScaledFormat, gathered, spread, summed
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.passes.observed.divergence import threshold
+from espalier.passes.observed.histogram import Histogram
+from espalier.passes.observed.pieces import FINITE
+from espalier.passes.observed.shifts import Method
+from espalier.passes.observed.stream import Observed
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,17 +14,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import FormatError
-from model.formats.base import Format
-from model.graph import Graph, Node
-from model.ports import weight_at
-from model.weights import WeightStore
-from passes.observed.divergence import divergence, tells
-from passes.observed.histogram import Histogram
-from passes.observed.pieces import FINITE
-from passes.observed.stream import Observed
-from passes.select import Select
-from passes.transform.quantize import Rule
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph, Node
+from espalier.model.ports import weight_at
+from espalier.model.weights import WeightStore
+from espalier.passes.observed.divergence import divergence, tells
+from espalier.passes.observed.histogram import Histogram
+from espalier.passes.observed.pieces import FINITE
+from espalier.passes.observed.stream import Observed
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import Rule
 
 Method = Literal["minmax", "percentile", "mse", "entropy"]
 Floats = NDArray[np.float32]

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph, Node
-from model.ops import base_port, floating
-from model.views import View, view_at
-from passes.base import Context
-from passes.observed.histogram import Histogram
-from passes.observed.moments import Moments
-from passes.observed.sample import RowSample
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import base_port, floating
+from espalier.model.views import View, view_at
+from espalier.passes.base import Context
+from espalier.passes.observed.histogram import Histogram
+from espalier.passes.observed.moments import Moments
+from espalier.passes.observed.sample import RowSample
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 Place = tuple[str, str]
 
@@ -59,7 +59,7 @@ def stream(
     `wanted`: (node, port) → the ports of the node whose tensors count as one there (`operands`). Raises DataError where
     the data does not fit the model.
     """
-    from passes.observe import observe
+    from espalier.passes.observe import observe
 
     found: dict[Place, Observed] = {}
     ports, place_of = told(wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from model.errors import OptionsError
+from espalier.model.errors import OptionsError
 
 Method = Literal["l1", "l2", "random", "wanda", "snip", "hessian", "movement"]
 Scope = Literal["local", "global", "row"]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from model.build import build, parameters_of
-from model.graph import Graph
-from passes.analysis.evaluate import batches, fit_error
-from passes.base import Context
-from passes.training.objective import Objective
+from espalier.model.build import build, parameters_of
+from espalier.model.graph import Graph
+from espalier.passes.analysis.evaluate import batches, fit_error
+from espalier.passes.base import Context
+from espalier.passes.training.objective import Objective
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 
 def gradients(

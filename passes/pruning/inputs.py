@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from model.errors import PassError
-from model.graph import Arg, Graph, Node, refs
-from model.leaves import make
-from model.ports import weight_at
-from model.trace.targets import function_of
-from passes.base import Context
-from passes.observe import observe
+from espalier.model.errors import PassError
+from espalier.model.graph import Arg, Graph, Node, refs
+from espalier.model.leaves import make
+from espalier.model.ports import weight_at
+from espalier.model.trace.targets import function_of
+from espalier.passes.base import Context
+from espalier.passes.observe import observe
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 
 def energies(

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from model.errors import PassError
-from model.graph import Graph, Node
-from model.meta import Sparsity
-from model.ports import weight_at
-from model.views import View, view_at
-from model.weights import Tensor as Stored
-from model.weights import WeightStore
-from passes.pruning.choice import Choice, Pattern, Scope
-from passes.pruning.patterns import Found, Scored, masks
-from passes.ranking import is_finite
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Sparsity
+from espalier.model.ports import weight_at
+from espalier.model.views import View, view_at
+from espalier.model.weights import Tensor as Stored
+from espalier.model.weights import WeightStore
+from espalier.passes.pruning.choice import Choice, Pattern, Scope
+from espalier.passes.pruning.patterns import Found, Scored, masks
+from espalier.passes.ranking import is_finite
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.views import View
-from passes.pruning.choice import SQUARED, Choice
-from passes.ranking import Bits, Values, keep_largest
+from espalier.model.views import View
+from espalier.passes.pruning.choice import SQUARED, Choice
+from espalier.passes.ranking import Bits, Values, keep_largest
 
 Keep = NDArray[np.bool_]
 _PIECE = 1 << 18  # elements that are ranked at once

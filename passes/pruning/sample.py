@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from passes.analysis.evaluate import EvaluateOptions, load_split
-from passes.base import Context
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
+from espalier.passes.base import Context
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 FIELDS = ("data", "split", "limit", "text", "label", "tokenizer", "max_length")
 

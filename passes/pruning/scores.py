@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from model.errors import PassError
-from model.graph import Graph, Node
-from passes.base import Context
-from passes.pruning.choice import WITH_DATA
-from passes.ranking import Values, is_finite
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node
+from espalier.passes.base import Context
+from espalier.passes.pruning.choice import WITH_DATA
+from espalier.passes.ranking import Values, is_finite
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 Layers = Mapping[str, Sequence[Node]]
 
@@ -76,8 +76,8 @@ def _factors(
     graph: Graph, layers: Layers, method: str, split: Split, batch_size: int, context: Context
 ) -> dict[str, Tensor]:
     """What each weight is multiplied with, of the float model: formats off, the masks of these weights too."""
-    from passes.pruning.gradients import gradients
-    from passes.pruning.inputs import energies
+    from espalier.passes.pruning.gradients import gradients
+    from espalier.passes.pruning.inputs import energies
 
     inside = {n.id for nodes in layers.values() for n in nodes}
     bare = graph.replace(*(replace(n, precision={}, sparsity=_others(n) if n.id in inside else n.sparsity)

@@ -10,11 +10,11 @@ from typing import cast
 
 from torch import fx, no_grad
 
-from model.build import PORT
-from model.flowing import Flowing
-from model.layers import Effective
-from passes.observed.abreast import Abreast, Inputs
-from passes.pruning.magnitudes import Magnitudes
+from espalier.model.build import PORT
+from espalier.model.flowing import Flowing
+from espalier.model.layers import Effective
+from espalier.passes.observed.abreast import Abreast, Inputs
+from espalier.passes.pruning.magnitudes import Magnitudes
 
 Place = tuple[str, str]
 

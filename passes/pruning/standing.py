@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from model.graph import Node
-from model.meta import Sparsity
-from model.weights import WeightStore
-from passes.pruning.choice import PATTERNS
-from passes.pruning.patterns import Found, Scored
+from espalier.model.graph import Node
+from espalier.model.meta import Sparsity
+from espalier.model.weights import WeightStore
+from espalier.passes.pruning.choice import PATTERNS
+from espalier.passes.pruning.patterns import Found, Scored
 
 Dropped = NDArray[np.bool_]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from model.build import parameters_of
-from model.graph import Graph, Node
-from passes.base import Context, Row
-from passes.observe import observe
-from passes.recovery.walk import Stop
+from espalier.model.build import parameters_of
+from espalier.model.graph import Graph, Node
+from espalier.passes.base import Context, Row
+from espalier.passes.observe import observe
+from espalier.passes.recovery.walk import Stop
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 
 @dataclass(slots=True)

@@ -9,10 +9,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from model.formats.base import Format
-from model.formats.scaled import ROW, TENSOR, ScaledFormat, spread, summed
-from model.formats.scaled_integer import ScaledInteger
-from passes.observed.shifts import covering, shift_of, shifted
+from espalier.model.formats.base import Format
+from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, spread, summed
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.passes.observed.shifts import covering, shift_of, shifted
 
 _WIDER, _NARROWER = 1, 8  # shifts tried around the finest one that clips nothing
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from model.formats.base import Format
-from model.formats.binary_residual import BinaryResidual
-from model.formats.binary_scaled import BinaryScaled
-from model.formats.blocks import BlockFormat
-from model.formats.scaled import ScaledFormat
-from model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.base import Format
+from espalier.model.formats.binary_residual import BinaryResidual
+from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.blocks import BlockFormat
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.scaled_integer import ScaledInteger
 
 Begin = Callable[[int, Tensor], None]
 At = Callable[[int, Tensor], Tensor]

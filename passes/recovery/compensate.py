@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from passes.recovery.columns import Columns
+from espalier.passes.recovery.columns import Columns
 
 BLOCK = 128  # columns between two updates of all the rest (the paper's B)
 _TRIES = 6  # tenfold dampings before the Hessian is given up

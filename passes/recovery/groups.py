@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from model.graph import Graph, Node, Ref
-from model.ports import weights_of
-from passes.recovery.layers import Layer, layer_at
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.ports import weights_of
+from espalier.passes.recovery.layers import Layer, layer_at
 
 # f(x·s) = f(x)·s for s > 0, element by element along the last axis.
 _HOMOGENEOUS = ("relu", "leaky_relu", "dropout", "identity", "contiguous", "clone", "detach", "alias")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from passes.analysis.evaluate import EvaluateOptions
-from passes.select import Select
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.select import Select
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from model.build import effective, parameters_of
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph
-from model.layers import Effective
-from model.weights import WeightStore
-from passes.base import Row
-from passes.observed.scales import weight_scale
-from passes.recovery.columns import columns_of
-from passes.recovery.compensate import compensated, output_error
-from passes.recovery.layers import Layer, matrix_of, rows_of, weight_of
-from passes.recovery.walk import Stop
+from espalier.model.build import effective, parameters_of
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph
+from espalier.model.layers import Effective
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Row
+from espalier.passes.observed.scales import weight_scale
+from espalier.passes.recovery.columns import columns_of
+from espalier.passes.recovery.compensate import compensated, output_error
+from espalier.passes.recovery.layers import Layer, matrix_of, rows_of, weight_of
+from espalier.passes.recovery.walk import Stop
 
 if TYPE_CHECKING:
-    from passes.transform.gptq import GptqOptions
+    from espalier.passes.transform.gptq import GptqOptions
 
 _ROUNDS = 8  # of a format that gives another value when it sees its own values again
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from model.build import build, effective
-from model.graph import Graph, Node, Ref
-from model.meta import TensorMeta, Weight
-from model.trace.tensors import to_numpy, to_torch
-from model.weights import WeightStore
-from passes.analysis.evaluate import batches, fit_error
-from passes.base import Context, Row
-from passes.observe import observe
-from passes.recovery.groups import Group
-from passes.recovery.layers import Layer, matrix_of, plain, weight_of
+from espalier.model.build import build, effective
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.meta import TensorMeta, Weight
+from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.evaluate import batches, fit_error
+from espalier.passes.base import Context, Row
+from espalier.passes.observe import observe
+from espalier.passes.recovery.groups import Group
+from espalier.passes.recovery.layers import Layer, matrix_of, plain, weight_of
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 _ROWS = 1024  # input vectors of each group on which the error of its formats is measured
 _LEAST = 1e-5  # the smallest scale, as in the paper's code

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, fx, nn
 
-from model.build import NODE, alters_input
-from model.graph import Graph, Node
-from passes.analysis.evaluate import batches, fit_error
-from passes.base import Context
-from passes.observed.abreast import Abreast, Inputs
+from espalier.model.build import NODE, alters_input
+from espalier.model.graph import Graph, Node
+from espalier.passes.analysis.evaluate import batches, fit_error
+from espalier.passes.base import Context
+from espalier.passes.observed.abreast import Abreast, Inputs
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 Pair = tuple[Tensor, Tensor]
 

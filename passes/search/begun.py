@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from passes.base import Cancelled
-from passes.search.fleet.beat import is_gone, signature, storage_of
-from passes.search.refine import FRONT
-from passes.search.storage import load_study, study_names
+from espalier.passes.base import Cancelled
+from espalier.passes.search.fleet.beat import is_gone, signature, storage_of
+from espalier.passes.search.refine import FRONT
+from espalier.passes.search.storage import load_study, study_names
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage

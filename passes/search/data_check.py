@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from model.graph import Graph
-from model.recipe import Recipe
-from passes.base import Context
-from passes.data_fit import ask_limits
-from passes.search.goals import Wanted
-from passes.search.search import Search
-from passes.search.with_training import FINETUNE
+from espalier.model.graph import Graph
+from espalier.model.recipe import Recipe
+from espalier.passes.base import Context
+from espalier.passes.data_fit import ask_limits
+from espalier.passes.search.goals import Wanted
+from espalier.passes.search.search import Search
+from espalier.passes.search.with_training import FINETUNE
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 
 def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context, *, other: bool = False) -> None:
@@ -24,9 +24,9 @@ def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context, *
 
     `other`: trials build models of their own, so the search's is no judge of what they take.
     """
-    from passes.analysis.evaluate import load_split
-    from passes.training.samples import Samples
-    from passes.training.splits import splits
+    from espalier.passes.analysis.evaluate import load_split
+    from espalier.passes.training.samples import Samples
+    from espalier.passes.training.splits import splits
 
     ask_limits(context, search.base)
     trainings = [s.options for s in recipe.active if s.pass_name == FINETUNE]
@@ -49,8 +49,8 @@ def _take(graph: Graph, split: Split, context: Context) -> None:
     """Run the samples that are the likeliest to fail: the first, the longest, those of the highest tokens."""
     import torch
 
-    from model.build import build
-    from passes.analysis.evaluate import batches, fit, fit_error, logits_of
+    from espalier.model.build import build
+    from espalier.passes.analysis.evaluate import batches, fit, fit_error, logits_of
 
     some = split.rows(_telling(split))
     with torch.no_grad():

@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, get_args
 
-from model.errors import EspalierError, OptionsError, nearest
-from model.formats.base import parse_format
-from model.graph import Graph, Node
-from model.ops import offered
-from model.ports import weight_at
-from model.recipe import Recipe
-from passes.parallel import product_of
-from passes.pruning.choice import Method
-from passes.search.families import FLOAT, formats_of
-from passes.search.space import IDENTITY, LINEAR, Choice, Plain, Space
-from passes.search.spec import SearchSpec, Vary, When
-from passes.select import chosen
-from passes.sweep.sweep import Setting, with_settings
-from passes.sweep.text import parse_place
-from passes.sweep.values import parse_values, value_text
-from passes.transform.prune import prunable
-from passes.transform.quantize import PORTS
+from espalier.model.errors import EspalierError, OptionsError, nearest
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import offered
+from espalier.model.ports import weight_at
+from espalier.model.recipe import Recipe
+from espalier.passes.parallel import product_of
+from espalier.passes.pruning.choice import Method
+from espalier.passes.search.families import FLOAT, formats_of
+from espalier.passes.search.space import IDENTITY, LINEAR, Choice, Plain, Space
+from espalier.passes.search.spec import SearchSpec, Vary, When
+from espalier.passes.select import chosen
+from espalier.passes.sweep.sweep import Setting, with_settings
+from espalier.passes.sweep.text import parse_place
+from espalier.passes.sweep.values import parse_values, value_text
+from espalier.passes.transform.prune import prunable
+from espalier.passes.transform.quantize import PORTS
 
 MOST = 5000  # choices
 FLOAT_BITS = 32.0
@@ -31,7 +31,7 @@ FLOAT_BITS = 32.0
 def expand(spec: SearchSpec, graph: Graph, recipe: Recipe) -> Space:
     """The space on `graph`, what the recipe leads to; raises OptionsError that says which entry is wrong, and how.
 
-    Binary points and exponent biases are not fitted yet: see `passes.search.fit`.
+    Binary points and exponent biases are not fitted yet: see `espalier.passes.search.fit`.
     """
     if not spec.space:
         raise OptionsError("The space is empty: nothing varies.", "Add an entry: layers and the formats to try.")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import fields
 from math import prod
 
-from model.errors import EspalierError, OptionsError
-from model.formats.base import Format, parameters, parse_format
-from model.patterns import comma_parts
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.formats.base import Format, parameters, parse_format
+from espalier.model.patterns import comma_parts
 
 MOST = 500  # formats of one choice; more is a slip
 MOST_WRITTEN = 50_000  # combinations of parameters, those that no format has included
@@ -33,7 +33,7 @@ def formats_of(text: str, where: str = "values") -> tuple[str, ...]:
 
 def _family(part: str, where: str) -> Iterator[str]:
     if part.lower() == "all":
-        from passes.analysis.format_sqnr import usual_formats
+        from espalier.passes.analysis.format_sqnr import usual_formats
 
         yield from (unfitted(f) for f in usual_formats())
         return

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from model.formats.base import parse_format
-from model.graph import Graph
-from model.ports import weight_at
-from model.weights import WeightStore
-from passes.search.families import FLOAT, fits
-from passes.search.space import Space, fit_key
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.model.ports import weight_at
+from espalier.model.weights import WeightStore
+from espalier.passes.search.families import FLOAT, fits
+from espalier.passes.search.space import Space, fit_key
 
 
 def fit(space: Space, graph: Graph, store: WeightStore) -> Space:
     """The space with what suits weights and biases; activations and computed tensors keep what is written."""
-    from passes.analysis.format_sqnr import fitted
+    from espalier.passes.analysis.format_sqnr import fitted
 
     wanted: dict[tuple[str, str], dict[str, None]] = {}
     for node, port, value in _open(space):
@@ -42,7 +42,7 @@ def _tensor(graph: Graph, node: str, port: str, store: WeightStore) -> Any:
     """The stored values, flat, at least float32; None where there are none, or some that are not finite."""
     import torch
 
-    from model.trace.tensors import to_torch
+    from espalier.model.trace.tensors import to_torch
 
     name = weight_at(graph.nodes[node], port, graph) if node in graph.nodes else None
     key = graph.weights[name].key if name else None

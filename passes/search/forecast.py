@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from model.errors import EspalierError, OptionsError
-from model.graph import Graph
-from model.recipe import Step
-from passes.allocation.exact import exact
-from passes.allocation.hulls import Hulls, Solution
-from passes.allocation.problem import Group, Problem, Whole
-from passes.analysis.sensitivity import SensitivityOptions
-from passes.base import Cancelled, Context, run_step
-from passes.costs.base import COSTS, Cost, Floats, figures, with_candidate
-from passes.costs.limits import Limit
-from passes.score import Scorer
-from passes.search.families import FLOAT, format_of
-from passes.search.goals import Wanted
-from passes.search.refine import Field
-from passes.search.space import Choice, Space, fit_key
-from passes.sensitivity.correct import Correction
-from passes.sensitivity.table import Candidate
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Step
+from espalier.passes.allocation.exact import exact
+from espalier.passes.allocation.hulls import Hulls, Solution
+from espalier.passes.allocation.problem import Group, Problem, Whole
+from espalier.passes.analysis.sensitivity import SensitivityOptions
+from espalier.passes.base import Cancelled, Context, run_step
+from espalier.passes.costs.base import COSTS, Cost, Floats, figures, with_candidate
+from espalier.passes.costs.limits import Limit
+from espalier.passes.score import Scorer
+from espalier.passes.search.families import FLOAT, format_of
+from espalier.passes.search.goals import Wanted
+from espalier.passes.search.refine import Field
+from espalier.passes.search.space import Choice, Space, fit_key
+from espalier.passes.sensitivity.correct import Correction
+from espalier.passes.sensitivity.table import Candidate
 
 SAMPLES, TRUE = 256, 12  # samples of the pass with gradients; true measurements that correct it
 SECONDS = 30.0  # under limits, for each of the two before the first trial; the rest is found between trials
@@ -216,7 +216,7 @@ def _step(space: Space, seconds: float) -> Step:
 
 def gathered(space: Space, graph: Graph, context: Context, seconds: float) -> bool:
     """Go on with the gradients for about so long: whether that is all of them."""
-    from passes.analysis.sensitivity import gather
+    from espalier.passes.analysis.sensitivity import gather
 
     step = _step(space, seconds)
     return gather(graph, step.options, replace(context, seed=step.seed))
@@ -226,8 +226,8 @@ class _Asked:
     """Predictions for single candidates, from the evidence of one pass with gradients."""
 
     def __init__(self, space: Space, graph: Graph, context: Context, seconds: float) -> None:
-        from passes.analysis.sensitivity import kept_places
-        from passes.sensitivity.evidence import load
+        from espalier.passes.analysis.sensitivity import kept_places
+        from espalier.passes.sensitivity.evidence import load
 
         told = run_step(graph, _step(space, seconds), context).report.summary
         level, steep, loud = told["correction"]
@@ -241,8 +241,8 @@ class _Asked:
 
     def of(self, node: str, port: str, candidate: Candidate) -> float:
         """Nats a sample; what breaks the outputs costs much, and what is not known nothing."""
-        from passes.sensitivity.subject import subject
-        from passes.sensitivity.tabled import quickly
+        from espalier.passes.sensitivity.subject import subject
+        from espalier.passes.sensitivity.tabled import quickly
 
         place = self.places.get((node, port))
         if place is None or candidate == NO_CHANGE:

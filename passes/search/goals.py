@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from model.errors import OptionsError, nearest
-from passes.costs.base import COSTS
-from passes.costs.limits import MEASURED as OF_SCORE
-from passes.costs.limits import Limit, known_figures, parse_limit, violations
-from passes.search.spec import Goal, SearchSpec
-from passes.search.trial import Trial
+from espalier.model.errors import OptionsError, nearest
+from espalier.passes.costs.base import COSTS
+from espalier.passes.costs.limits import MEASURED as OF_SCORE
+from espalier.passes.costs.limits import Limit, known_figures, parse_limit, violations
+from espalier.passes.search.spec import Goal, SearchSpec
+from espalier.passes.search.trial import Trial
 
 KL = "kl"  # divergence of the outputs from those of the recipe's first graph, nats a sample
 MEASURED: dict[str, str] = {**OF_SCORE, KL: "low"}  # what only a run on data tells

@@ -23,9 +23,9 @@ from optuna.storages.journal._file import LOCK_FILE_SUFFIX
 from optuna.storages.journal._storage import JournalOperation, JournalStorageReplayResult
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from model.errors import StorageError
-from model.files import explained
-from passes.search.journal_records import damaged_creation, fits_goals, is_sound
+from espalier.model.errors import StorageError
+from espalier.model.files import explained
+from espalier.passes.search.journal_records import damaged_creation, fits_goals, is_sound
 
 Log = dict[str, Any]
 BEGIN = b'{"op_code":'

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from model.errors import ProjectError
-from model.files import write_bytes
-from passes.search.storage import journal_url
+from espalier.model.errors import ProjectError
+from espalier.model.files import write_bytes
+from espalier.passes.search.storage import journal_url
 
 FOLDER = "studies/"
 ENDING = ".journal"

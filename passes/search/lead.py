@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from passes.allocation.problem import Whole
-from passes.search.forecast import Forecast, costs_of, params_of, picks_of
-from passes.search.goals import Wanted
-from passes.search.margins import Known
-from passes.search.refine import FRONT, ROUGH_FRONT, Refined, read_field
-from passes.search.trial import Trial
+from espalier.passes.allocation.problem import Whole
+from espalier.passes.search.forecast import Forecast, costs_of, params_of, picks_of
+from espalier.passes.search.goals import Wanted
+from espalier.passes.search.margins import Known
+from espalier.passes.search.refine import FRONT, ROUGH_FRONT, Refined, read_field
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
-    from model.graph import Graph
-    from passes.search.space import Space
+    from espalier.model.graph import Graph
+    from espalier.passes.search.space import Space
 
 LEAST = 4  # trials whose samples are known, from which shifts are learned
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from passes.allocation.problem import Whole
-from passes.costs.base import Floats
+from espalier.passes.allocation.problem import Whole
+from espalier.passes.costs.base import Floats
 
 ALONE = (0.03, 0.1, 0.3, 1.0, 3.0)  # variance of what choices do only together, beside what adds up
 POWERS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # of the predicted divergence, which is too low at its steep end

@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from model.build import NODE
-from model.formats.scaled import ScaledFormat
-from model.layers import Compressed, Effective
-from model.meta import Dim
-from model.symbols import evaluate
-from passes.search.wired import Wired
+from espalier.model.build import NODE
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.layers import Compressed, Effective
+from espalier.model.meta import Dim
+from espalier.model.symbols import evaluate
+from espalier.passes.search.wired import Wired
 
 ROWWISE = (nn.Linear, nn.LayerNorm, nn.Dropout, nn.Identity, nn.GELU, nn.ReLU, nn.Tanh, nn.SiLU)
 FUNCTIONS = ("aten.gelu.default", "aten.relu.default", "aten.tanh.default", "aten.silu.default", "aten.add.Tensor")

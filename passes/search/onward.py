@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.private import private_folder
-from model.recipe import Recipe, Step
-from passes.search.goals import Wanted, best, ranked
-from passes.search.trial import Trial
+from espalier.model.private import private_folder
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.search.goals import Wanted, best, ranked
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
-    from passes.search.spec import SearchSpec
+    from espalier.passes.search.spec import SearchSpec
 
 BEST = 3  # trials whose weights stay though none has begun there: another worker may be about to
 DAYS = 180  # that weights are kept for trials that nobody asks for
@@ -29,7 +29,7 @@ ENDING = ".espalier"
 
 def kept_folder() -> Path:
     """Where trained models of trials lie."""
-    from passes.training.unfinished import home
+    from espalier.passes.training.unfinished import home
 
     return home().parent / "trials"
 
@@ -85,6 +85,6 @@ def beginning(recipe: Recipe, at: str) -> Recipe:
     """The recipe on the weights of another trial, where one is named."""
     if not at:
         return recipe
-    from passes.transform.take_weights import TakeWeightsOptions
+    from espalier.passes.transform.take_weights import TakeWeightsOptions
 
     return Recipe((Step("take_weights", TakeWeightsOptions(at)), *recipe.steps))

@@ -10,9 +10,9 @@ from optuna.storages import GrpcStorageProxy
 from optuna.storages._grpc.auto_generated import api_pb2_grpc
 from optuna.storages._grpc.client import GrpcClientCache
 
-from passes.search.fleet.token import metadata
-from passes.search.outage import LIMIT, OUTAGE
-from passes.search.storage import reason
+from espalier.passes.search.fleet.token import metadata
+from espalier.passes.search.outage import LIMIT, OUTAGE
+from espalier.passes.search.storage import reason
 
 MOST_RECEIVED = 512 << 20  # bytes of an answer
 _CONFIG = {"methodConfig": [{

@@ -11,7 +11,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
-from passes.search.outage import OUTAGE
+from espalier.passes.search.outage import OUTAGE
 
 INNER = ("_create_new_trial", "_set_trial_param", "_get_trials", "_get_best_trial_id")  # what Optuna's cache calls
 AWAY = ("08", "57P")  # SQLSTATEs of a lost connection, and of a server that stops or starts

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from model.graph import Graph
-from model.graph_json import fingerprint
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.costs.base import COSTS, measured
-from passes.costs.base import figures as costs_of
-from passes.dominant import dominant_fields
-from passes.replay import Memo, recipe_key, replay
-from passes.score import Scorer
-from passes.search.goals import KL, MEASURED, Wanted
-from passes.search.space import Space
-from passes.search.trial_run import Order
-from passes.search.warm import Warm
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.costs.base import COSTS, measured
+from espalier.passes.costs.base import figures as costs_of
+from espalier.passes.dominant import dominant_fields
+from espalier.passes.replay import Memo, recipe_key, replay
+from espalier.passes.score import Scorer
+from espalier.passes.search.goals import KL, MEASURED, Wanted
+from espalier.passes.search.space import Space
+from espalier.passes.search.trial_run import Order
+from espalier.passes.search.warm import Warm
 
 MOST = 1 << 25  # margins that are kept
 

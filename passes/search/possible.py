@@ -6,20 +6,20 @@ import math
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
-from model.errors import OptionsError
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph, Node
-from model.recipe import Recipe
-from passes.costs.base import COSTS, figures, with_candidate
-from passes.costs.hardware import AREAS, every_ours
-from passes.costs.limits import Limit
-from passes.parallel import with_products
-from passes.score import Scorer
-from passes.search.families import FLOAT, format_of
-from passes.search.goals import MEASURED, Wanted
-from passes.search.space import Choice, Space, values_of
-from passes.search.spec import SearchSpec, trains
-from passes.sensitivity.table import Candidate
+from espalier.model.errors import OptionsError
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph, Node
+from espalier.model.recipe import Recipe
+from espalier.passes.costs.base import COSTS, figures, with_candidate
+from espalier.passes.costs.hardware import AREAS, every_ours
+from espalier.passes.costs.limits import Limit
+from espalier.passes.parallel import with_products
+from espalier.passes.score import Scorer
+from espalier.passes.search.families import FLOAT, format_of
+from espalier.passes.search.goals import MEASURED, Wanted
+from espalier.passes.search.space import Choice, Space, values_of
+from espalier.passes.search.spec import SearchSpec, trains
+from espalier.passes.sensitivity.table import Candidate
 
 SLACK = 0.02  # what blocks and scales of rows may move the cheapest by
 SUMS = 1e-9  # what sums of floats may

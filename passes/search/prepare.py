@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
-from model.codec import encode
-from model.errors import OptionsError
-from model.graph import Graph
-from model.graph_json import fingerprint
-from model.recipe import Recipe
-from passes.base import Context, is_lasting
-from passes.replay import Memo, check_ready, prefix_keys, recipe_key, replay
-from passes.search.expand import expand
-from passes.search.fit import fit
-from passes.search.goals import Wanted, wanted
-from passes.search.possible import check_grid, check_limits, check_spec
-from passes.search.search import Search
-from passes.search.space import Space
-from passes.search.trial_run import TrialRun
+from espalier.model.codec import encode
+from espalier.model.errors import OptionsError
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.model.recipe import Recipe
+from espalier.passes.base import Context, is_lasting
+from espalier.passes.replay import Memo, check_ready, prefix_keys, recipe_key, replay
+from espalier.passes.search.expand import expand
+from espalier.passes.search.fit import fit
+from espalier.passes.search.goals import Wanted, wanted
+from espalier.passes.search.possible import check_grid, check_limits, check_spec
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Space
+from espalier.passes.search.trial_run import TrialRun
 
 if TYPE_CHECKING:
-    from passes.search.architecture.building import Architect
-    from passes.search.architecture.superset import Layout
-    from passes.search.forecast import Forecast
-    from passes.search.study import Plan
+    from espalier.passes.search.architecture.building import Architect
+    from espalier.passes.search.architecture.superset import Layout
+    from espalier.passes.search.forecast import Forecast
+    from espalier.passes.search.study import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ class Prepared:
         tunes = search.info is not None and any(s.pass_name == "finetune" for s in search.recipe.steps)
         if search.spec.train != "none" or self.architect or tunes:
             return self._trained(search, plan.context)
-        from passes.search.plain import Plain
+        from espalier.passes.search.plain import Plain
 
         rungs = search.spec.rungs if search.spec.pruner != "none" else ()
         return Plain(search.base, search.spec.score, self.want, plan.memo, rungs, self.space)
 
     def _trained(self, search: Search, context: Context) -> TrialRun:
-        from passes.search.trained import Trained
+        from espalier.passes.search.trained import Trained
 
         if search.info is None:
             raise OptionsError("Where the model came from is not known, so it cannot be built or trained anew.",
@@ -66,7 +66,7 @@ class Prepared:
 
     def gathered(self, seconds: float, context: Context) -> bool:
         """Go on with what the forecast is made from, for about so long: whether that is all by now."""
-        from passes.search.forecast import gathered
+        from espalier.passes.search.forecast import gathered
 
         return gathered(self.space, self.graph, context, seconds)
 
@@ -75,8 +75,8 @@ class Prepared:
 
         `in_time` tells for a limit of seconds, or none (0), the one that leaves time for trials.
         """
-        from passes.search.forecast import Forecast, promising
-        from passes.search.warm_start import uniform
+        from espalier.passes.search.forecast import Forecast, promising
+        from espalier.passes.search.warm_start import uniform
 
         context.progress(0, 0, "predicting where to begin")
         # Of architectures each would have a front of its own.
@@ -108,7 +108,7 @@ def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
 
 def _laid_out(search: Search, graph: Graph, context: Context) -> Layout:
     """The deepest model of a space that varies the configuration."""
-    from passes.search.architecture.superset import layout
+    from espalier.passes.search.architecture.superset import layout
 
     entries = tuple(replace(e, when=None) for e in search.spec.space if e.kind == "config")
     choices = list(expand(replace(search.spec, space=entries), graph, search.recipe).choices)
@@ -116,7 +116,7 @@ def _laid_out(search: Search, graph: Graph, context: Context) -> Layout:
 
 
 def _uniform(space: Space) -> Iterator[dict[str, Any]]:
-    from passes.search.warm_start import uniform
+    from espalier.passes.search.warm_start import uniform
 
     return uniform(space, 1)
 
@@ -131,7 +131,7 @@ def reached(recipe: Recipe, base: Graph, context: Context, memo: Memo) -> Graph:
 
 def _contents(search: Search) -> dict[str, str]:
     """Name of data → a hash of its files, where there are some."""
-    from model.data.recent import content_of
+    from espalier.model.data.recent import content_of
 
     options = [search.spec.score, search.spec.finetune, *(s.options for s in search.recipe.active)]
     named = (o.get("data", "") if isinstance(o, Mapping) else getattr(o, "data", "") for o in options)

@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from model.borders import reading
-from model.codec import decode, encode
-from model.errors import StorageError
-from model.project import recipe_from_json, recipe_to_json
-from model.recipe import Recipe
-from passes.search.fleet.claim import is_spare
-from passes.search.space import Space
-from passes.search.spec import SearchSpec
-from passes.search.trial import State, Trial, violation_of
+from espalier.model.borders import reading
+from espalier.model.codec import decode, encode
+from espalier.model.errors import StorageError
+from espalier.model.project import recipe_from_json, recipe_to_json
+from espalier.model.recipe import Recipe
+from espalier.passes.search.fleet.claim import is_spare
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial import State, Trial, violation_of
 
 if TYPE_CHECKING:
     from optuna.study import Study

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.graph import Graph
-from passes.allocation.exact import exact
-from passes.allocation.hulls import Hulls, Solution
-from passes.allocation.problem import Group, Problem, Whole
-from passes.costs.base import Cost, Floats
-from passes.search.goals import Wanted
-from passes.search.margins import Known, climbed, learned
-from passes.search.trial import Trial
+from espalier.model.graph import Graph
+from espalier.passes.allocation.exact import exact
+from espalier.passes.allocation.hulls import Hulls, Solution
+from espalier.passes.allocation.problem import Group, Problem, Whole
+from espalier.passes.costs.base import Cost, Floats
+from espalier.passes.search.goals import Wanted
+from espalier.passes.search.margins import Known, climbed, learned
+from espalier.passes.search.trial import Trial
 
 FRONT = "front"  # the study's attribute: what is predicted, for all its workers
 ROUGH_FRONT = "front_rough"  # whether that is from a part of the gradients

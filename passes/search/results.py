@@ -15,11 +15,11 @@ from typing import Any
 from torch import Tensor, fx
 from torch.fx.node import map_arg
 
-from model.build import build
-from model.graph import Graph
-from model.weights import WeightStore
-from passes.search.narrow import Claim, narrow
-from passes.search.wired import Parts, Wired
+from espalier.model.build import build
+from espalier.model.graph import Graph
+from espalier.model.weights import WeightStore
+from espalier.passes.search.narrow import Claim, narrow
+from espalier.passes.search.wired import Parts, Wired
 
 MOST = 1 << 29  # bytes that are kept
 NAMES = 50_000  # nodes of earlier trials that are remembered by name

@@ -16,10 +16,10 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from model.errors import OptionsError
-from passes.search.records import attribute
-from passes.search.space import Choice, Space, values_of
-from passes.search.spec import SearchSpec
+from espalier.model.errors import OptionsError
+from espalier.passes.search.records import attribute
+from espalier.passes.search.space import Choice, Space, values_of
+from espalier.passes.search.spec import SearchSpec
 
 NUMBERED = ("cmaes", "qmc")  # samplers of numbers: choices stand for them as the numbers of their values
 LONG = 1 << 25  # bytes of a study's values as text, beyond which they stand in it as numbers

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from model.graph import Graph
-from model.recipe import Recipe
-from model.source import SourceInfo
-from passes.search.onward import beginning
-from passes.search.space import Space
-from passes.search.spec import SearchSpec
-from passes.search.with_training import with_training
+from espalier.model.graph import Graph
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
+from espalier.passes.search.onward import beginning
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.with_training import with_training
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from passes.base import Context
-from passes.replay import Memo
-from passes.search.space import Space
-from passes.search.trial import Trial
+from espalier.passes.base import Context
+from espalier.passes.replay import Memo
+from espalier.passes.search.space import Space
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
-    from passes.jobs import SearchJob
+    from espalier.passes.jobs import SearchJob
 
 
 def serve_search(
@@ -22,8 +22,8 @@ def serve_search(
     flush: Callable[[], object],
 ) -> str:
     """Run it; told first are what of its journal cannot be read, its space, and what it holds. Returns why it ended."""
-    from passes.search.storage import damage_of
-    from passes.search.study import Plan, begin
+    from espalier.passes.search.storage import damage_of
+    from espalier.passes.search.study import Plan, begin
 
     for steps, graph in job.held:
         memo.remember(steps, graph)

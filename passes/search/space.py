@@ -10,19 +10,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from model.errors import OptionsError, nearest
-from model.formats.base import Format
-from model.recipe import Recipe, Step
-from passes.analysis.evaluate import EvaluateOptions
-from passes.search.families import format_of
-from passes.search.spec import Kind, When
-from passes.select import Select
-from passes.sweep.sweep import Setting, with_settings
-from passes.sweep.text import parse_place
-from passes.transform.parallelize import ParallelizeOptions, ParallelRule
-from passes.transform.prune import Budget, PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
-from passes.transform.replace_linear import ReplaceLinearOptions
+from espalier.model.errors import OptionsError, nearest
+from espalier.model.formats.base import Format
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.search.families import format_of
+from espalier.passes.search.spec import Kind, When
+from espalier.passes.select import Select
+from espalier.passes.sweep.sweep import Setting, with_settings
+from espalier.passes.sweep.text import parse_place
+from espalier.passes.transform.parallelize import ParallelizeOptions, ParallelRule
+from espalier.passes.transform.prune import Budget, PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
+from espalier.passes.transform.replace_linear import ReplaceLinearOptions
 
 Plain = str | int | float | bool | None
 LINEAR, IDENTITY = "linear", "identity"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
-from passes.select import Select
+from espalier.model.recipe import Recipe
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.select import Select
 
 Kind = Literal["format", "sparsity", "option", "config", "identity", "parallel"]
 Sampler = Literal["tpe", "random", "grid", "nsga2", "nsga3", "gp", "cmaes", "qmc"]

@@ -7,13 +7,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from model.codec import decode
-from model.errors import OptionsError, nearest
-from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
-from passes.config import load_recipe, read_file, readable
-from passes.search.spec import SearchSpec
-from passes.search.with_training import SHARED
+from espalier.model.codec import decode
+from espalier.model.errors import OptionsError, nearest
+from espalier.model.recipe import Recipe
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.config import load_recipe, read_file, readable
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.with_training import SHARED
 
 TEXTS = ("within", "rungs", "goals", "space")
 OWN = ("recipe", "steps", "about")

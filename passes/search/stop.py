@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from passes.search.goals import Wanted, front
-from passes.search.onward import parent_of
-from passes.search.space import Space
-from passes.search.spec import SearchSpec
-from passes.search.trial import Trial
+from espalier.passes.search.goals import Wanted, front
+from espalier.passes.search.onward import parent_of
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
     from optuna.study import Study

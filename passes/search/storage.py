@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, unquote, urlsplit
 
-from model.borders import refuse_endless
-from model.errors import Damage, StorageError, nearest
-from model.private import redacted
+from espalier.model.borders import refuse_endless
+from espalier.model.errors import Damage, StorageError, nearest
+from espalier.model.private import redacted
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -107,7 +107,7 @@ def _path(url: str) -> Path:
 
 
 def _journal(url: str) -> BaseStorage:
-    from passes.search.journal_file import Journal
+    from espalier.passes.search.journal_file import Journal
 
     path = _path(url)
     try:
@@ -123,7 +123,7 @@ def _journal(url: str) -> BaseStorage:
 
 def _refuse_other_files(path: Path) -> None:
     """A journal has a record among its first lines, or is one that was cut off in its first."""
-    from passes.search.journal_file import BEGIN, parse_line
+    from espalier.passes.search.journal_file import BEGIN, parse_line
 
     with path.open("rb") as file:
         first = file.readline(1 << 24)
@@ -225,7 +225,7 @@ def _database(full: str, url: str, connect: dict[str, Any], **engine: Any) -> Ba
     from optuna.storages import get_storage
     from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
-    from passes.search.patient_database import PatientDatabase
+    from espalier.passes.search.patient_database import PatientDatabase
 
     try:
         _refuse_foreign(full, url, connect)
@@ -314,8 +314,8 @@ def _grpc(url: str) -> BaseStorage:
     require_grpc()
     import grpc
 
-    from passes.search.fleet.token import refused
-    from passes.search.patient import PatientProxy
+    from espalier.passes.search.fleet.token import refused
+    from espalier.passes.search.patient import PatientProxy
 
     with _quiet():
         storage = PatientProxy(host=host, port=port)

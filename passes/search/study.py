@@ -16,30 +16,30 @@ from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import TrialState
 
-from model.errors import EspalierError, JobError, StorageError
-from model.graph_json import fingerprint
-from passes.base import Cancelled, Context
-from passes.replay import Memo
-from passes.search.begun import clear, kept_if_begun, sign
-from passes.search.clock import Clock
-from passes.search.data_check import check_data
-from passes.search.fleet import beat
-from passes.search.fleet.claim import claimed, is_settled, is_spare
-from passes.search.goals import Wanted, best
-from passes.search.lead import Lead
-from passes.search.onward import is_better, new_place, parent_of, tidy
-from passes.search.prepare import Prepared, prepared
-from passes.search.records import ABOUT, STATES, about, coded_values, constrain, trial_of, trials_of
-from passes.search.refine import FRONT
-from passes.search.samplers import coded, pruner_of, sampler_of, stored, suggest
-from passes.search.search import Search
-from passes.search.space import Space
-from passes.search.storage import open_storage, open_study, path_of, study_names
-from passes.search.trial import Trial
-from passes.search.trial_run import Invalid, Order, TrialRun, Weak
-from passes.search.watch import Watch
-from passes.sweep.run import FAULTS
-from passes.training.curve import thinned
+from espalier.model.errors import EspalierError, JobError, StorageError
+from espalier.model.graph_json import fingerprint
+from espalier.passes.base import Cancelled, Context
+from espalier.passes.replay import Memo
+from espalier.passes.search.begun import clear, kept_if_begun, sign
+from espalier.passes.search.clock import Clock
+from espalier.passes.search.data_check import check_data
+from espalier.passes.search.fleet import beat
+from espalier.passes.search.fleet.claim import claimed, is_settled, is_spare
+from espalier.passes.search.goals import Wanted, best
+from espalier.passes.search.lead import Lead
+from espalier.passes.search.onward import is_better, new_place, parent_of, tidy
+from espalier.passes.search.prepare import Prepared, prepared
+from espalier.passes.search.records import ABOUT, STATES, about, coded_values, constrain, trial_of, trials_of
+from espalier.passes.search.refine import FRONT
+from espalier.passes.search.samplers import coded, pruner_of, sampler_of, stored, suggest
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Space
+from espalier.passes.search.storage import open_storage, open_study, path_of, study_names
+from espalier.passes.search.trial import Trial
+from espalier.passes.search.trial_run import Invalid, Order, TrialRun, Weak
+from espalier.passes.search.watch import Watch
+from espalier.passes.sweep.run import FAULTS
+from espalier.passes.training.curve import thinned
 
 GATHERING = 15.0  # seconds at least of gradients between two trials
 HOPELESS = 10  # so many failures, and nothing else, end a search
@@ -217,7 +217,7 @@ class Running:
 
     def ended(self) -> str:
         """Why no further trial begins; empty while it goes on."""
-        from passes.search.stop import reason
+        from espalier.passes.search.stop import reason
 
         if self.context.enough():
             return "as asked"
@@ -229,7 +229,7 @@ class Running:
     @property
     def goes_on(self) -> bool:
         """Whether trials are left by what was told so far; one that runs may have lost its worker."""
-        from passes.search.stop import reason
+        from espalier.passes.search.stop import reason
 
         runs = any(t.state == "running" for t in self.told.values())
         return runs or not reason(self.spec, self.want, self.space, self.study, self.told, 0.0)

@@ -16,30 +16,30 @@ from typing import Any
 
 import xxhash
 
-from model.errors import OptionsError
-from model.graph import Graph
-from model.graph_json import fingerprint
-from model.project import Project, keys_of, save_project
-from model.recipe import Recipe, Step
-from model.source import SourceInfo
-from model.weights import WeightStore
-from passes.base import Context, StepResult
-from passes.costs.base import COSTS, measured
-from passes.costs.base import figures as costs_of
-from passes.dominant import dominant_fields
-from passes.replay import Memo, recipe_key, replay
-from passes.score import static_score
-from passes.search.architecture.building import Architect, Built, Impossible, square
-from passes.search.goals import KL, wanted
-from passes.search.onward import beginning
-from passes.search.scratch import Scratch
-from passes.search.space import Space
-from passes.search.spec import SearchSpec
-from passes.search.trial_run import Invalid, Order, Seen
-from passes.search.warm import Warm
-from passes.search.with_training import FINETUNE, IDENTITIES, fitted_to, trained_first, with_training
-from passes.training.curve import TRAINING_LOSS
-from passes.training.unfinished import discard
+from espalier.model.errors import OptionsError
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.model.project import Project, keys_of, save_project
+from espalier.model.recipe import Recipe, Step
+from espalier.model.source import SourceInfo
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, StepResult
+from espalier.passes.costs.base import COSTS, measured
+from espalier.passes.costs.base import figures as costs_of
+from espalier.passes.dominant import dominant_fields
+from espalier.passes.replay import Memo, recipe_key, replay
+from espalier.passes.score import static_score
+from espalier.passes.search.architecture.building import Architect, Built, Impossible, square
+from espalier.passes.search.goals import KL, wanted
+from espalier.passes.search.onward import beginning
+from espalier.passes.search.scratch import Scratch
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial_run import Invalid, Order, Seen
+from espalier.passes.search.warm import Warm
+from espalier.passes.search.with_training import FINETUNE, IDENTITIES, fitted_to, trained_first, with_training
+from espalier.passes.training.curve import TRAINING_LOSS
+from espalier.passes.training.unfinished import discard
 
 KEPT_STEP = "kept_step"
 SHOWN = {"accuracy": "validation accuracy", "loss": "validation loss"}
@@ -254,7 +254,7 @@ class Trained:
     @contextmanager
     def _tidy(self, work: _Work, i: int, memo: Memo, context: Context) -> Generator[None]:
         """A training that a pruner ends is not one to go on with: its checkpoint goes."""
-        from passes.search.trial_run import Weak
+        from espalier.passes.search.trial_run import Weak
 
         try:
             yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from passes.figure import Figure, accuracy_of
+from espalier.passes.figure import Figure, accuracy_of
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

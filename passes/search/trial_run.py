@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from model.recipe import Recipe
-from passes.base import Context
+from espalier.model.recipe import Recipe
+from espalier.passes.base import Context
 
 
 class Weak(Exception):

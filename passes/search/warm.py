@@ -14,14 +14,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from model.build import build
-from model.graph import Graph
-from model.graph_json import fingerprint
-from passes.analysis.arrange import arranged
-from passes.analysis.evaluate import EvaluateOptions, fit, fit_error, load_task, logits_of, measured_split, noise_of
-from passes.base import Context
-from passes.search.results import Results
-from passes.search.trial_run import Seen
+from espalier.model.build import build
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.passes.analysis.arrange import arranged
+from espalier.passes.analysis.evaluate import (
+    EvaluateOptions,
+    fit,
+    fit_error,
+    load_task,
+    logits_of,
+    measured_split,
+    noise_of,
+)
+from espalier.passes.base import Context
+from espalier.passes.search.results import Results
+from espalier.passes.search.trial_run import Seen
 
 PAIRED = 1 << 16  # samples up to which each trial tells which it had right
 KEPT = 8  # graphs whose losses by sample are kept for comparison

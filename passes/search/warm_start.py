@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from passes.search.space import Choice, Space
+from espalier.passes.search.space import Choice, Space
 
 
 def uniform(space: Space, count: int) -> Iterator[dict[str, Any]]:

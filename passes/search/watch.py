@@ -6,9 +6,9 @@ from typing import Any
 
 import optuna
 
-from passes.search.goals import Wanted
-from passes.search.spec import SearchSpec
-from passes.search.trial_run import Seen, Weak
+from espalier.passes.search.goals import Wanted
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial_run import Seen, Weak
 
 SURE = 0.05  # chance at which a trial no worse than the best would be ended all the same
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from model.build import Builder, leaf_key, load
-from model.emulation import Emulated
-from model.graph import Graph, Node
-from model.layers import Effective, Switch
-from model.meta import Weight
-from model.ports import choice
-from model.views import view_at
-from model.weights import WeightStore
+from espalier.model.build import Builder, leaf_key, load
+from espalier.model.emulation import Emulated
+from espalier.model.graph import Graph, Node
+from espalier.model.layers import Effective, Switch
+from espalier.model.meta import Weight
+from espalier.model.ports import choice
+from espalier.model.views import view_at
+from espalier.model.weights import WeightStore
 
 MOST = 1 << 28  # bytes of leaves that are kept
 

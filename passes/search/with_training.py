@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from model.codec import decode
-from model.errors import OptionsError
-from model.recipe import Recipe, Step
-from passes.analysis.evaluate import EvaluateOptions
-from passes.search.spec import SearchSpec
-from passes.training.options import FinetuneOptions
+from espalier.model.codec import decode
+from espalier.model.errors import OptionsError
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.training.options import FinetuneOptions
 
 FINETUNE, IDENTITIES = "finetune", "replace_linear"
 SHARED = (

@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from model.build import NODE
-from model.graph import Graph
+from espalier.model.build import NODE
+from espalier.model.graph import Graph
 
 RESULT = ""
 Values = dict[str, Any]

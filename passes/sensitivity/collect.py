@@ -12,20 +12,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.graph import Graph
-from model.views import view_at
-from passes.analysis.evaluate import batches, fit_error
-from passes.base import Context
-from passes.observed.stream import rows_of
-from passes.sensitivity.evidence import PASSES, Evidence, Low, Piece, Rows, Tokens, Vectors
-from passes.sensitivity.outputs import Outputs
-from passes.sensitivity.places import Place
-from passes.sensitivity.reservoir import Reservoir
-from passes.sensitivity.taps import Tapped
+from espalier.model.graph import Graph
+from espalier.model.views import view_at
+from espalier.passes.analysis.evaluate import batches, fit_error
+from espalier.passes.base import Context
+from espalier.passes.observed.stream import rows_of
+from espalier.passes.sensitivity.evidence import PASSES, Evidence, Low, Piece, Rows, Tokens, Vectors
+from espalier.passes.sensitivity.outputs import Outputs
+from espalier.passes.sensitivity.places import Place
+from espalier.passes.sensitivity.reservoir import Reservoir
+from espalier.passes.sensitivity.taps import Tapped
 
 if TYPE_CHECKING:
-    from model.data.base import Split
-    from passes.sensitivity.unfinished import Arrays, Unfinished
+    from espalier.model.data.base import Split
+    from espalier.passes.sensitivity.unfinished import Arrays, Unfinished
 
 RANK = 2  # of the part of a weight's gradient that is kept as it is
 SMALL = 2048  # elements up to which gradients are kept whole

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from model.borders import parse_json, read_text, tried
-from model.codec import encode
-from model.errors import FileError
-from model.files import append
-from passes.sensitivity.evidence import evidence_folder
-from passes.sensitivity.measure import Measured
-from passes.sensitivity.table import Candidate
+from espalier.model.borders import parse_json, read_text, tried
+from espalier.model.codec import encode
+from espalier.model.errors import FileError
+from espalier.model.files import append
+from espalier.passes.sensitivity.evidence import evidence_folder
+from espalier.passes.sensitivity.measure import Measured
+from espalier.passes.sensitivity.table import Candidate
 
 KEEP = 16  # files; the oldest beyond it are removed
 FIGURES = ("kl", "accuracy", "agreement", "samples", "seconds")

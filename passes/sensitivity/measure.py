@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from model.build import build
-from model.errors import PassError
-from model.graph import Graph, Node
-from passes.analysis.evaluate import batches, fit_error
-from passes.base import Context
-from passes.sensitivity.asked import RESULT, Asked, Values
-from passes.sensitivity.outputs import Outputs
+from espalier.model.build import build
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node
+from espalier.passes.analysis.evaluate import batches, fit_error
+from espalier.passes.base import Context
+from espalier.passes.sensitivity.asked import RESULT, Asked, Values
+from espalier.passes.sensitivity.outputs import Outputs
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 KEPT = 1 << 28  # bytes of a baseline's values that are kept for later
 

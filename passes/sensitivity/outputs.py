@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from model.errors import GraphError
-from model.graph import Graph
-from model.ops import floating
+from espalier.model.errors import GraphError
+from espalier.model.graph import Graph
+from espalier.model.ops import floating
 
 if TYPE_CHECKING:
     import torch
@@ -115,7 +115,7 @@ class Outputs:
 
 
 def _meta(graph: Graph, place: int) -> Any:
-    from model.graph import Ref, out_port
+    from espalier.model.graph import Ref, out_port
 
     ref = graph.output.args[place] if place < len(graph.output.args) else None
     return graph.nodes[ref.node].ports.get(out_port(ref.output)) if isinstance(ref, Ref) else None

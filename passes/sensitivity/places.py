@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from model.errors import EspalierError
-from model.graph import Graph, Node
-from model.ops import base_port, decomposable, floating, offered
-from model.ports import carriers, input_ports, weight_at
-from passes.figure import EXPANSION, OPENED
-from passes.transform.decompose_attention import decomposed
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import base_port, decomposable, floating, offered
+from espalier.model.ports import carriers, input_ports, weight_at
+from espalier.passes.figure import EXPANSION, OPENED
+from espalier.passes.transform.decompose_attention import decomposed
 
 Tensor = tuple[str, str]  # (node of the graph that is run, port)
 

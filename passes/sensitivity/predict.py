@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from passes.observed.pieces import FINITE
-from passes.sensitivity.evidence import PASSES, Floats, Low, Rows, Tokens, Vectors
+from espalier.passes.observed.pieces import FINITE
+from espalier.passes.sensitivity.evidence import PASSES, Floats, Low, Rows, Tokens, Vectors
 
 Signed = NDArray[np.float64]
 

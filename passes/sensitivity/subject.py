@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import PassError
-from model.formats.base import Format
-from model.graph import Graph
-from model.views import View, view_at
-from model.weights import WeightStore
-from passes.observed.pieces import FINITE
-from passes.observed.shifts import least_error
-from passes.sensitivity.evidence import Evidence, Floats, Low, Piece, Rows, Tokens
-from passes.sensitivity.places import Place
-from passes.sensitivity.predict import (
+from espalier.model.errors import PassError
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph
+from espalier.model.views import View, view_at
+from espalier.model.weights import WeightStore
+from espalier.passes.observed.pieces import FINITE
+from espalier.passes.observed.shifts import least_error
+from espalier.passes.sensitivity.evidence import Evidence, Floats, Low, Piece, Rows, Tokens
+from espalier.passes.sensitivity.places import Place
+from espalier.passes.sensitivity.predict import (
     Felt,
     Signed,
     felt_by_rows,
@@ -31,7 +31,7 @@ from passes.sensitivity.predict import (
     weight_effect,
     whole_effect,
 )
-from passes.sensitivity.table import Candidate
+from espalier.passes.sensitivity.table import Candidate
 
 Rounding = Callable[[Format, Floats], Floats]
 Meeting = Callable[["Given", Floats], tuple[Signed, float, float]]  # effect of each pass, rest, Σ error²

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.formats.base import Format
+from espalier.model.formats.base import Format
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Sensitivity:
 
     `predicted`: KL divergence of the outputs from the baseline's in nats a sample, after correction. `noise`: error
     over signal, Σ(x−q)²/Σx². `measured`: the true divergence, None where it was not measured. `along`: what each does
-    to the outputs pass by pass, signed and packed (`passes.sensitivity.whole`); empty in tables of before.
+    to the outputs pass by pass, signed and packed (`espalier.passes.sensitivity.whole`); empty in tables of before.
     """
 
     node: str

@@ -12,18 +12,18 @@ from functools import partial
 
 import numpy as np
 
-from model.formats.base import Format
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph, Node
-from model.ops import category
-from model.views import view_at
-from model.weights import WeightStore
-from passes.sensitivity.correct import Correction
-from passes.sensitivity.evidence import Evidence, Floats, Low
-from passes.sensitivity.places import Place
-from passes.sensitivity.subject import Mask, Meeting, Rounding, Subject, Told, as_rows, subject
-from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.whole import packed
+from espalier.model.formats.base import Format
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import category
+from espalier.model.views import view_at
+from espalier.model.weights import WeightStore
+from espalier.passes.sensitivity.correct import Correction
+from espalier.passes.sensitivity.evidence import Evidence, Floats, Low
+from espalier.passes.sensitivity.places import Place
+from espalier.passes.sensitivity.subject import Mask, Meeting, Rounding, Subject, Told, as_rows, subject
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
+from espalier.passes.sensitivity.whole import packed
 
 THREADS = min(os.cpu_count() or 1, 8)
 ALONE = 1 << 17  # values up to which threads would wait for each other longer than they work
@@ -39,7 +39,7 @@ def quickly(fmt: Format, x: Floats) -> Floats:
 
 def thinly(piece: Low) -> Meeting:
     """The way of errors of a whole weight: `thin.met`."""
-    from passes.sensitivity.thin import met, thinned
+    from espalier.passes.sensitivity.thin import met, thinned
 
     return partial(met, thinned(piece))
 

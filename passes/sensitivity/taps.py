@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch.func import functional_call
 
-from model.build import NODE, OPERANDS, build
-from model.graph import Graph, Node
-from passes.base import Context
+from espalier.model.build import NODE, OPERANDS, build
+from espalier.model.graph import Graph, Node
+from espalier.passes.base import Context
 
 Sink = Callable[[str, str, Tensor, Tensor, str], None]  # node, port, value, gradient, through what
 Wanted = Mapping[str, Collection[str]]

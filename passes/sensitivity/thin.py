@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.formats.together import rows_together
-from passes.sensitivity.evidence import Floats, Low
+from espalier.model.formats.together import rows_together
+from espalier.passes.sensitivity.evidence import Floats, Low
 
 if TYPE_CHECKING:
-    from passes.sensitivity.subject import Given, Signed
+    from espalier.passes.sensitivity.subject import Given, Signed
 
 BLOCK = 1 << 18  # elements of a stored weight that are looked at together
 LEFT_OUT = 0.05  # of the gradients' squares, what may be known as squares alone

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from model.graph import Graph, Node
-from model.meta import Precision, Sparsity
-from model.views import view_at
-from model.weights import Tensor
-from passes.base import Context
-from passes.sensitivity.correct import Correction, learned
-from passes.sensitivity.measure import Baseline, Measured
-from passes.sensitivity.places import Place
-from passes.sensitivity.table import Candidate, Sensitivity
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Precision, Sparsity
+from espalier.model.views import view_at
+from espalier.model.weights import Tensor
+from espalier.passes.base import Context
+from espalier.passes.sensitivity.correct import Correction, learned
+from espalier.passes.sensitivity.measure import Baseline, Measured
+from espalier.passes.sensitivity.places import Place
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 if TYPE_CHECKING:
-    from model.data.base import Split
-    from passes.sensitivity.kept import Kept
+    from espalier.model.data.base import Split
+    from espalier.passes.sensitivity.kept import Kept
 
 Cell = tuple[int, int]  # row of the table, candidate
 LEAST = 1e-5  # divergence from which candidates are measured for a correction
@@ -100,8 +100,8 @@ def _sparsity(node: Node, place: Place, candidate: Candidate, run: Graph, contex
     """A mask of a stored weight; of what flows a share of each sample."""
     if place.weight is None:
         return Sparsity(candidate.method, candidate.sparsity, "local", None, 0, "top_k")
-    from passes.pruning.choice import Choice
-    from passes.pruning.patterns import Scored, mask
+    from espalier.passes.pruning.choice import Choice
+    from espalier.passes.pruning.patterns import Scored, mask
 
     stored = context.store.get(run.weights[place.weight].key or "")
     choice = Choice(candidate.sparsity, candidate.method, "local")  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def wholes(
     baseline: Baseline, context: Context,
 ) -> list[tuple[float, float]]:  # fmt: skip
     """(predicted, measured) of whole configurations."""
-    from passes.sensitivity.whole import Wholes
+    from espalier.passes.sensitivity.whole import Wholes
 
     table, found = Wholes(rows), list[tuple[float, float]]()
     for i, cells in enumerate(mixed):
@@ -169,7 +169,7 @@ def corrected(row: Sensitivity, by: Correction) -> Sensitivity:
 
 def agreement(rows: Sequence[Sensitivity]) -> dict[str, Any]:
     """How well the predictions of a table order what was measured: in all, and above 1e-4."""
-    from passes.sensitivity.correct import ranks_agree
+    from espalier.passes.sensitivity.correct import ranks_agree
 
     pairs = [(p, m) for row in rows for p, m in zip(row.predicted, row.measured, strict=True)
              if m is not None and math.isfinite(p) and math.isfinite(m)]  # fmt: skip

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.borders import parse_json, tried
-from model.errors import ProjectError
-from model.weights import NAMES, Tensor
-from passes.sensitivity.evidence import write_whole
+from espalier.model.borders import parse_json, tried
+from espalier.model.errors import ProjectError
+from espalier.model.weights import NAMES, Tensor
+from espalier.passes.sensitivity.evidence import write_whole
 
 Arrays = dict[str, NDArray[Any]]
 KEEP = 4  # files; the oldest beyond it are removed

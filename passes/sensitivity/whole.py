@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from passes.sensitivity.correct import Correction
-from passes.sensitivity.predict import Signed
-from passes.sensitivity.table import Candidate, Sensitivity
+from espalier.passes.sensitivity.correct import Correction
+from espalier.passes.sensitivity.predict import Signed
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 STEP = 2**0.5 / 127  # of what is packed in a byte: along/√kl, whose square is at most 2
 LEAST = 0.25  # of the sum of single divergences, what stays at least: some hundred samples prove no better cancelling

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from passes.structure.sizes import ONE, Size
+from espalier.passes.structure.sizes import ONE, Size
 
 Kept = NDArray[np.bool_]
 

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from model.graph import Arg, Graph, Node, Ref, out_port
-from model.meta import TensorMeta
-from model.registry import Registry
-from passes.structure.axes import Axis, Dims, Kept, Reason, Shape, fix, kept, new, new_size
-from passes.structure.sizes import Size, size_of
+from espalier.model.graph import Arg, Graph, Node, Ref, out_port
+from espalier.model.meta import TensorMeta
+from espalier.model.registry import Registry
+from espalier.passes.structure.axes import Axis, Dims, Kept, Reason, Shape, fix, kept, new, new_size
+from espalier.passes.structure.sizes import Size, size_of
 
 Mark = Literal["heads", "inside", "conv", "normed", "added", "table"]
 Rewrite = Callable[["Cut", Node], Node]
 Rule = Callable[["Flow", Node], "Shape | list[Shape]"]
 RULES: Registry[str, Rule] = Registry(
-    "axis rule", packages=("passes.structure.rules_shape", "passes.structure.rules_math")
+    "axis rule", packages=("espalier.passes.structure.rules_shape", "espalier.passes.structure.rules_math")
 )
 
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import GraphError, PassError
-from model.graph import Graph, Node
-from model.meta import Sparsity
-from passes.base import Context, Report, Row
-from passes.select import Select, chosen, matches
-from passes.structure.blocks import Block, Chain, chains
-from passes.structure.masks import wholly_masked, with_mask
-from passes.structure.scores import Amount, gradient_products
-from passes.structure.sets import PORTS, stored
+from espalier.model.errors import GraphError, PassError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Sparsity
+from espalier.passes.base import Context, Report, Row
+from espalier.passes.select import Select, chosen, matches
+from espalier.passes.structure.blocks import Block, Chain, chains
+from espalier.passes.structure.masks import wholly_masked, with_mask
+from espalier.passes.structure.scores import Amount, gradient_products
+from espalier.passes.structure.sets import PORTS, stored
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 Values = NDArray[np.float64]
 Worth = Literal["l1", "l2", "random", "taylor", "activation"]
@@ -133,7 +133,7 @@ def influence(graph: Graph, blocks: list[Block], split: Split, batch_size: int, 
     """1 − the mean cosine of what goes in and what comes out (ShortGPT, Men et al. 2024, arXiv:2403.03853)."""
     import torch
 
-    from passes.observe import observe
+    from espalier.passes.observe import observe
 
     refs = {r.node for b in blocks for r in (b.source, b.result) if r is not None}
     ends = {b.result.node: (i, b.source.node) for i, b in enumerate(blocks) if b.source and b.result}

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from model.graph import Graph, Node
-from model.meta import Sparsity
-from model.weights import Tensor, WeightStore
-from passes.structure.axes import Kept, numbers
-from passes.structure.sets import PORTS, Member, Structure, Units, stored
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Sparsity
+from espalier.model.weights import Tensor, WeightStore
+from espalier.passes.structure.axes import Kept, numbers
+from espalier.passes.structure.sets import PORTS, Member, Structure, Units, stored
 
 Bools = NDArray[np.bool_]
 

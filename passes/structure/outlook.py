@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from model.errors import GraphError
-from model.graph import Graph
-from passes.select import Select, matches
-from passes.structure.blocks import chains
-from passes.structure.scores import Amount, fewest
-from passes.structure.sets import Structure, Units
-from passes.structure.words import describe, short
+from espalier.model.errors import GraphError
+from espalier.model.graph import Graph
+from espalier.passes.select import Select, matches
+from espalier.passes.structure.blocks import chains
+from espalier.passes.structure.scores import Amount, fewest
+from espalier.passes.structure.sets import Structure, Units
+from espalier.passes.structure.words import describe, short
 
 if TYPE_CHECKING:
-    from passes.transform.prune_structured import PruneStructuredOptions
+    from espalier.passes.transform.prune_structured import PruneStructuredOptions
 
 
 @dataclass(frozen=True, slots=True)

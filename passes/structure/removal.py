@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph, Node, Ref, named_weights, out_port
-from model.meta import Precision, Sparsity, TensorMeta, Weight
-from model.ports import refreshed, weight_at
-from model.views import View, view_at
-from model.weights import Tensor, WeightStore
-from passes.structure.axes import Axis, Dims, Kept, Shape, size
-from passes.structure.flow import Cut
-from passes.structure.masks import kept_elements, with_mask
-from passes.structure.sets import Structure, stored
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph, Node, Ref, named_weights, out_port
+from espalier.model.meta import Precision, Sparsity, TensorMeta, Weight
+from espalier.model.ports import refreshed, weight_at
+from espalier.model.views import View, view_at
+from espalier.model.weights import Tensor, WeightStore
+from espalier.passes.structure.axes import Axis, Dims, Kept, Shape, size
+from espalier.passes.structure.flow import Cut
+from espalier.passes.structure.masks import kept_elements, with_mask
+from espalier.passes.structure.sets import Structure, stored
 
 
 class Removal:

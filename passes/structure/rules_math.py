@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from model.graph import Arg, Node, Ref
-from passes.structure.axes import Dims, Shape, fix, new, pieces, size, unify
-from passes.structure.flow import Cut, Flow, argument, option, reason, rule, unknown
-from passes.structure.rules_shape import with_argument
-from passes.structure.sizes import Size
+from espalier.model.graph import Arg, Node, Ref
+from espalier.passes.structure.axes import Dims, Shape, fix, new, pieces, size, unify
+from espalier.passes.structure.flow import Cut, Flow, argument, option, reason, rule, unknown
+from espalier.passes.structure.rules_shape import with_argument
+from espalier.passes.structure.sizes import Size
 
 GROUPS = 6  # where F.conv2d and F.conv_transpose2d have their groups
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from model.errors import GraphError
-from model.graph import Arg, Node, Ref
-from passes.structure.axes import Axis, Dims, Shape, new, pieces, row, size, unify, viewed
-from passes.structure.flow import Cut, Flow, argument, option, reason, rule, unknown
-from passes.structure.sizes import ONE, Size, size_of
+from espalier.model.errors import GraphError
+from espalier.model.graph import Arg, Node, Ref
+from espalier.passes.structure.axes import Axis, Dims, Shape, new, pieces, row, size, unify, viewed
+from espalier.passes.structure.flow import Cut, Flow, argument, option, reason, rule, unknown
+from espalier.passes.structure.sizes import ONE, Size, size_of
 
 _END = 1 << 62
 

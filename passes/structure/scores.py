@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import PassError
-from model.graph import Graph
-from passes.base import Context
-from passes.structure.axes import Kept, numbers
-from passes.structure.masks import maskable
-from passes.structure.sets import Member, Structure, Units
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph
+from espalier.passes.base import Context
+from espalier.passes.structure.axes import Kept, numbers
+from espalier.passes.structure.masks import maskable
+from espalier.passes.structure.sets import Member, Structure, Units
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 Score = Literal["l1", "l2", "random", "taylor", "activation"]
 WITH_DATA = ("taylor", "activation")
@@ -90,7 +90,7 @@ def _deciding(structure: Structure, held: Units) -> list[Member]:
 
 def _activation(structure: Structure, sets: Sequence[Units], split: Split, batch_size: int, context: Context) -> Scores:
     """Σ |w|·‖x‖ over the weights that take a unit in (Wanda, Sun et al. 2023, arXiv:2306.11695, summed by unit)."""
-    from passes.pruning.inputs import energies
+    from espalier.passes.pruning.inputs import energies
 
     graph = structure.graph
     deciding = {s: _deciding(structure, s) for s in sets}
@@ -127,9 +127,9 @@ def gradient_products(
     """(g·w of each weight, samples) of each batch, in eval mode; g is that of the model's loss."""
     import torch
 
-    from model.build import build, parameters_of
-    from passes.analysis.evaluate import batches, fit_error
-    from passes.training.objective import Objective
+    from espalier.model.build import build, parameters_of
+    from espalier.passes.analysis.evaluate import batches, fit_error
+    from espalier.passes.training.objective import Objective
 
     module, seen = build(graph, context.store, context.callables), 0
     objective, every = Objective(module, graph).eval(), parameters_of(module)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from model.errors import PassError
-from model.graph import Graph, Node
-from model.ops import category
-from model.ports import weight_at
-from passes.structure.axes import Axis, Dims, Kept, Reason, kept, numbers, units
-from passes.structure.flow import Flow
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import category
+from espalier.model.ports import weight_at
+from espalier.passes.structure.axes import Axis, Dims, Kept, Reason, kept, numbers, units
+from espalier.passes.structure.flow import Flow
 
 Kind = Literal["heads", "queries", "neurons", "channels", "width", "other"]
 PORTS = ("weight", "bias")

@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
-from model.meta import Dim
-from model.symbols import LONGEST
+from espalier.model.meta import Dim
+from espalier.model.symbols import LONGEST
 
 
 @dataclass(frozen=True, slots=True)

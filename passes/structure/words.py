@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from model.graph import Graph, Node
-from passes.structure.axes import numbers
-from passes.structure.sets import Member, Structure, Units
+from espalier.model.graph import Graph, Node
+from espalier.passes.structure.axes import numbers
+from espalier.passes.structure.sets import Member, Structure, Units
 
 _WORDS = {
     "heads": ("head", "heads"), "queries": ("query of a group", "queries of a group"), "neurons": ("neuron", "neurons"),

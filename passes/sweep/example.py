@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.ops import category
-from model.recipe import Recipe, Step
-from passes.analysis.evaluate import EvaluateOptions
-from passes.select import Select
-from passes.sweep.sweep import Axis, Sweep
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.ops import category
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.select import Select
+from espalier.passes.sweep.sweep import Axis, Sweep
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
 WIDTHS = (2, 3, 4, 5, 6, 8, 12, 16)
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model.borders import parse_json, read_bytes, reading, tried
-from model.codec import decode, encode
-from model.errors import OptionsError
-from model.project import recipe_from_json, recipe_to_json
-from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
-from passes.sweep.outcome import BASELINE, Outcome
-from passes.sweep.sweep import Axis, Sweep, Variant
+from espalier.model.borders import parse_json, read_bytes, reading, tried
+from espalier.model.codec import decode, encode
+from espalier.model.errors import OptionsError
+from espalier.model.project import recipe_from_json, recipe_to_json
+from espalier.model.recipe import Recipe
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.sweep.outcome import BASELINE, Outcome
+from espalier.passes.sweep.sweep import Axis, Sweep, Variant
 
 VERSION = 1
 FOLDER = "sweeps/"

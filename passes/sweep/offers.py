@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
-from model.errors import EspalierError
-from model.recipe import Recipe
-from model.registry import FORMATS, PASSES
-from passes.base import is_lasting
-from passes.sweep.places import Place, find, places
-from passes.sweep.sweep import Axis, Setting, step_options, with_settings
-from passes.sweep.values import parse_values, values_text
+from espalier.model.errors import EspalierError
+from espalier.model.recipe import Recipe
+from espalier.model.registry import FORMATS, PASSES
+from espalier.passes.base import is_lasting
+from espalier.passes.sweep.places import Place, find, places
+from espalier.passes.sweep.sweep import Axis, Setting, step_options, with_settings
+from espalier.passes.sweep.values import parse_values, values_text
 
 # What people try, where the range alone does not say it.
 USUAL: dict[str, str] = {

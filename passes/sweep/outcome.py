@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from passes.figure import Change, accuracy_of, wilson
-from passes.sweep.sweep import Sweep, axis_name, axis_title
-from passes.sweep.values import value_text
+from espalier.passes.figure import Change, accuracy_of, wilson
+from espalier.passes.sweep.sweep import Sweep, axis_name, axis_title
+from espalier.passes.sweep.values import value_text
 
 FIGURES = ("accuracy", "loss", "size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops", "memory_density",
            "activation_sparsity")  # fmt: skip

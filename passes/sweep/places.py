@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
-from model.codec import decode, hints, in_range
-from model.errors import EspalierError, OptionsError, nearest
-from model.formats.base import Format
-from passes.sweep.values import WORDS, value_text
+from espalier.model.codec import decode, hints, in_range
+from espalier.model.errors import EspalierError, OptionsError, nearest
+from espalier.model.formats.base import Format
+from espalier.passes.sweep.values import WORDS, value_text
 
 Path = tuple[str, ...]
 SKIPPED = ("select", "freeze")  # which nodes: not a value to try in a row

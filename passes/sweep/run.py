@@ -10,17 +10,17 @@ from typing import Any
 
 import xxhash
 
-from model.codec import encode
-from model.errors import DataError, EspalierError
-from model.graph import Graph
-from model.graph_json import fingerprint
-from model.recipe import Step
-from passes.base import Cancelled, Context, run_step
-from passes.replay import Memo, prefix_keys, recipe_key, remembered, replay
-from passes.score import static_score
-from passes.set_up import check_set_up, options_of, reads
-from passes.sweep.outcome import KEPT_STEP, Outcome, point_words
-from passes.sweep.sweep import Point, Sweep, points
+from espalier.model.codec import encode
+from espalier.model.errors import DataError, EspalierError
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.model.recipe import Step
+from espalier.passes.base import Cancelled, Context, run_step
+from espalier.passes.replay import Memo, prefix_keys, recipe_key, remembered, replay
+from espalier.passes.score import static_score
+from espalier.passes.set_up import check_set_up, options_of, reads
+from espalier.passes.sweep.outcome import KEPT_STEP, Outcome, point_words
+from espalier.passes.sweep.sweep import Point, Sweep, points
 
 # What torch and numpy raise where a model cannot do what is asked of it: one point's misfortune, told with it.
 FAULTS = (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError)
@@ -39,7 +39,7 @@ def point_key(base: str, point: Point, sweep: Sweep, contents: Mapping[str, str]
 
 def _contents(sweep: Sweep, todo: Iterable[Point]) -> dict[str, str]:
     """Name of data → a hash of its files."""
-    from model.data.recent import content_of
+    from espalier.model.data.recent import content_of
 
     named = (getattr(o, "data", "") for p in todo for o in (*options_of(p.recipe.active), sweep.score))
     return {n: content_of(n) for n in dict.fromkeys(named) if isinstance(n, str)}

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from model.codec import decode
-from model.errors import OptionsError, nearest
-from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
-from passes.config import load_recipe, read_file
-from passes.sweep.sweep import Sweep
-from passes.sweep.text import parse_axis, parse_variants
+from espalier.model.codec import decode
+from espalier.model.errors import OptionsError, nearest
+from espalier.model.recipe import Recipe
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.config import load_recipe, read_file
+from espalier.passes.sweep.sweep import Sweep
+from espalier.passes.sweep.text import parse_axis, parse_variants
 
 MARKS = ("over", "along", "variants", "seeds", "score")
 KEYS = ("recipe", "steps", "title", *MARKS)

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from model.errors import EspalierError, OptionsError
-from model.recipe import Recipe, Step
-from model.registry import PASSES
-from passes.analysis.evaluate import EvaluateOptions
-from passes.figure import OPENED, START
-from passes.offered import kept, typed
-from passes.sweep.places import Path, Place, find, rebuilt
-from passes.sweep.values import value_text
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.recipe import Recipe, Step
+from espalier.model.registry import PASSES
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.figure import OPENED, START
+from espalier.passes.offered import kept, typed
+from espalier.passes.sweep.places import Path, Place, find, rebuilt
+from espalier.passes.sweep.values import value_text
 
 MOST = 5000  # points; a sweep of more is a slip
 

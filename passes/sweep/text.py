@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from model.errors import OptionsError, nearest
-from model.recipe import Recipe
-from passes.sweep.places import find
-from passes.sweep.sweep import Axis, Setting, Variant, step_name, step_options
-from passes.sweep.values import parse_values, value_text
+from espalier.model.errors import OptionsError, nearest
+from espalier.model.recipe import Recipe
+from espalier.passes.sweep.places import find
+from espalier.passes.sweep.sweep import Axis, Setting, Variant, step_name, step_options
+from espalier.passes.sweep.values import parse_values, value_text
 
 
 def parse_axis(recipe: Recipe, text: str, first: int = 0, once: bool = True) -> Axis:

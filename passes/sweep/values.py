@@ -6,8 +6,8 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from model.errors import OptionsError
-from model.patterns import comma_parts
+from espalier.model.errors import OptionsError
+from espalier.model.patterns import comma_parts
 
 MOST = 1000  # values; more than that is a slip of the keyboard
 DIGITS = 30  # of a number, before or behind its point

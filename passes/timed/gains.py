@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from model.graph import Graph, Node
-from model.meta import Weight
-from model.packed.layout import CODED, plan
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Weight
+from espalier.model.packed.layout import CODED, plan
 
 FLOAT, MX8, MX4, BLOCK = 32, 8.25, 4.25, 16  # bits of a weight; weights that share an exponent, below which it is much
 LEAST = 0.005  # of what the weights take in float: less is not worth a word

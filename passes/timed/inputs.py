@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from model.errors import DataError, OptionsError, nearest
-from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
+from espalier.model.errors import DataError, OptionsError, nearest
+from espalier.model.graph import Graph
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,8 +41,8 @@ def check_device(device: str) -> None:
 
 def inputs_on(options: TimedOptions, graph: Graph, context: Context) -> dict[str, Tensor]:
     """Name → values of a batch of `options.batch_size` samples, on the device. Raises DataError, OptionsError."""
-    from passes.analysis.evaluate import batches, load_split
-    from passes.export.example import example_inputs
+    from espalier.passes.analysis.evaluate import batches, load_split
+    from espalier.passes.export.example import example_inputs
 
     given = sizes_of(options, graph)
     if options.data:
@@ -72,7 +72,7 @@ def batch_symbols(graph: Graph) -> list[str]:
 
 def sizes_of(options: TimedOptions, graph: Graph) -> dict[str, int]:
     """The sizes that were written; raises OptionsError for what the model has not, and where data have their own."""
-    from verilog.options import sizes_in
+    from espalier.verilog.options import sizes_in
 
     found = sizes_in(options.sizes)
     if found and options.data:

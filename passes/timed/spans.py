@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.errors import ExportError
-from model.files import placing
-from model.graph import Graph
-from passes.base import Context
+from espalier.model.errors import ExportError
+from espalier.model.files import placing
+from espalier.model.graph import Graph
+from espalier.passes.base import Context
 
 if TYPE_CHECKING:
     from torch import nn
@@ -63,7 +63,7 @@ class Spans:
         from torch import fx
         from torch.profiler import record_function
 
-        from model.build import NODE, PORT
+        from espalier.model.build import NODE, PORT
 
         places: dict[fx.Node, str] = {}
         for n in self.module.graph.nodes:
@@ -125,8 +125,8 @@ def _seen(spans: Spans, inputs: dict[str, Any], runs: int, context: Context, tra
     from torch.profiler import ProfilerActivity, record_function
     from torch.profiler import profile as profiler
 
-    from kernels.bench.others import Others
-    from passes.analysis.evaluate import fit_error
+    from espalier.kernels.bench.others import Others
+    from espalier.passes.analysis.evaluate import fit_error
 
     cuda = any(v.is_cuda for v in inputs.values())
     settle = torch.cuda.synchronize if cuda else _nothing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from passes.timed.spans import AT, RUN, Seen, by_host
+from espalier.passes.timed.spans import AT, RUN, Seen, by_host
 
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.bench.others import busy_words
+from espalier.kernels.bench.others import busy_words
 
 CLOSE = 0.05  # of the time: no difference worth a word
 RESTLESS = 0.25  # spread of times beyond which differences of times tell nothing

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from model.build import NODE
-from model.graph import Graph, Node, refs
-from model.ops import floating
+from espalier.model.build import NODE
+from espalier.model.graph import Graph, Node, refs
+from espalier.model.ops import floating
 
 _BLOCK = re.compile(r"^(.*?\.\d+|\d+)(?=\.|$)")
 

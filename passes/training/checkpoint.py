@@ -18,11 +18,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import TrainerCallback
 
-from model.errors import FileError
-from model.files import replacing_folder
-from model.private import private_folder
-from passes.base import Context
-from passes.training.unfinished import STATE, TENSORS, clear, clear_old, end, latest
+from espalier.model.errors import FileError
+from espalier.model.files import replacing_folder
+from espalier.model.private import private_folder
+from espalier.passes.base import Context
+from espalier.passes.training.unfinished import STATE, TENSORS, clear, clear_old, end, latest
 
 SECONDS = 60.0  # between checkpoints
 SHARE = 0.02  # of the time that writing them may take

@@ -11,12 +11,12 @@ import torch
 from torch.utils.data import Subset
 from transformers import TrainerCallback
 
-from passes.base import Context
-from passes.training.faults import Diverged, memory_told
-from passes.training.options import FinetuneOptions
-from passes.training.prepare import Prepared, all_steps, epoch_steps
-from passes.training.run import running, trainer_of, try_out
-from passes.training.teacher import Teacher
+from espalier.passes.base import Context
+from espalier.passes.training.faults import Diverged, memory_told
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.training.prepare import Prepared, all_steps, epoch_steps
+from espalier.passes.training.run import running, trainer_of, try_out
+from espalier.passes.training.teacher import Teacher
 
 WARM, TIMED = 2, 8  # optimiser steps
 LONGEST = 3.0  # seconds that the timed steps, and the timed batches of the validation, may take

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from model.build import NODE, parameters_of
-from model.errors import PassError
-from passes.training.options import FinetuneOptions
+from espalier.model.build import NODE, parameters_of
+from espalier.model.errors import PassError
+from espalier.passes.training.options import FinetuneOptions
 
 HINT = "Lower the learning rate, or raise the warm-up."
 NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "cannot allocate memory")

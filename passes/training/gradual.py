@@ -14,22 +14,22 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
-from model.build import parameters_of
-from model.errors import PassError
-from model.graph import Graph, Node
-from model.layers import Compressed, Effective
-from model.meta import Sparsity
-from model.ports import weight_at
-from model.weights import Tensor as Stored
-from model.weights import WeightStore
-from passes.pruning.calls import all_calls
-from passes.pruning.choice import Choice
-from passes.pruning.live import live_masks, with_masks
-from passes.pruning.patterns import Found
-from passes.select import chosen
-from passes.training.options import FinetuneOptions
-from passes.training.watch import Watch
-from passes.transform.prune import prunable
+from espalier.model.build import parameters_of
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node
+from espalier.model.layers import Compressed, Effective
+from espalier.model.meta import Sparsity
+from espalier.model.ports import weight_at
+from espalier.model.weights import Tensor as Stored
+from espalier.model.weights import WeightStore
+from espalier.passes.pruning.calls import all_calls
+from espalier.passes.pruning.choice import Choice
+from espalier.passes.pruning.live import live_masks, with_masks
+from espalier.passes.pruning.patterns import Found
+from espalier.passes.select import chosen
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.training.watch import Watch
+from espalier.passes.transform.prune import prunable
 
 FADING = 0.99  # of a running |w·g|, at each batch
 PATTERNS = ("element", "n:m", "block")

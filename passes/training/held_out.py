@@ -10,7 +10,7 @@ import xxhash
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 HELD = 10  # one of so many different samples
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.errors import GraphError
-from model.graph import Graph
-from passes.analysis.evaluate import logits_of
+from espalier.model.errors import GraphError
+from espalier.model.graph import Graph
+from espalier.passes.analysis.evaluate import logits_of
 
 if TYPE_CHECKING:
-    from passes.training.teacher import Lesson
+    from espalier.passes.training.teacher import Lesson
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from model.errors import OptionsError
-from passes.select import Select
+from espalier.model.errors import OptionsError
+from espalier.passes.select import Select
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,19 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from model.build import build, parameters_of
-from model.errors import PassError
-from model.graph import Graph
-from passes.base import Context
-from passes.select import Select, chosen
-from passes.training.blocks import tapped
-from passes.training.gradual import GradualPruning, opened
-from passes.training.objective import Objective
-from passes.training.options import FinetuneOptions
-from passes.training.samples import Samples
-from passes.training.splits import splits
-from passes.training.teacher import Lesson, Teacher, common_blocks
-from passes.transform.freeze import trained_by
+from espalier.model.build import build, parameters_of
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph
+from espalier.passes.base import Context
+from espalier.passes.select import Select, chosen
+from espalier.passes.training.blocks import tapped
+from espalier.passes.training.gradual import GradualPruning, opened
+from espalier.passes.training.objective import Objective
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.training.samples import Samples
+from espalier.passes.training.splits import splits
+from espalier.passes.training.teacher import Lesson, Teacher, common_blocks
+from espalier.passes.transform.freeze import trained_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,19 +14,19 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from model.errors import DataError, PassError
-from model.leftovers import scratch
-from model.unheard import unheard
-from passes.analysis.evaluate import fit_error
-from passes.base import Context
-from passes.training.checkpoint import Checkpoints, Raw, set_chance
-from passes.training.faults import Diverged, finite, memory_told, no_number
-from passes.training.options import FinetuneOptions
-from passes.training.prepare import Prepared, epoch_steps
-from passes.training.samples import as_they_are
-from passes.training.teacher import LOGITS
-from passes.training.unfinished import folder_of
-from passes.training.watch import Watch
+from espalier.model.errors import DataError, PassError
+from espalier.model.leftovers import scratch
+from espalier.model.unheard import unheard
+from espalier.passes.analysis.evaluate import fit_error
+from espalier.passes.base import Context
+from espalier.passes.training.checkpoint import Checkpoints, Raw, set_chance
+from espalier.passes.training.faults import Diverged, finite, memory_told, no_number
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.training.prepare import Prepared, epoch_steps
+from espalier.passes.training.samples import as_they_are
+from espalier.passes.training.teacher import LOGITS
+from espalier.passes.training.unfinished import folder_of
+from espalier.passes.training.watch import Watch
 
 OPTIMISERS = {"adamw": "adamw_torch_fused", "sgd": "sgd", "adafactor": "adafactor"}
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}

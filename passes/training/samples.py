@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from model.data.base import Split
-from model.errors import DataError
-from model.graph import Graph
-from passes.analysis.evaluate import in_its_kind, match_inputs
+from espalier.model.data.base import Split
+from espalier.model.errors import DataError
+from espalier.model.graph import Graph
+from espalier.passes.analysis.evaluate import in_its_kind, match_inputs
 
 if TYPE_CHECKING:
-    from passes.training.teacher import Teacher
+    from espalier.passes.training.teacher import Teacher
 
 Batch = dict[str, Tensor]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from model.errors import DataError
-from passes.analysis.evaluate import EvaluateOptions, data_warning, length_of, load_task
-from passes.base import Context
-from passes.data_fit import text_facts
-from passes.training.held_out import held_out
-from passes.training.options import FinetuneOptions
+from espalier.model.errors import DataError
+from espalier.passes.analysis.evaluate import EvaluateOptions, data_warning, length_of, load_task
+from espalier.passes.base import Context
+from espalier.passes.data_fit import text_facts
+from espalier.passes.training.held_out import held_out
+from espalier.passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:
-    from model.data.base import Split, TaskData
+    from espalier.model.data.base import Split, TaskData
 
 TRAIN, VALIDATION = "train", "validation"
 

@@ -14,13 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.build import build
-from model.errors import PassError
-from model.graph import Graph, Node
-from passes.base import Context
-from passes.training.blocks import Tap, block_outputs, tapped, width
-from passes.training.objective import Objective
-from passes.training.options import FinetuneOptions
+from espalier.model.build import build
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node
+from espalier.passes.base import Context
+from espalier.passes.training.blocks import Tap, block_outputs, tapped, width
+from espalier.passes.training.objective import Objective
+from espalier.passes.training.options import FinetuneOptions
 
 LOGITS, HIDDEN = "teacher_logits", "teacher_hidden_"
 MOST = 256 << 20  # bytes of logits that are kept

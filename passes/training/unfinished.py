@@ -18,11 +18,11 @@ from typing import Any
 
 import xxhash
 
-from model.borders import tried
-from model.codec import encode
-from model.graph import Graph
-from model.graph_json import fingerprint
-from passes.training.options import FinetuneOptions
+from espalier.model.borders import tried
+from espalier.model.codec import encode
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.passes.training.options import FinetuneOptions
 
 VERSION = 1  # raise it when a checkpoint would hold something else
 DAYS = 30  # that a checkpoint is kept for a training that nobody goes on with

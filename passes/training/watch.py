@@ -9,10 +9,10 @@ from typing import Any, Literal
 from torch import Tensor
 from transformers import TrainerCallback
 
-from passes.base import Context, Row
-from passes.training.checkpoint import Checkpoints
-from passes.training.curve import ACCURACY, SAMPLES, TRAINING_LOSS
-from passes.training.faults import HINT, Diverged, no_number
+from espalier.passes.base import Context, Row
+from espalier.passes.training.checkpoint import Checkpoints
+from espalier.passes.training.curve import ACCURACY, SAMPLES, TRAINING_LOSS
+from espalier.passes.training.faults import HINT, Diverged, no_number
 
 Best = Literal["accuracy", "loss", "last"]
 ALIKE = 1e-6  # relative: losses closer than this are equal; sums of float32 in other orders differ by about 1e-7

@@ -7,17 +7,17 @@ from typing import Literal
 
 import numpy as np
 
-from model.errors import PassError
-from model.graph import Graph, Node
-from model.meta import TensorMeta, Weight
-from model.ops import category
-from model.ports import weight_at, weights_of
-from model.weights import Tensor, WeightStore
-from passes.analysis.evaluate import load_split
-from passes.base import Context, Report, Row, transform
-from passes.recovery.layers import plain
-from passes.recovery.options import RecoveryOptions
-from passes.select import chosen
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import TensorMeta, Weight
+from espalier.model.ops import category
+from espalier.model.ports import weight_at, weights_of
+from espalier.model.weights import Tensor, WeightStore
+from espalier.passes.analysis.evaluate import load_split
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.recovery.layers import plain
+from espalier.passes.recovery.options import RecoveryOptions
+from espalier.passes.select import chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ def bias_correction(graph: Graph, options: BiasCorrectionOptions, context: Conte
     corrected already (Nagel et al. 2019, arXiv:1906.04721, section 4.2; 2021, arXiv:2106.08295, section 3.4). The
     float model has the stored weights; after GPTQ, which rounds those, take the model that the recipe began with.
     """
-    from model.build import build, read_back
-    from passes.recovery.biases import Correction, means
-    from passes.recovery.walk import samples_of, told, walk
+    from espalier.model.build import build, read_back
+    from espalier.passes.recovery.biases import Correction, means
+    from espalier.passes.recovery.walk import samples_of, told, walk
 
     if any(w.key is None for w in graph.weights.values()):
         raise PassError("The model was opened without weights, so no error can be corrected.", "Open it with weights.")

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from model.errors import OptionsError, PassError, nearest
-from model.formats.base import Format
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph, Node
-from model.meta import Precision, Weight
-from model.ports import weight_at
-from passes.base import Context, Report, Row, transform
-from passes.observed.difference import Difference, compare
-from passes.observed.options import ObserveOptions
-from passes.observed.scales import activation_scale, one_scale, weight_scale
-from passes.observed.shifts import Method, chosen_shift, ends, shift_of
-from passes.observed.stored import seen_weight, stored_scale
-from passes.observed.stream import Observed, Place, operands, rows_of, stream
-from passes.select import Select, chosen
-from passes.transform.learn_scales import scale_name
-from passes.transform.quantize import PORTS
+from espalier.model.errors import OptionsError, PassError, nearest
+from espalier.model.formats.base import Format
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Precision, Weight
+from espalier.model.ports import weight_at
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.observed.difference import Difference, compare
+from espalier.passes.observed.options import ObserveOptions
+from espalier.passes.observed.scales import activation_scale, one_scale, weight_scale
+from espalier.passes.observed.shifts import Method, chosen_shift, ends, shift_of
+from espalier.passes.observed.stored import seen_weight, stored_scale
+from espalier.passes.observed.stream import Observed, Place, operands, rows_of, stream
+from espalier.passes.select import Select, chosen
+from espalier.passes.transform.learn_scales import scale_name
+from espalier.passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,7 +110,7 @@ def _streamed(
         return {}
     if not wanted:
         return {}
-    from passes.analysis.evaluate import load_split
+    from espalier.passes.analysis.evaluate import load_split
 
     split = load_split(options, context)
     plain = graph.replace(*(replace(n, precision={}) for n in graph))
@@ -200,7 +200,7 @@ class _Calibration:
 
     def _kept(self, node: Node, port: str, scale: Tensor) -> str:
         """The name under which the scale is a weight of the graph; uses of one tensor in one format share it."""
-        from model.trace.tensors import to_numpy
+        from espalier.model.trace.tensors import to_numpy
 
         pruned = node.sparsity.get(port)
         source = weight_at(node, port, self.graph) or (node.target if self.graph.runs == "module" else node.id, port)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from model.errors import PassError
-from model.graph import Arg, Graph, Node, Ref, TorchConst, map_refs
-from model.meta import Dim, TensorMeta
-from model.ops import decomposable, op_of
-from model.ports import input_ports
-from passes.base import Context, Report, transform
-from passes.select import Select, chosen
+from espalier.model.errors import PassError
+from espalier.model.graph import Arg, Graph, Node, Ref, TorchConst, map_refs
+from espalier.model.meta import Dim, TensorMeta
+from espalier.model.ops import decomposable, op_of
+from espalier.model.ports import input_ports
+from espalier.passes.base import Context, Report, transform
+from espalier.passes.select import Select, chosen
 
 _ORDER = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _REST = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}

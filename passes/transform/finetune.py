@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from model.graph import Graph
-from passes.base import Context, Report, transform
-from passes.training.options import FinetuneOptions
+from espalier.model.graph import Graph
+from espalier.passes.base import Context, Report, transform
+from espalier.passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:
-    from passes.training.prepare import Prepared
-    from passes.training.watch import Watch
+    from espalier.passes.training.prepare import Prepared
+    from espalier.passes.training.watch import Watch
 
 UNHELPED = "None of the {steps} steps validated better than the start: the weights of before the training are kept."
 
@@ -24,9 +24,9 @@ def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[
     teach (distil, hidden), and pruning may grow on the way (prune_to). A training that is stopped by hand keeps what it
     has learned; one that was broken off goes on from its last checkpoint.
     """
-    from model.build import read_back
-    from passes.training.prepare import prepare
-    from passes.training.run import train
+    from espalier.model.build import read_back
+    from espalier.passes.training.prepare import prepare
+    from espalier.passes.training.run import train
 
     start = time.perf_counter()
     ready = prepare(graph, options, context)
@@ -39,7 +39,7 @@ def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[
 
 def _summary(watch: Watch, ready: Prepared, seconds: float) -> dict[str, Any]:
     """Figures of the run, and those of the validation that the kept weights had."""
-    from model.data.naming import named
+    from espalier.model.data.naming import named
 
     kept = next((r for r in watch.rows if r["step"] == watch.kept_step), {})
     figures = {k: kept[k] for k in ("validation_accuracy", "validation_loss") if kept.get(k) is not None}

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from model.errors import PassError
-from model.graph import Graph, Node, Ref, map_refs, named_weights
-from model.meta import Weight
-from model.ops import category
-from model.ports import weights_of
-from model.weights import WeightStore
-from passes.base import Context, Report, Row, transform
-from passes.select import Select, chosen
-from passes.transform.bias_correction import with_biases
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node, Ref, map_refs, named_weights
+from espalier.model.meta import Weight
+from espalier.model.ops import category
+from espalier.model.ports import weights_of
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.select import Select, chosen
+from espalier.passes.transform.bias_correction import with_biases
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,7 +110,7 @@ def _folded(layer: Node, norm: Node, graph: Graph, store: WeightStore) -> dict[s
     """Weight and bias with the batch norm inside, under their names; computed in float64, kept in their own dtypes."""
     import torch
 
-    from model.trace.tensors import to_numpy, to_torch
+    from espalier.model.trace.tensors import to_numpy, to_torch
 
     def read(node: Node, port: str) -> Tensor | None:
         key = graph.weights[node.weights[port]].key if port in node.weights else None

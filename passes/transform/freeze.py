@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from model.graph import Graph, Node
-from model.ports import weights_of
-from passes.base import Context, Report, transform
-from passes.select import Select, chosen
+from espalier.model.graph import Graph, Node
+from espalier.model.ports import weights_of
+from espalier.passes.base import Context, Report, transform
+from espalier.passes.select import Select, chosen
 
 Part = Literal["all", "own", "weights", "biases", "adapters"]
 

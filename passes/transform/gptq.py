@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from model.errors import OptionsError
-from model.formats.base import Format
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph, Node
-from model.meta import Weight
-from passes.analysis.evaluate import load_split
-from passes.base import Context, Report, Row, transform
-from passes.observed.stored import seen_weight
-from passes.recovery.layers import Layer, layers_of
-from passes.recovery.options import RecoveryOptions
-from passes.select import chosen
-from passes.transform.learn_scales import scale_name
+from espalier.model.errors import OptionsError
+from espalier.model.formats.base import Format
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Weight
+from espalier.passes.analysis.evaluate import load_split
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.observed.stored import seen_weight
+from espalier.passes.recovery.layers import Layer, layers_of
+from espalier.passes.recovery.options import RecoveryOptions
+from espalier.passes.select import chosen
+from espalier.passes.transform.learn_scales import scale_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ def gptq(graph: Graph, options: GptqOptions, context: Context) -> tuple[Graph, R
     the rest of the row takes −(w − w_q)/[H⁻¹]_qq·[H⁻¹]_q,: (Frantar et al. 2023, arXiv:2210.17323). Pruned weights stay
     0, scales are fixed before their columns are rounded. Where plain rounding is no worse, it stays.
     """
-    from model.build import build, read_back
-    from passes.recovery.rounding import Rounding
-    from passes.recovery.walk import samples_of, told, walk
+    from espalier.model.build import build, read_back
+    from espalier.passes.recovery.rounding import Rounding
+    from espalier.passes.recovery.walk import samples_of, told, walk
 
     able, first = (lambda n: "weight" in n.precision and n.op != "embedding"), "Give weights of Linears a format first."
     nodes = chosen(graph, options.select, able, "rounded by GPTQ", first=first)
@@ -82,7 +82,7 @@ def _summary(rows: list[Row], left: int, samples: int) -> Row:
 
 def _with_scales(graph: Graph, layers: list[Layer], options: GptqOptions, context: Context) -> Graph:
     """The graph in which formats of the layers that take scales from their tensor have a scale of their own."""
-    from model.trace.tensors import to_numpy
+    from espalier.model.trace.tensors import to_numpy
 
     weights: dict[str, Weight] = {}
     nodes: list[Node] = []

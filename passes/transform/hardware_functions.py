@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from model.formats.integer import Integer
-from model.graph import Graph, Node, Ref, out_port
-from model.meta import Precision
-from model.ports import choice
-from passes.base import Context, Report, transform
-from verilog.options import EmitOptions, sizes_in
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Node, Ref, out_port
+from espalier.model.meta import Precision
+from espalier.model.ports import choice
+from espalier.passes.base import Context, Report, transform
+from espalier.verilog.options import EmitOptions, sizes_in
 
 if TYPE_CHECKING:
-    from verilog.emulation import Region
-    from verilog.lower import Lowering
-    from verilog.numbers.fixed import Fixed
+    from espalier.verilog.emulation import Region
+    from espalier.verilog.lower import Lowering
+    from espalier.verilog.numbers.fixed import Fixed
 
 WIDEST = 32  # bits of the format `integer`
 
@@ -46,9 +46,9 @@ def hardware_functions(graph: Graph, options: HardwareFunctionsOptions, context:
         gone = [n.id for n in graph if n.arithmetic != "float"]
         return plain, Report("hardware_functions", tuple({"node": n, "arithmetic": "float"} for n in gone),
                              {"nodes": len(gone)})  # fmt: skip
-    from verilog.emulation import regions
-    from verilog.lower import Lowering
-    from verilog.plan.fusing import unfused_formats
+    from espalier.verilog.emulation import regions
+    from espalier.verilog.lower import Lowering
+    from espalier.verilog.plan.fusing import unfused_formats
 
     cleared = unfused_formats(plain) if options.fuse else {}
     plain = plain.replace(*(_without(plain.nodes[name], ports) for name, ports in cleared.items()))
@@ -74,7 +74,7 @@ def _without(node: Node, ports: tuple[str, ...]) -> Node:
 
 def _own_arithmetic(low: Lowering) -> list[str]:
     """The nodes whose results are not, or not to the last bit, what torch computes on the same values."""
-    from verilog.rules.attention import scaled_by
+    from espalier.verilog.rules.attention import scaled_by
 
     wanted: set[str] = set()
     for instance in low.instances:
@@ -92,7 +92,7 @@ def _writes(graph: Graph, region: Region) -> bool:
 
 def _chosen(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
     """Write on the nodes of a region, in `changed`, the formats in which the design has its operand and its result."""
-    from verilog.emulation import written_by
+    from espalier.verilog.emulation import written_by
 
     def at(name: str) -> Node:
         return changed.get(name, low.graph.nodes[name])
@@ -112,7 +112,7 @@ def _chosen(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
 
 
 def _with(node: Node, port: str, fixed: Fixed) -> Node:
-    from verilog.numbers.scaled import plain
+    from espalier.verilog.numbers.scaled import plain
 
     if port not in node.ports or not plain(fixed) or fixed.width > WIDEST:
         return node

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from model.errors import OptionsError, PassError, nearest
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph, Node
-from model.meta import Weight
-from model.ports import weight_at
-from passes.base import Context, Report, Row, transform
-from passes.select import Select, chosen
-from passes.transform.quantize import PORTS
+from espalier.model.errors import OptionsError, PassError, nearest
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Weight
+from espalier.model.ports import weight_at
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.select import Select, chosen
+from espalier.passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -105,7 +105,7 @@ class _Learner:
 
     def _begun(self, node: Node, port: str, weight: Weight) -> Weight:
         """The new weight, its value stored."""
-        from model.trace.tensors import to_numpy
+        from espalier.model.trace.tensors import to_numpy
 
         fmt = node.precision[port].format
         assert isinstance(fmt, ScaledFormat)
@@ -115,8 +115,8 @@ class _Learner:
 
     def _seen(self, node: Node, port: str, weight: Weight) -> Tensor:
         """The stored tensor as the port's format sees it."""
-        from model.build import effective
-        from model.trace.tensors import to_torch
+        from espalier.model.build import effective
+        from espalier.model.trace.tensors import to_torch
 
         if weight.key is None:
             text = "The model was opened without weights, so no scale can begin from them."

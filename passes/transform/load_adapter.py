@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from model.adapters import adaptable, adapted, module_path, resting, shapes, without
-from model.errors import PassError, nearest
-from model.graph import Graph, Node
-from model.meta import Adapter, Weight
-from model.weights import Tensor, WeightStore
-from passes.base import Context, Report, transform
-from passes.lowrank.peft_read import Layer, PeftAdapter, read_peft
-from passes.lowrank.placing import Pair, placed, weight_of
-from passes.transform.lora import adapter_row, adapter_summary
+from espalier.model.adapters import adaptable, adapted, module_path, resting, shapes, without
+from espalier.model.errors import PassError, nearest
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Adapter, Weight
+from espalier.model.weights import Tensor, WeightStore
+from espalier.passes.base import Context, Report, transform
+from espalier.passes.lowrank.peft_read import Layer, PeftAdapter, read_peft
+from espalier.passes.lowrank.placing import Pair, placed, weight_of
+from espalier.passes.transform.lora import adapter_row, adapter_summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,6 @@ def _as(tensor: Tensor, old: Weight) -> Tensor:
         return tensor
     import torch
 
-    from model.trace.tensors import to_numpy, to_torch
+    from espalier.model.trace.tensors import to_numpy, to_torch
 
     return to_numpy(to_torch(tensor).to(getattr(torch, old.dtype)))

@@ -6,14 +6,14 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from model.adapters import PORT, adaptable, adapted, module_path, resting, without
-from model.errors import OptionsError, PassError
-from model.graph import Graph, Node
-from model.meta import Adapter
-from passes.base import Context, Report, Row, transform
-from passes.lowrank.head import head_of
-from passes.lowrank.placing import placed, siblings, weight_of
-from passes.select import Select, by_name, chosen
+from espalier.model.adapters import PORT, adaptable, adapted, module_path, resting, without
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Adapter
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.lowrank.head import head_of
+from espalier.passes.lowrank.placing import placed, siblings, weight_of
+from espalier.passes.select import Select, by_name, chosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from model.errors import OptionsError, PassError
-from model.formats.base import Format
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph, Node
-from model.meta import Precision, Weight
-from model.ports import weight_at
-from passes.analysis.evaluate import load_split
-from passes.base import Context, Report, Row, transform
-from passes.observed.stored import seen_weight
-from passes.recovery.layers import Layer, layers_of, plain, rows_of
-from passes.recovery.options import RecoveryOptions
-from passes.select import chosen
-from passes.transform.learn_scales import scale_name
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.formats.base import Format
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Precision, Weight
+from espalier.model.ports import weight_at
+from espalier.passes.analysis.evaluate import load_split
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.observed.stored import seen_weight
+from espalier.passes.recovery.layers import Layer, layers_of, plain, rows_of
+from espalier.passes.recovery.options import RecoveryOptions
+from espalier.passes.select import chosen
+from espalier.passes.transform.learn_scales import scale_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,7 +78,7 @@ def _energies(graph: Graph, layers: list[Layer], options: MseClipOptions, contex
     """Weight → Σ x_j² over the samples and its calls, in the float model; nothing without data."""
     if not options.data:
         return {}
-    from passes.observe import observe
+    from espalier.passes.observe import observe
 
     names = {n.id: x.name for x in layers for n in x.nodes}
     found: dict[str, Tensor] = {}
@@ -96,9 +96,9 @@ def _clip(
     graph: Graph, layer: Layer, x: Tensor, energy: Tensor, options: MseClipOptions, context: Context
 ) -> tuple[Graph, Row]:
     """The graph with the layer's clipping, and what to tell of it."""
-    from model.build import effective
-    from model.trace.tensors import to_numpy
-    from passes.recovery.clipping import clipped_share, error_of, scaled_clipping, shift_clipping
+    from espalier.model.build import effective
+    from espalier.model.trace.tensors import to_numpy
+    from espalier.passes.recovery.clipping import clipped_share, error_of, scaled_clipping, shift_clipping
 
     first = layer.nodes[0]
     held = first.precision["weight"]

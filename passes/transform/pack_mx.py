@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from model.errors import PassError
-from model.graph import Graph, Node
-from model.meta import Precision
-from passes.base import Context, Report, Row, transform
-from passes.select import Select, chosen
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Precision
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.select import Select, chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def pack_mx(graph: Graph, options: PackMXOptions, context: Context) -> tuple[Gra
     Memory falls to 8.25 or 4.25 bits a weight (blocks of 32). On a CPU results are those of the fake-quantised model
     bit for bit; on a GPU but for the order of sums. Training and other passes go on with the weights in float.
     """
-    from model.mx_weights import why_unpacked
+    from espalier.model.mx_weights import why_unpacked
 
     found = chosen(graph, options.select, lambda n: n.op == "linear", "packed")
     if graph.runs == "module":
@@ -51,7 +51,7 @@ def pack_mx(graph: Graph, options: PackMXOptions, context: Context) -> tuple[Gra
 
 def _formatted(node: Node, options: PackMXOptions) -> Node:
     """The node with the format asked for."""
-    from model.formats.mxint import MXInt
+    from espalier.model.formats.mxint import MXInt
 
     if options.width == "as it is" or "weight" not in node.weights:
         return node

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from model.errors import EmitError, PassError
-from model.graph import Graph
-from model.meta import Parallel
-from passes.base import Context, Report, transform
-from passes.select import Select, chosen
-from verilog.cycles.parallel import Sizes, at_most, balanced, cycles_of, divisors
-from verilog.options import EmitOptions, sizes_in
+from espalier.model.errors import EmitError, PassError
+from espalier.model.graph import Graph
+from espalier.model.meta import Parallel
+from espalier.passes.base import Context, Report, transform
+from espalier.passes.select import Select, chosen
+from espalier.verilog.cycles.parallel import Sizes, at_most, balanced, cycles_of, divisors
+from espalier.verilog.options import EmitOptions, sizes_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ def parallelize(graph: Graph, options: ParallelizeOptions, context: Context) -> 
 
 def _able(graph: Graph, options: EmitOptions, context: Context) -> Sizes:
     """Inputs, outputs and rows of the nodes that are computed in parts; from shapes alone while formats are lacking."""
-    from passes.parallel import product_of
-    from verilog.lower import sizes_of
+    from espalier.passes.parallel import product_of
+    from espalier.verilog.lower import sizes_of
 
     try:
         return sizes_of(graph, context.store, options)
@@ -83,7 +83,7 @@ class BalanceOptions:
 @transform("balance_parallelism", "Balance hardware parallelism", BalanceOptions)
 def balance_parallelism(graph: Graph, options: BalanceOptions, context: Context) -> tuple[Graph, Report]:
     """Start with everything folded; give the slowest node the next larger parallelism, as long as the budget lasts."""
-    from verilog.lower import unbuffered
+    from espalier.verilog.lower import unbuffered
 
     emit = EmitOptions(sizes=sizes_in(options.sizes))
     folded = graph.replace(*(replace(n, parallel=None) for n in graph if n.parallel))

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from model.errors import PassError
-from model.graph import Graph, Node
-from model.ops import category
-from model.ports import weight_at
-from model.views import view_at
-from model.weights import Tensor
-from passes.base import Context, Report, Row, transform
-from passes.pruning.calls import all_calls
-from passes.pruning.changes import change
-from passes.pruning.choice import METHODS, MOST, WITH_DATA, Choice, Method, Pattern, Scope
-from passes.pruning.live import pruned
-from passes.pruning.patterns import WHOLE, Found, Scored, mask, masks
-from passes.pruning.sample import sample
-from passes.pruning.scores import Scores
-from passes.pruning.standing import Dropped, joined, last, named, standing
-from passes.select import Select, chosen, matches
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import category
+from espalier.model.ports import weight_at
+from espalier.model.views import view_at
+from espalier.model.weights import Tensor
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.pruning.calls import all_calls
+from espalier.passes.pruning.changes import change
+from espalier.passes.pruning.choice import METHODS, MOST, WITH_DATA, Choice, Method, Pattern, Scope
+from espalier.passes.pruning.live import pruned
+from espalier.passes.pruning.patterns import WHOLE, Found, Scored, mask, masks
+from espalier.passes.pruning.sample import sample
+from espalier.passes.pruning.scores import Scores
+from espalier.passes.pruning.standing import Dropped, joined, last, named, standing
+from espalier.passes.select import Select, chosen, matches
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 # Beside which value (or which of several) of which other field a field applies: forms hide it else.
 DATA = {"when": ("method", frozenset(WITH_DATA))}

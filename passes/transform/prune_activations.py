@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from model.errors import OptionsError, PassError, nearest
-from model.graph import Graph, Node
-from model.meta import Sparsity
-from model.ops import OPS, base_port, floating, quantisable
-from model.ports import weight_at
-from passes.base import Context, Report, Row, transform
-from passes.observed.stream import told
-from passes.pruning.calls import all_calls
-from passes.pruning.magnitudes import Magnitudes
-from passes.pruning.sample import sample
-from passes.select import Select, chosen
+from espalier.model.errors import OptionsError, PassError, nearest
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Sparsity
+from espalier.model.ops import OPS, base_port, floating, quantisable
+from espalier.model.ports import weight_at
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.observed.stream import told
+from espalier.passes.pruning.calls import all_calls
+from espalier.passes.pruning.magnitudes import Magnitudes
+from espalier.passes.pruning.sample import sample
+from espalier.passes.select import Select, chosen
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -162,9 +162,9 @@ class _Watch:
 
     def in_order(self, places: frozenset[Place]) -> dict[Place, tuple[float, float]]:
         """(threshold, share) of each place, where those of all places before it hold."""
-        from model.build import build
-        from passes.pruning.sequential import Sequential
-        from passes.recovery.walk import samples_of
+        from espalier.model.build import build
+        from espalier.passes.pruning.sequential import Sequential
+        from espalier.passes.recovery.walk import samples_of
 
         open_ = self._pruned(dict.fromkeys(places, (0.0, 0.0)))
         module = build(open_, self.context.store, self.context.callables)
@@ -187,7 +187,7 @@ class _Watch:
         return {place: (limits[key], found[key].share(limits[key])) for place, key in self.same.items()}
 
     def _magnitudes(self, before: Mapping[Place, tuple[float, float]]) -> dict[Place, Magnitudes]:
-        from passes.observe import observe
+        from espalier.passes.observe import observe
 
         found = {key: Magnitudes() for key in self.same.values()}
         ports, _ = told({place: (place[1],) for place, key in self.same.items() if key == place})

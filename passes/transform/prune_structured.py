@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from model.errors import GraphError, OptionsError, PassError
-from model.graph import Graph
-from model.meta import Sparsity
-from passes.analysis.evaluate import EvaluateOptions, load_split
-from passes.base import Context, Report, Row, transform
-from passes.select import Select, chosen, matches
-from passes.structure.axes import Kept
-from passes.structure.layers import mask_layers
-from passes.structure.masks import dead, masked
-from passes.structure.scores import WITH_DATA, Amount, Score, fewest, scores
-from passes.structure.sets import Structure, Units, structure_of
+from espalier.model.errors import GraphError, OptionsError, PassError
+from espalier.model.graph import Graph
+from espalier.model.meta import Sparsity
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.select import Select, chosen, matches
+from espalier.passes.structure.axes import Kept
+from espalier.passes.structure.layers import mask_layers
+from espalier.passes.structure.masks import dead, masked
+from espalier.passes.structure.scores import WITH_DATA, Amount, Score, fewest, scores
+from espalier.passes.structure.sets import Structure, Units, structure_of
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 What = Literal["heads", "queries", "neurons", "channels", "width", "layers"]
 WITHOUT = {

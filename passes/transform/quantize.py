@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from model.errors import OptionsError, nearest
-from model.formats.base import Format
-from model.graph import Graph, Node, without_unused_scales
-from model.meta import Precision
-from model.ops import decomposable, offered, quantisable
-from passes.base import Context, Report, transform
-from passes.select import Select, by_name, chosen
-from passes.transform.decompose_attention import decomposed
+from espalier.model.errors import OptionsError, nearest
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph, Node, without_unused_scales
+from espalier.model.meta import Precision
+from espalier.model.ops import decomposable, offered, quantisable
+from espalier.passes.base import Context, Report, transform
+from espalier.passes.select import Select, by_name, chosen
+from espalier.passes.transform.decompose_attention import decomposed
 
 PORTS = ("data_in", "weight", "bias", "data_out")
 _NONE = Node("", "", "output", "")

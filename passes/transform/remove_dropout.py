@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from model.graph import Graph, Node, Ref
-from model.ops import drop_rate
-from passes.base import Context, NoOptions, Report, transform
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.ops import drop_rate
+from espalier.passes.base import Context, NoOptions, Report, transform
 
 
 @transform("remove_dropout", "Remove dropout", instant=True)

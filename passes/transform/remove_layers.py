@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from model.errors import GraphError, OptionsError, PassError
-from model.graph import Graph, Ref
-from passes.base import Context, Report, Row, transform
-from passes.recovery.options import RecoveryOptions
-from passes.select import Select
-from passes.structure.blocks import Block, Chain, passed_by
-from passes.structure.layers import influence, selected_chains
+from espalier.model.errors import GraphError, OptionsError, PassError
+from espalier.model.graph import Graph, Ref
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.recovery.options import RecoveryOptions
+from espalier.passes.select import Select
+from espalier.passes.structure.blocks import Block, Chain, passed_by
+from espalier.passes.structure.layers import influence, selected_chains
 
 if TYPE_CHECKING:
-    from model.data.base import Split
+    from espalier.model.data.base import Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _refuse(chain: Chain, block: Block | None, number: int) -> None:
 
 
 def _split(options: RemoveLayersOptions, context: Context) -> Split:
-    from passes.analysis.evaluate import load_split
+    from espalier.passes.analysis.evaluate import load_split
 
     if not options.data:
         raise PassError("The influence of layers is seen on data, and none is named.",

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from model.graph import Graph
-from passes.base import Context, Report, Row, transform
-from passes.select import Select, matches
-from passes.structure.axes import Axis, Kept
-from passes.structure.blocks import idle, passed_by
-from passes.structure.checking import disagreement
-from passes.structure.masks import dead, wholly_masked
-from passes.structure.removal import Removal
-from passes.structure.sets import Structure, Units, structure_of
+from espalier.model.graph import Graph
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.select import Select, matches
+from espalier.passes.structure.axes import Axis, Kept
+from espalier.passes.structure.blocks import idle, passed_by
+from espalier.passes.structure.checking import disagreement
+from espalier.passes.structure.masks import dead, wholly_masked
+from espalier.passes.structure.removal import Removal
+from espalier.passes.structure.sets import Structure, Units, structure_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from model.errors import GraphError, PassError
-from model.graph import Graph, Node, named_weights
-from model.ports import weight_at
-from passes.base import Context, Report, Row, transform
-from passes.select import Select, chosen
-from passes.structure.blocks import without_unused
+from espalier.model.errors import GraphError, PassError
+from espalier.model.graph import Graph, Node, named_weights
+from espalier.model.ports import weight_at
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.select import Select, chosen
+from espalier.passes.structure.blocks import without_unused
 
 
 @dataclass(frozen=True, slots=True)

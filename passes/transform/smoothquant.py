@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from model.errors import OptionsError, PassError
-from model.graph import Graph, Node
-from passes.analysis.evaluate import load_split
-from passes.base import Context, Report, Row, transform
-from passes.recovery.groups import Group, groups_of
-from passes.recovery.options import RecoveryOptions
-from passes.select import chosen
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.graph import Graph, Node
+from espalier.passes.analysis.evaluate import load_split
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.recovery.groups import Group, groups_of
+from espalier.passes.recovery.options import RecoveryOptions
+from espalier.passes.select import chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def smoothquant(graph: Graph, options: SmoothquantOptions, context: Context) -> 
     the LayerNorm, RMSNorm, Linear or product before, where all that takes its result are Linears; else, with `insert`,
     it is a multiplication of its own. Calibrate afterwards: a layer with a fixed scale is left out.
     """
-    from passes.recovery.smoothing import Smoothing, difference, look
+    from espalier.passes.recovery.smoothing import Smoothing, difference, look
 
     if graph.runs == "module":
         text = "This model was recorded from a run, so it cannot be known what else takes a layer's input."

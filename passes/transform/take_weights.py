@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from model.errors import PassError
-from model.graph import Graph
-from model.leftovers import scratch
-from passes.base import Context, Report, transform
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph
+from espalier.model.leftovers import scratch
+from espalier.passes.base import Context, Report, transform
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ def take_weights(graph: Graph, options: TakeWeightsOptions, context: Context) ->
     """
     if not options.source:
         raise PassError("No model is named to take weights from.", "Give a project or a Hugging Face folder.")
-    from model.opening import open_any
-    from passes.search.architecture.inheriting import inherit
+    from espalier.model.opening import open_any
+    from espalier.passes.search.architecture.inheriting import inherit
 
     with scratch() as folder:
         other = open_any(options.source, folder)

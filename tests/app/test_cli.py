@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from app.cli import main
-from passes.plugins import unload_plugins
+from espalier.app.cli import main
+from espalier.passes.plugins import unload_plugins
 
 BERT = (
     "config:bert?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=100"
@@ -333,7 +333,7 @@ def test_a_bug_is_one_line_and_a_file(capsys: Capture, monkeypatch: pytest.Monke
     def fail(text: str) -> None:
         raise ZeroDivisionError("by\nzero")
 
-    monkeypatch.setattr("app.commands.formats.parse_format", fail)
+    monkeypatch.setattr("espalier.app.commands.formats.parse_format", fail)
     assert main(["formats", "integer"]) == 1
     told = capsys.readouterr()
     assert not told.out and told.err.count("\n") == 1 and "ZeroDivisionError: by zero" in told.err
@@ -350,7 +350,7 @@ def test_with_json_failures_are_json_too(capsys: Capture, monkeypatch: pytest.Mo
     def fail(text: str) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("app.commands.formats.parse_format", fail)
+    monkeypatch.setattr("espalier.app.commands.formats.parse_format", fail)
     assert main(["formats", "integer", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)["error"]
     assert found["kind"] == "bug" and "by zero" in found["message"] and "Report: " in found["hint"]
@@ -380,7 +380,7 @@ def test_ctrl_c_is_quiet(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> No
     def interrupt(text: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("app.commands.formats.parse_format", interrupt)
+    monkeypatch.setattr("espalier.app.commands.formats.parse_format", interrupt)
     assert main(["formats", "integer"]) == 130
     assert capsys.readouterr() == ("", "")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
-from model.opening import open_any
-from model.trust import Origin
-from passes.config import load_recipe
-from passes.score import static_score
+from espalier.app.cli import main
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.config import load_recipe
+from espalier.passes.score import static_score
 
 Capture = pytest.CaptureFixture[str]
 MLP = "demo:digits-mlp"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
-from app.words import dominant_words
-from model.opening import open_any
-from model.trust import Origin
-from passes.dominant import Dominant, dominant
+from espalier.app.cli import main
+from espalier.app.words import dominant_words
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.dominant import Dominant, dominant
 
 SEARCH = """
 goals = ["weight_bits"]

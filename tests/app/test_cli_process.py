@@ -32,13 +32,14 @@ HEAVY = {"torch", "transformers", "PySide6", "optuna", "networkx", "numba", "sci
 
 @pytest.mark.parametrize(
     ("words", "further"),
-    [("--help", set()), ("report --help", set()), ("formats", {"passes.search", "app.commands.search"}),
-     ("formats --json", {"passes.search", "app.commands.search"})],
+    [("--help", set()), ("report --help", set()),
+     ("formats", {"espalier.passes.search", "espalier.app.commands.search"}),
+     ("formats --json", {"espalier.passes.search", "espalier.app.commands.search"})],
 )  # fmt: skip
 def test_it_starts_quickly(root: Path, words: str, further: set[str]) -> None:
     """What nobody asked for is not imported: no large library, and nothing of other commands."""
     code = (
-        f"import sys\nfrom app.cli import main\nassert main({words.split()!r}) == 0\n"
+        f"import sys\nfrom espalier.app.cli import main\nassert main({words.split()!r}) == 0\n"
         "print(*sys.modules, file=sys.stderr)\n"
     )
     done = subprocess.run(

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
-from app.commands import storages
-from app.commands.console import Console
-from model.opening import open_any
-from model.trust import Origin
-from passes.search.goals import wanted
-from passes.search.spec import SearchSpec
-from passes.search.trial import Trial
+from espalier.app.cli import main
+from espalier.app.commands import storages
+from espalier.app.commands.console import Console
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.search.goals import wanted
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial import Trial
 
 Capture = pytest.CaptureFixture[str]
 MLP = "demo:digits-mlp"
@@ -84,7 +84,7 @@ def test_the_best_is_compared_with_a_named_baseline(capsys: Capture, spec: Path)
 
 
 def test_how_long_it_still_takes_is_told(capsys: Capture, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.commands import search
+    from espalier.app.commands import search
 
     monkeypatch.setattr(search, "LONG", 0.0)
     assert main(["search", MLP, str(spec)]) == 0
@@ -94,7 +94,7 @@ def test_how_long_it_still_takes_is_told(capsys: Capture, spec: Path, monkeypatc
 
 def test_what_came_before_the_first_trial_is_no_part_of_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass of gradients of 9 s and a first trial of one: 29 more take half a minute, not five."""
-    from app.commands import search
+    from espalier.app.commands import search
 
     monkeypatch.setattr(search.time, "perf_counter", lambda: 100.0)
     monkeypatch.setattr(search, "LONG", 0.0)
@@ -191,6 +191,6 @@ def test_nothing_is_silent_for_long(capsys: Capture, monkeypatch: pytest.MonkeyP
     console = Console(sys.stdout, False)
     console.progress(3, 10, "trial 4: evaluating")
     assert not capsys.readouterr().err
-    monkeypatch.setattr("app.commands.console.QUIET", 0.0)
+    monkeypatch.setattr("espalier.app.commands.console.QUIET", 0.0)
     console.progress(3, 10, "trial 4: evaluating")
     assert capsys.readouterr().err == "… trial 4: evaluating, 3 of 10\n"

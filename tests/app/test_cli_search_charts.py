@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.cli import main
-from app.commands.command import Arguments
-from app.commands.search_charts import Picture
-from app.figures.curves import to_svg
-from app.figures.trials import Group, history, pareto
-from app.plots.study.data import Study
-from model.opening import open_source
-from model.recipe import Recipe
-from passes.search.search import Search
-from passes.search.space import Space
-from passes.search.spec import Goal, SearchSpec
-from passes.search.trial import Trial
+from espalier.app.cli import main
+from espalier.app.commands.command import Arguments
+from espalier.app.commands.search_charts import Picture
+from espalier.app.figures.curves import to_svg
+from espalier.app.figures.trials import Group, history, pareto
+from espalier.app.plots.study.data import Study
+from espalier.model.opening import open_source
+from espalier.model.recipe import Recipe
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import Goal, SearchSpec
+from espalier.passes.search.trial import Trial
 
 SVG = "{http://www.w3.org/2000/svg}"
 SPEC = """

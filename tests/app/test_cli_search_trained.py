@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
-from app.commands import search_files
-from model.opening import open_any
-from model.recipe import Step
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context, run_step
-from passes.training import run
+from espalier.app.cli import main
+from espalier.app.commands import search_files
+from espalier.model.opening import open_any
+from espalier.model.recipe import Step
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context, run_step
+from espalier.passes.training import run
 
 BITS = """
 goals = ["accuracy"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
+from espalier.app.cli import main
 
 Capture = pytest.CaptureFixture[str]
 WORDS = ["sensitivity", "demo:digits-mlp", "--formats", "integer(width=4, signed=true), mxint", "--limit", "48"]

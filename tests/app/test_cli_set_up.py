@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
-from model.demos import RESOURCES
-from model.opening import open_any
-from model.source import SourceInfo
-from model.trust import Origin
+from espalier.app.cli import main
+from espalier.model.demos import RESOURCES
+from espalier.model.opening import open_any
+from espalier.model.source import SourceInfo
+from espalier.model.trust import Origin
 
 WORDS = str(RESOURCES / "reviews")
 SMALL = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1&max_position_embeddings=16"

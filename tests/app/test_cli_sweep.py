@@ -13,11 +13,11 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-import passes.sweep.run
-from app.cli import main
-from model.opening import open_any
-from model.trust import Origin
-from passes.sweep import journal
+from espalier.app.cli import main
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.sweep import journal
+from espalier.passes.sweep import run as sweep_run
 
 Capture = pytest.CaptureFixture[str]
 MLP = "demo:digits-mlp"
@@ -114,7 +114,7 @@ def test_what_was_cut_off_goes_on(
 ) -> None:
     out, calls = tmp_path / "c.csv", [0]
     words = ("sweep", MLP, str(recipe), "--over", "prune.sparsity=0.2:0.8:0.2", "--limit", "40", "-o", str(out))
-    real = passes.sweep.run.replay
+    real = sweep_run.replay
 
     def cut(*given: Any, **named: Any) -> Any:
         calls[0] += 1
@@ -122,7 +122,7 @@ def test_what_was_cut_off_goes_on(
             raise KeyboardInterrupt
         return real(*given, **named)
 
-    monkeypatch.setattr(passes.sweep.run, "replay", cut)
+    monkeypatch.setattr(sweep_run, "replay", cut)
     assert main(list(words)) == 130
     told = capsys.readouterr().err
     assert "Stopped after 3 of 5 points" in told and "c.csv.jsonl" in told and not out.exists()

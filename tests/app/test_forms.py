@@ -13,19 +13,19 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.forms.form import Form
-from app.forms.format_editor import FormatEditor
-from app.forms.grouped import GroupedForm
-from app.panels.options import make_form
-from model.data.glance import Glance
-from model.formats.base import Format, parse_format
-from model.formats.integer import Integer
-from model.registry import FORMATS, PASSES
-from passes.analysis.sensitivity import SensitivityOptions
-from passes.select import Select
-from passes.transform.finetune import FinetuneOptions
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import PORTS, QuantizeOptions, Rule
+from espalier.app.forms.form import Form
+from espalier.app.forms.format_editor import FormatEditor
+from espalier.app.forms.grouped import GroupedForm
+from espalier.app.panels.options import make_form
+from espalier.model.data.glance import Glance
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.formats.integer import Integer
+from espalier.model.registry import FORMATS, PASSES
+from espalier.passes.analysis.sensitivity import SensitivityOptions
+from espalier.passes.select import Select
+from espalier.passes.transform.finetune import FinetuneOptions
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import PORTS, QuantizeOptions, Rule
 
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = st.text("abcdefghijklmnop._0123456789", min_size=1, max_size=12)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from app.hardware.kept import Front, Made, alike, from_bytes, mark_of, to_bytes
-from model.errors import OptionsError
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.meta import Parallel, Precision
-from passes.analysis.balance_front import BalanceFrontOptions
-from passes.analysis.hardware import HardwareOptions
+from espalier.app.hardware.kept import Front, Made, alike, from_bytes, mark_of, to_bytes
+from espalier.model.errors import OptionsError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.meta import Parallel, Precision
+from espalier.passes.analysis.balance_front import BalanceFrontOptions
+from espalier.passes.analysis.hardware import HardwareOptions
 from tests.gui.conftest import small_graph
 
 SUMMARY = {"modules": ["linear"], "lint": {"tools": [], "findings": []}, "interval": 4.0, "cycles": 9,

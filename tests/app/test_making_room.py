@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pytestqt.qtbot import QtBot
 
-import app.jobs.runner as runner_module
-from app.jobs.queue import JobQueue, Rest
-from app.jobs.runner import JobRunner
-from passes.jobs import Done, JobEvent, JobInfo, Paused, Progress, Started, Stopped, Yielded
+import espalier.app.jobs.runner as runner_module
+from espalier.app.jobs.queue import JobQueue, Rest
+from espalier.app.jobs.runner import JobRunner
+from espalier.passes.jobs import Done, JobEvent, JobInfo, Paused, Progress, Started, Stopped, Yielded
 from tests.passes import toy_worker
 from tests.passes.toy_worker import Toy
 

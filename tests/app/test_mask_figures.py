@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.figures.masks import Matrix, Region, loader, matrix_of, picture
-from app.figures.parts import Stopped
-from model.views import View
-from model.weights import Tensor
+from espalier.app.figures.masks import Matrix, Region, loader, matrix_of, picture
+from espalier.app.figures.parts import Stopped
+from espalier.model.views import View
+from espalier.model.weights import Tensor
 
 
 def matrix(rows: int, columns: int, masked: bool = True, seed: int = 0) -> Matrix:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from app.jobs import saver as module
-from app.jobs.saver import Saver
-from model.errors import ProjectError
-from model.project import Project, Saved, load_project, save_project
-from model.weights import WeightStore
-from passes.jobs import Done, Failed, JobEvent, JobInfo, SaveJob, Started, Stopped
+from espalier.app.jobs import saver as module
+from espalier.app.jobs.saver import Saver
+from espalier.model.errors import ProjectError
+from espalier.model.project import Project, Saved, load_project, save_project
+from espalier.model.weights import WeightStore
+from espalier.passes.jobs import Done, Failed, JobEvent, JobInfo, SaveJob, Started, Stopped
 from tests.model.project_cases import make
 from tests.patience import PATIENCE
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.claims import claim, tidy
-from app.settings import data_folder
-from model.errors import FileError
+from espalier.app.claims import claim, tidy
+from espalier.app.settings import data_folder
+from espalier.model.errors import FileError
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

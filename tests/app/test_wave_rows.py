@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.plots.wave_rows import STATES, Rows, Span
-from verilog.proof.waves import Handshakes, Lane, State
+from espalier.app.plots.wave_rows import STATES, Rows, Span
+from espalier.verilog.proof.waves import Handshakes, Lane, State
 
 
 def lane(name: str, starts: list[int] | np.ndarray, states: list[int] | np.ndarray) -> Lane:

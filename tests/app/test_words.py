@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from app.commands import console
-from app.words import cell, of_row, percents
-from model.formats.integer import Integer
-from passes.observed.difference import compare
+from espalier.app.commands import console
+from espalier.app.words import cell, of_row, percents
+from espalier.model.formats.integer import Integer
+from espalier.passes.observed.difference import compare
 
 
 @pytest.mark.parametrize(

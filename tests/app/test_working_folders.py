@@ -10,15 +10,15 @@ import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.session import Session
-from app.studies import files
-from model.document import Document
-from model.errors import EspalierError
-from model.leftovers import WINDOW, Scratch, clear_scratch
-from model.weights import WeightStore
-from passes import worker
-from passes.jobs import OpenJob, OpenResult
-from passes.serving import Channel
+from espalier.app.session import Session
+from espalier.app.studies import files
+from espalier.model.document import Document
+from espalier.model.errors import EspalierError
+from espalier.model.leftovers import WINDOW, Scratch, clear_scratch
+from espalier.model.weights import WeightStore
+from espalier.passes import worker
+from espalier.passes.jobs import OpenJob, OpenResult
+from espalier.passes.serving import Channel
 from tests.gui.conftest import small_project
 from tests.patience import PatientBot
 

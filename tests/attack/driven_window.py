@@ -20,17 +20,17 @@ import xxhash
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.application import make_application, open_window
-from app.recovery import leftovers
-from app.window import Window
-from model.errors import EspalierError
-from model.formats.integer import Integer
-from model.project import recipe_to_json
-from model.recipe import Recipe, Step
-from passes.jobs import TERMINAL, Done, Failed, Found, JobEvent, SaveJob
-from passes.search.spec_file import load_search
-from passes.search.trial import Trial
-from passes.transform.finetune import FinetuneOptions
+from espalier.app.application import make_application, open_window
+from espalier.app.recovery import leftovers
+from espalier.app.window import Window
+from espalier.model.errors import EspalierError
+from espalier.model.formats.integer import Integer
+from espalier.model.project import recipe_to_json
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.jobs import TERMINAL, Done, Failed, Found, JobEvent, SaveJob
+from espalier.passes.search.spec_file import load_search
+from espalier.passes.search.trial import Trial
+from espalier.passes.transform.finetune import FinetuneOptions
 
 SOURCE, PROJECT = "demo:digits-mlp", "p.espalier"
 STEPS = 6  # of a recipe: more are taken back

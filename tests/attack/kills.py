@@ -96,7 +96,7 @@ def begin(words: list[str], folder: Path, modules: Path | None = None) -> Run:
     """Start a command with its state and temporary files below `folder`."""
 
     def work() -> int:
-        from app.cli import main
+        from espalier.app.cli import main
 
         code = main(words)
         if modules:
@@ -207,7 +207,7 @@ class Sweep(Kind):
                 str(self.folder / "t.csv")]  # fmt: skip
 
     def stored(self) -> int:
-        from passes.sweep import journal
+        from espalier.passes.sweep import journal
 
         record = self.folder / "t.csv.jsonl"
         if (self.folder / "t.csv").exists():
@@ -251,7 +251,7 @@ class Search(Kind):
         return len(self._ended()) if self.journal.exists() and self.journal.stat().st_size else 0
 
     def _ended(self) -> list[Any]:
-        from passes.search.storage import journal_url, load_study, open_storage, study_names
+        from espalier.passes.search.storage import journal_url, load_study, open_storage, study_names
 
         storage = open_storage(journal_url(self.journal))
         names = study_names(storage)
@@ -312,8 +312,8 @@ class Training(Kind):
         return ["run", SOURCE, str(self.folder / "r.toml"), "-o", str(self.folder / "t.espalier")]
 
     def stored(self) -> int:
-        from passes.training.checkpoint import read
-        from passes.training.unfinished import latest
+        from espalier.passes.training.checkpoint import read
+        from espalier.passes.training.unfinished import latest
 
         project = self.folder / "t.espalier"
         if project.exists():

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from model.borders import MOST_DIRECTORY, parse_json, parse_toml
-from model.errors import Damage, ProjectError
-from model.project import load_project, save_project
-from model.weights import WeightStore
+from espalier.model.borders import MOST_DIRECTORY, parse_json, parse_toml
+from espalier.model.errors import Damage, ProjectError
+from espalier.model.project import load_project, save_project
+from espalier.model.weights import WeightStore
 from tests.model.project_cases import make
 
 ZEROS = bytes(1 << 20)
@@ -63,7 +63,7 @@ def test_three_gigabytes_of_zeros_take_no_memory(project: Path) -> None:
     assert project.stat().st_size < 4 << 20
     code = (
         "import resource, sys, pathlib\n"
-        "from model.project import load_project\nfrom model.weights import WeightStore\n"
+        "from espalier.model.project import load_project\nfrom espalier.model.weights import WeightStore\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "try:\n    load_project(pathlib.Path(sys.argv[1]), WeightStore(pathlib.Path('.')))\n"
         "except Exception as error:\n    print(type(error).__name__, end=' ')\n"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
+from espalier.app.cli import main
 
 Capture = pytest.CaptureFixture[str]
 MLP = "demo:digits-mlp"

@@ -12,9 +12,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from app.cli import main
-from model.errors import SourceError
-from model.opening import open_any
+from espalier.app.cli import main
+from espalier.model.errors import SourceError
+from espalier.model.opening import open_any
 from tests.attack.pt2_files import Touch
 
 

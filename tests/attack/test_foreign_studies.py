@@ -11,12 +11,12 @@ from typing import Any
 import optuna
 import pytest
 
-from app.cli import main
-from model.errors import StorageError
-from model.trust import NAMED, SESSION
-from passes.search.fleet.handing import handed
-from passes.search.fleet.serve import serve
-from passes.search.storage import load_study, open_storage
+from espalier.app.cli import main
+from espalier.model.errors import StorageError
+from espalier.model.trust import NAMED, SESSION
+from espalier.passes.search.fleet.handing import handed
+from espalier.passes.search.fleet.serve import serve
+from espalier.passes.search.storage import load_study, open_storage
 from tests.passes.fleet.fleet_cases import cluster, postgres
 
 __all__ = ["cluster", "postgres"]
@@ -42,7 +42,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(SESSION, raising=False)
     monkeypatch.setenv(NAMED, "")
-    monkeypatch.setattr("model.trust._typed", set())
+    monkeypatch.setattr("espalier.model.trust._typed", set())
 
 
 @pytest.fixture

@@ -11,18 +11,18 @@ from typing import Any
 import optuna
 import pytest
 
-from model.data.base import LoadOptions
-from model.data.tables import read_rows
-from model.errors import DataError
-from model.recipe import Recipe, Step
-from passes.search.fleet.claim import claimed
-from passes.search.records import trials_of
-from passes.search.storage import damage_of, load_study, open_storage
-from passes.sweep import journal as sweeps
-from passes.sweep.journal import Journal
-from passes.sweep.outcome import Outcome
-from passes.sweep.sweep import Axis, Sweep
-from passes.transform.prune import PruneOptions
+from espalier.model.data.base import LoadOptions
+from espalier.model.data.tables import read_rows
+from espalier.model.errors import DataError
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.search.fleet.claim import claimed
+from espalier.passes.search.records import trials_of
+from espalier.passes.search.storage import damage_of, load_study, open_storage
+from espalier.passes.sweep import journal as sweeps
+from espalier.passes.sweep.journal import Journal
+from espalier.passes.sweep.outcome import Outcome
+from espalier.passes.sweep.sweep import Axis, Sweep
+from espalier.passes.transform.prune import PruneOptions
 
 WRONG: tuple[object, ...] = (None, "x", [], {}, -1, 10**20, 1.5, True, [[]], {"a": {}}, "2026-99-99")
 

@@ -25,7 +25,9 @@ def test_slice(kinds: str) -> None:
 
 # A pattern that holds the interpreter for longer than anybody waits: no thread of the child's own gets a turn.
 BUSY = "import re; re.match('(a+)+$', 'a' * 60 + 'b')"
-CHILD = f"from passes.orphans import end_with_parent; end_with_parent({{pipe}}); print('up', flush=True); {BUSY}"
+CHILD = (
+    f"from espalier.passes.orphans import end_with_parent; end_with_parent({{pipe}}); print('up', flush=True); {BUSY}"
+)
 PARENT = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -35,7 +37,7 @@ time.sleep(600)
 """
 SPAWNED = """
 import multiprocessing, sys, threading, time
-from passes.orphans import end_with_parent
+from espalier.passes.orphans import end_with_parent
 
 def child(up):
     end_with_parent()
@@ -64,7 +66,7 @@ def test_ends_with_the_parent(way: str, tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(SPAWNED if way == "spawned" else PARENT)
     words = [sys.executable, str(script), CHILD.format(pipe="0" if way == "pipe" else "")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "roots")}
     with subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())

@@ -23,9 +23,9 @@ from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from model.errors import EspalierError
-from model.trust import NAMED, SESSION, Origin
-from passes.jobs import TERMINAL, AnalyseJob, Done, Failed, Job, JobEvent, OpenJob, OpenResult, ReplayJob
+from espalier.model.errors import EspalierError
+from espalier.model.trust import NAMED, SESSION, Origin
+from espalier.passes.jobs import TERMINAL, AnalyseJob, Done, Failed, Job, JobEvent, OpenJob, OpenResult, ReplayJob
 from tests.attack.mutants.calling import Failed as ExitOne
 from tests.attack.mutants.calling import command
 from tests.attack.strangers.made import Place, Stranger, seeds
@@ -78,7 +78,7 @@ def nothing_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_NO_CACHE", "1")
     monkeypatch.delenv(SESSION, raising=False)
     monkeypatch.setenv(NAMED, "")
-    monkeypatch.setattr("model.trust._typed", set())
+    monkeypatch.setattr("espalier.model.trust._typed", set())
 
 
 def made(name: str, home: Path, surface: str) -> tuple[Stranger, Path]:
@@ -157,7 +157,7 @@ class Asked:
     """A runner whose jobs are waited for."""
 
     def __init__(self) -> None:
-        from app.jobs.runner import JobRunner
+        from espalier.app.jobs.runner import JobRunner
 
         self._events: Queue[JobEvent] = Queue()
         self.runner = JobRunner(self._events.put)
@@ -203,9 +203,9 @@ def by_worker(names: tuple[str, ...], home: Path, work: Path) -> Counts:
 
 
 def _work(stranger: Stranger, asked: Asked, work: Path, sound: OpenResult, demo: Path) -> None:
-    from model.recipe import Step
-    from passes.analysis.evaluate import EvaluateOptions
-    from passes.pasted import load_recipe_file
+    from espalier.model.recipe import Step
+    from espalier.passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.pasted import load_recipe_file
 
     source = sound.project.source
     if stranger.role == "recipe":
@@ -226,10 +226,10 @@ def _work(stranger: Stranger, asked: Asked, work: Path, sound: OpenResult, demo:
 @pytest.fixture
 def window(qtbot: QtBot, qapp: QApplication, tmp_path: Path) -> Iterator[Any]:
     """A real window over a real worker."""
-    from app.session import Session
-    from app.settings import Settings
-    from app.style import Appearance
-    from app.window import Window
+    from espalier.app.session import Session
+    from espalier.app.settings import Settings
+    from espalier.app.style import Appearance
+    from espalier.app.window import Window
 
     settings = Settings(QSettings(str(tmp_path / "settings.ini"), QSettings.Format.IniFormat))
     made = Window(Session(), settings, Appearance(qapp, "light"))
@@ -266,8 +266,8 @@ def by_window(names: tuple[str, ...], home: Path, window: Any, qtbot: QtBot) -> 
 
 
 def _use(stranger: Stranger, window: Any, rest: Callable[[], None]) -> None:
-    from app.actions import file as files
-    from passes.analysis.evaluate import EvaluateOptions
+    from espalier.app.actions import file as files
+    from espalier.passes.analysis.evaluate import EvaluateOptions
 
     session, takes = window.session, stranger.role in ("recipe", "data")
     session.close()
@@ -339,7 +339,7 @@ def test_processes_import_nothing_of_the_working_folder(home: Path) -> None:
     stranger, marker = made("a folder of modules, opened from within", home, "process")
     root = Path(__file__).resolve().parents[2]
     start = (f"import sys; sys.path[:] = [{str(root)!r}, *sys.path[1:]]\n"
-             "from app.jobs.runner import Worker\nw = Worker()\nw.process.join(2)\n"
+             "from espalier.app.jobs.runner import Worker\nw = Worker()\nw.process.join(2)\n"
              "alive = w.process.is_alive()\nw.stop()\nassert alive\n")  # fmt: skip
     file = home / "start.py"
     file.write_text(f"if __name__ == '__main__':\n    {start.replace(chr(10), chr(10) + '    ')}")

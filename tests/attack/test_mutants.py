@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from model.errors import SourceError
+from espalier.model.errors import SourceError
 from tests.attack.mutants import trial
 from tests.attack.mutants.kinds import KINDS, Kind, prepared
 from tests.attack.mutants.trial import tried

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from model.errors import EspalierError
-from model.opening import open_any
-from model.project import save_project
-from model.trust import NAMED, SESSION, Origin, TrustError, decide, digest, refused, wanted_code
+from espalier.app.cli import main
+from espalier.model.errors import EspalierError
+from espalier.model.opening import open_any
+from espalier.model.project import save_project
+from espalier.model.trust import NAMED, SESSION, Origin, TrustError, decide, digest, refused, wanted_code
 
 Run = Callable[..., int]
 MODEL = """
@@ -47,7 +47,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ESPALIER_NO_CACHE", "1")
     monkeypatch.delenv(SESSION, raising=False)
     monkeypatch.setenv(NAMED, "")
-    monkeypatch.setattr("model.trust._typed", set())
+    monkeypatch.setattr("espalier.model.trust._typed", set())
     return tmp_path / "state"
 
 
@@ -72,7 +72,7 @@ def mailed(code: Path, name: str, folder: Path, marker: Path, monkeypatch: pytes
     path = folder / f"{name}.espalier"
     save_project(opened.project, opened.store, path, everything=True)
     marker.unlink()
-    monkeypatch.setattr("model.trust._typed", set())
+    monkeypatch.setattr("espalier.model.trust._typed", set())
     return path
 
 
@@ -183,7 +183,7 @@ def test_a_file_that_others_may_write_allows_nothing(code: Path, state: Path) ->
 
 
 def test_too_much_code_is_not_remembered(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("model.trust.MOST_FILES", 1)
+    monkeypatch.setattr("espalier.model.trust.MOST_FILES", 1)
     (code.parent / "more.py").write_text("")
     assert digest(code) == ""
     monkeypatch.setenv(SESSION, "w")

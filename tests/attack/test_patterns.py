@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from transformers import BertConfig, BertForSequenceClassification
 
-from app.cli import main
-from model.errors import OptionsError
-from model.opening import open_any
-from passes.select import Select, chosen, matches
+from espalier.app.cli import main
+from espalier.model.errors import OptionsError
+from espalier.model.opening import open_any
+from espalier.passes.select import Select, chosen, matches
 
 ENDLESS = r"^(\w+)+!$|^(?:(?:.|_){1,9}){1,99}\W\W$"
 

@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from app.cli import main
+from espalier.app.cli import main
 
 SECONDS = 60
 COMMANDS = (

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from app.commands.crash import crash_folder, write_crash_report
-from model.errors import EspalierError, FileError
-from model.files import write_private
-from model.private import private_folder, redacted
-from passes.search.storage import shown
+from espalier.app.cli import main
+from espalier.app.commands.crash import crash_folder, write_crash_report
+from espalier.model.errors import EspalierError, FileError
+from espalier.model.files import write_private
+from espalier.model.private import private_folder, redacted
+from espalier.passes.search.storage import shown
 
 SECRET = "hunter2"
 
@@ -68,7 +68,7 @@ def test_a_crash_report_is_private(state: Path) -> None:
 
 
 def test_the_window_writes_its_reports_alike(state: Path) -> None:
-    from app.errors import crash_report
+    from espalier.app.errors import crash_report
 
     path = crash_report(RuntimeError(f"postgresql://me:{SECRET}@db"))
     assert SECRET not in path.read_text() and mode(path) == 0o600 and mode(path.parent) == 0o700
@@ -108,7 +108,7 @@ def test_no_command_tells_the_password(
 def test_recent_files_hold_none(tmp_path: Path) -> None:
     from PySide6.QtCore import QSettings
 
-    from app.settings import Settings
+    from espalier.app.settings import Settings
 
     settings = Settings(QSettings(str(tmp_path / "s.ini"), QSettings.Format.IniFormat))
     settings.add_recent(f"https://me:{SECRET}@host/model")

@@ -14,13 +14,13 @@ import optuna
 import pytest
 from optuna.storages._grpc.auto_generated import api_pb2, api_pb2_grpc
 
-from app.cli import main
-from model.errors import StorageError
-from passes.search.fleet import serve as serving
-from passes.search.fleet.files import SERVICE, FolderFiles, GrpcFiles
-from passes.search.fleet.serve import serve
-from passes.search.fleet.token import KEY, TOKEN, TOKEN_FILE, served_token, token_file
-from passes.search.storage import open_storage, study_names
+from espalier.app.cli import main
+from espalier.model.errors import StorageError
+from espalier.passes.search.fleet import serve as serving
+from espalier.passes.search.fleet.files import SERVICE, FolderFiles, GrpcFiles
+from espalier.passes.search.fleet.serve import serve
+from espalier.passes.search.fleet.token import KEY, TOKEN, TOKEN_FILE, served_token, token_file
+from espalier.passes.search.storage import open_storage, study_names
 
 WORD = "a-token-of-the-test-0123"
 
@@ -201,6 +201,6 @@ def test_the_command_asks_for_its_token(
         with pytest.raises(StorageError, match="token"):
             open_storage(url(port))
 
-    monkeypatch.setattr("app.commands.serve_storage._wait", look)
+    monkeypatch.setattr("espalier.app.commands.serve_storage._wait", look)
     assert main(["serve-storage", "--storage", f"journal:{folder}/s.journal", "--port", "0"]) == 0
     assert seen["names"] == [] and seen["word"] not in (folder / "s.journal").read_text()

@@ -12,10 +12,10 @@ import pytest
 from PySide6.QtCore import QObject, Signal, qInstallMessageHandler, qWarning
 from pytestqt.qtbot import QtBot
 
-from app.errors import CRASHES
-from app.window import Window
-from model.errors import EspalierError
-from passes.jobs import Failed, JobEvent, JobInfo, PluginJob
+from espalier.app.errors import CRASHES
+from espalier.app.window import Window
+from espalier.model.errors import EspalierError
+from espalier.passes.jobs import Failed, JobEvent, JobInfo, PluginJob
 from tests.attack.soak import watch as watch_module
 from tests.attack.soak.runner import apart
 from tests.attack.soak.watch import INSIDE, Sample, Watch, ratios

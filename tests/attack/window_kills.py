@@ -121,9 +121,9 @@ class Place:
 
     def _in_file(self) -> str:
         """The recipe of the project's file, or of the demo where there is none."""
-        from model.project import load_project
-        from model.recipe import Recipe
-        from model.weights import WeightStore
+        from espalier.model.project import load_project
+        from espalier.model.recipe import Recipe
+        from espalier.model.weights import WeightStore
         from tests.attack.driven_window import PROJECT, mark
 
         path = self.folder / PROJECT
@@ -150,7 +150,7 @@ class Place:
         return [s for s, _ in states[first:]], [at for _, at in states[first:]]
 
     def _found(self) -> str:
-        from app.recovery import leftovers
+        from espalier.app.recovery import leftovers
         from tests.attack.driven_window import mark
 
         self.dead |= {str(p) for p in (*(self.folder / "tmp").iterdir(), *self.folder.glob(".espalier-*"),
@@ -163,7 +163,7 @@ class Place:
 
     def more_than_one(self) -> list[str]:
         """Of one document one offer is made."""
-        from app.recovery import leftovers
+        from espalier.app.recovery import leftovers
 
         return [f"{len(left)} leftovers of one document"] if len(left := leftovers()) > 1 else []
 
@@ -176,7 +176,7 @@ class Place:
 
 def begin(folder: Path, lag: float) -> Place:
     """A new place, whose first window opens the demo."""
-    from model.recipe import Recipe
+    from espalier.model.recipe import Recipe
     from tests.attack.driven_window import mark
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -237,7 +237,7 @@ def main(words: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="window-kills-") as place:
         folder, begun = Path(place).resolve(), time.monotonic()
         os.environ.update({f"XDG_{kind}_HOME": f"{folder}/{kind}" for kind in ("CONFIG", "DATA", "STATE")})
-        from app import docks, furnishing  # noqa: F401  # so that forks need not import them
+        from espalier.app import docks, furnishing  # noqa: F401  # so that forks need not import them
 
         tally, places = attack(folder, found.kills, found.seed, begun + 60 * found.minutes, found.lag)
     counts = {name: sum(getattr(p, name) for p in places) for name in ("opened", "saved", "recovered")}

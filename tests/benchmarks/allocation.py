@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from model.opening import open_any
-from passes.allocation.exact import exact
-from passes.allocation.hulls import Hulls
-from passes.allocation.problem import Problem
-from passes.allocation.solve import problem_of
+from espalier.model.opening import open_any
+from espalier.passes.allocation.exact import exact
+from espalier.passes.allocation.hulls import Hulls
+from espalier.passes.allocation.problem import Problem
+from espalier.passes.allocation.solve import problem_of
 from tests.benchmarks.record import report
 from tests.passes.allocation.cases import bare_problem, made_table
 

@@ -16,10 +16,10 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtWidgets import QApplication
 
-from app.canvas.gestures import Pan, RubberBand
-from app.canvas.view import GraphCanvas
-from model.formats.integer import Integer
-from model.meta import Precision
+from espalier.app.canvas.gestures import Pan, RubberBand
+from espalier.app.canvas.view import GraphCanvas
+from espalier.model.formats.integer import Integer
+from espalier.model.meta import Precision
 from tests.benchmarks.record import report
 from tests.benchmarks.synthetic import transformer
 

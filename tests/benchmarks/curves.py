@@ -13,21 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.figures.curves import draw
-from model.opening import open_source
-from model.reading import Reading
-from model.recipe import Recipe
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.config import load_recipe
-from passes.replay import Memo
-from passes.sweep import journal
-from passes.sweep.journal import Journal
-from passes.sweep.outcome import Outcome, baseline_of, mean_rows
-from passes.sweep.run import run
-from passes.sweep.spec import Wish, made
-from passes.sweep.sweep import Sweep, axis_name, points
+from espalier.app.figures.curves import draw
+from espalier.model.opening import open_source
+from espalier.model.reading import Reading
+from espalier.model.recipe import Recipe
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.config import load_recipe
+from espalier.passes.replay import Memo
+from espalier.passes.sweep import journal
+from espalier.passes.sweep.journal import Journal
+from espalier.passes.sweep.outcome import Outcome, baseline_of, mean_rows
+from espalier.passes.sweep.run import run
+from espalier.passes.sweep.spec import Wish, made
+from espalier.passes.sweep.sweep import Sweep, axis_name, points
 from tests.benchmarks.formats_sst2 import DATA, QAT
 from tests.benchmarks.record import RESULTS, report
 from tests.benchmarks.sst2 import SHARED, integer, train

@@ -19,9 +19,9 @@ from tests.benchmarks.record import median_of, ratio, report
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication
 
-    from app.session import Session
-    from app.window import Window
-    from model.formats.base import Format
+    from espalier.app.session import Session
+    from espalier.app.window import Window
+    from espalier.model.formats.base import Format
 
 EDITS = 40
 TARGET_REPAINT, TARGET_SCORE = 16, 50
@@ -45,8 +45,8 @@ def _milliseconds(act: Callable[[], object]) -> tuple[float, float]:
 
 def edits(application: QApplication, session: Session) -> dict[str, Any]:
     """Milliseconds of the edit itself, until it is painted, of the longest hold of the loop, and of the score."""
-    from model.formats.integer import Integer
-    from passes.score import Scorer, static_score
+    from espalier.model.formats.integer import Integer
+    from espalier.passes.score import Scorer, static_score
 
     document = session.open_document
     layer = next(n.id for n in document.graph if n.op == "linear")
@@ -74,8 +74,8 @@ def edits(application: QApplication, session: Session) -> dict[str, Any]:
 def live(application: QApplication, window: Window) -> dict[str, Any]:
     """A parameter of a 768 × 3072 weight turned: processor ms of the UI thread and of all others in the process, until
     bits, staircase, codes, histogram and error of a sample are painted, and until the error is of all values."""
-    from app.panels.inspector.panel import InspectorPanel
-    from model.formats.base import parse_format
+    from espalier.app.panels.inspector.panel import InspectorPanel
+    from espalier.model.formats.base import parse_format
 
     session, inspector = window.session, window.docks.panels["inspector"]
     assert isinstance(inspector, InspectorPanel)
@@ -117,11 +117,11 @@ def _summary(found: list[tuple[float, float]]) -> dict[str, float]:
 
 def quantize_all(session: Session) -> dict[str, Any]:
     """The quantise pass, integer 8 on all Linears, against a copy of their weights."""
-    from model.formats.integer import Integer
-    from model.recipe import Step
-    from passes.base import Context, run_step
-    from passes.select import Select
-    from passes.transform.quantize import QuantizeOptions, Rule
+    from espalier.model.formats.integer import Integer
+    from espalier.model.recipe import Step
+    from espalier.passes.base import Context, run_step
+    from espalier.passes.select import Select
+    from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
     graph, store = session.open_document.project.base, session.open_document.store
     keys = [graph.weights[n.weights["weight"]].key or "" for n in graph if n.op == "linear"]
@@ -134,8 +134,8 @@ def quantize_all(session: Session) -> dict[str, Any]:
 
 def main() -> None:
     """Open BERT-base and edit it."""
-    from app.application import make_application, make_window, rest_collector
-    from app.settings import Settings
+    from espalier.app.application import make_application, make_window, rest_collector
+    from espalier.app.settings import Settings
 
     application = make_application()
     window = make_window(application, Settings(), "light")

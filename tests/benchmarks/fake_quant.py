@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.registry import install
-from model.formats.base import FAST, Format, parse_format
+from espalier.kernels.registry import install
+from espalier.model.formats.base import FAST, Format, parse_format
 from tests.benchmarks.record import report
 
 FORMATS = (

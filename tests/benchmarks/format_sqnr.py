@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
-from model.opening import open_source
-from passes.analysis.format_sqnr import FormatSqnrOptions, format_sqnr, usual_formats
-from passes.base import Context
+from espalier.model.opening import open_source
+from espalier.passes.analysis.format_sqnr import FormatSqnrOptions, format_sqnr, usual_formats
+from espalier.passes.base import Context
 from tests.benchmarks.record import report
 
 ROUNDS = 3

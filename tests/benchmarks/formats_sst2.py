@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from model.graph import Graph
-from model.opening import open_source
-from model.reading import Reading
-from model.registry import FORMATS
-from model.trust import Origin
-from passes.base import Context, run_step
-from passes.config import load_recipe
+from espalier.model.graph import Graph
+from espalier.model.opening import open_source
+from espalier.model.reading import Reading
+from espalier.model.registry import FORMATS
+from espalier.model.trust import Origin
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import LENGTH, SHARED, train
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from kernels.bench import machine
-from kernels.bench.request import Request
-from kernels.bench.results import Results, Row, check_place, load, save
-from kernels.bench.run import Ask, asked, gathered, run, stretch
-from kernels.bench.spec import KERNELS
+from espalier.kernels.bench import machine
+from espalier.kernels.bench.request import Request
+from espalier.kernels.bench.results import Results, Row, check_place, load, save
+from espalier.kernels.bench.run import Ask, asked, gathered, run, stretch
+from espalier.kernels.bench.spec import KERNELS
 
 LATER = """\
 to run when there is a GPU:

@@ -13,12 +13,12 @@ from pathlib import Path
 import igraph
 import numpy as np
 
-from app.canvas import captions
-from app.canvas.hierarchy import open_all
-from app.canvas.layout import layout
-from app.canvas.namespaces import build
-from app.canvas.relayout import collector_at_rest
-from model.graph import Graph
+from espalier.app.canvas import captions
+from espalier.app.canvas.hierarchy import open_all
+from espalier.app.canvas.layout import layout
+from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.relayout import collector_at_rest
+from espalier.model.graph import Graph
 from tests.benchmarks.synthetic import transformer
 
 MACHINE = "2-core x86-64 VM"

@@ -14,13 +14,13 @@ from typing import Any
 import peft
 import torch
 
-from model.opening import open_source
-from model.recipe import Step
-from model.source import load_source
-from model.trust import Origin
-from passes.base import Context, run_step
-from passes.transform.fuse_lora import FuseLoraOptions
-from passes.transform.lora import LoraOptions
+from espalier.model.opening import open_source
+from espalier.model.recipe import Step
+from espalier.model.source import load_source
+from espalier.model.trust import Origin
+from espalier.passes.base import Context, run_step
+from espalier.passes.transform.fuse_lora import FuseLoraOptions
+from espalier.passes.transform.lora import LoraOptions
 from tests.benchmarks.record import report
 
 SPEC = "config:bert?task=sequence-classification"

@@ -7,12 +7,12 @@ import resource
 import tempfile
 from pathlib import Path
 
-from model.opening import open_source
-from model.project import save_project
-from model.recipe import Recipe
-from passes.base import Context
-from passes.config import load_recipe
-from passes.replay import replay
+from espalier.model.opening import open_source
+from espalier.model.project import save_project
+from espalier.model.recipe import Recipe
+from espalier.passes.base import Context
+from espalier.passes.config import load_recipe
+from espalier.passes.replay import replay
 from tests.benchmarks.record import report
 
 RECIPE = {

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.formats.base import Format, make_format, parse_format
-from model.registry import FORMATS
-from passes.analysis.format_sqnr import usual_formats
+from espalier.model.formats.base import Format, make_format, parse_format
+from espalier.model.registry import FORMATS
+from espalier.passes.analysis.format_sqnr import usual_formats
 from tests.benchmarks.record import report
 
 SHAPE = (768, 768)

@@ -20,7 +20,7 @@ MODELS = {"reviews": "demo:reviews", "bert_base": "config:bert?task=sequence-cla
 ROUNDS = 3
 COMMAND = """
 import sys
-from app.cli import process
+from espalier.app.cli import process
 code = process()
 print("torch" in sys.modules, file=sys.stderr)
 sys.exit(code)
@@ -28,8 +28,8 @@ sys.exit(code)
 # The worker's and the window's processor time until the facts of the model are on the canvas.
 WINDOW = """
 import os, sys, time
-from app.application import make_application, make_window
-from app.settings import Settings
+from espalier.app.application import make_application, make_window
+from espalier.app.settings import Settings
 app = make_application()
 window = make_window(app, Settings(), "light")
 window.resize(1600, 1000)

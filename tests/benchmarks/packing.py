@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from model.opening import open_source
-from model.packed.file import write_packed
-from passes.base import Context, run_step
-from passes.config import load_recipe
+from espalier.model.opening import open_source
+from espalier.model.packed.file import write_packed
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
 from tests.benchmarks.record import report
 
 FORMATS = ("scaled_integer", "scaled_integer(width=4)", "mxint", "mxint(width=4)")

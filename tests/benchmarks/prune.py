@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from model.opening import open_source
-from model.recipe import Step
-from model.trace.tensors import to_torch
-from passes.base import Context, run_step
-from passes.transform.prune import PruneOptions, prunable
+from espalier.model.opening import open_source
+from espalier.model.recipe import Step
+from espalier.model.trace.tensors import to_torch
+from espalier.passes.base import Context, run_step
+from espalier.passes.transform.prune import PruneOptions, prunable
 from tests.benchmarks.record import ratio, report
 
 

@@ -12,14 +12,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from model.opening import open_source
-from model.reading import Reading
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, evaluate
-from passes.base import Context
-from passes.config import load_recipe
-from passes.pruning.choice import METHODS
-from passes.replay import replay
+from espalier.model.opening import open_source
+from espalier.model.reading import Reading
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, evaluate
+from espalier.passes.base import Context
+from espalier.passes.config import load_recipe
+from espalier.passes.pruning.choice import METHODS
+from espalier.passes.replay import replay
 from tests.benchmarks.formats_sst2 import DATA, QAT
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import SHARED, train

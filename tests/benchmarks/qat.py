@@ -15,15 +15,15 @@ from typing import Any
 
 import torch
 
-from model.build import build
-from model.graph import Graph
-from model.opening import Opened, open_source
-from model.registry import FORMATS
-from model.trust import Origin
-from model.unheard import unheard
-from passes.base import Context, run_step
-from passes.config import load_recipe
-from passes.heap import keep_freed_memory
+from espalier.model.build import build
+from espalier.model.graph import Graph
+from espalier.model.opening import Opened, open_source
+from espalier.model.registry import FORMATS
+from espalier.model.trust import Origin
+from espalier.model.unheard import unheard
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
+from espalier.passes.heap import keep_freed_memory
 from tests.benchmarks.record import report
 
 SOURCE = ("config:bert?task=sequence-classification&num_hidden_layers=4&hidden_size=256&num_attention_heads=4"

@@ -16,20 +16,20 @@ from typing import Any
 
 import torch
 
-from model.build import build
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.opening import open_source
-from model.reading import Reading
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, batches, load_split, logits_of
-from passes.base import Context
-from passes.select import Select
-from passes.transform.bias_correction import BiasCorrectionOptions, bias_correction
-from passes.transform.gptq import GptqOptions, gptq
-from passes.transform.mse_clip import MseClipOptions, mse_clip
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
-from passes.transform.smoothquant import SmoothquantOptions, smoothquant
+from espalier.model.build import build
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.opening import open_source
+from espalier.model.reading import Reading
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, batches, load_split, logits_of
+from espalier.passes.base import Context
+from espalier.passes.select import Select
+from espalier.passes.transform.bias_correction import BiasCorrectionOptions, bias_correction
+from espalier.passes.transform.gptq import GptqOptions, gptq
+from espalier.passes.transform.mse_clip import MseClipOptions, mse_clip
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.smoothquant import SmoothquantOptions, smoothquant
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import LENGTH, SHARED, train
 

@@ -11,30 +11,30 @@ from functools import partial
 
 import numpy as np
 
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.rules.linear import summed
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template
+from espalier.verilog.templates.cast import Cast
+from espalier.verilog.templates.chain import Chain, Replay
+from espalier.verilog.templates.depthwise import Depthwise
+from espalier.verilog.templates.fifo import Fifo
+from espalier.verilog.templates.fold import FoldMax, FoldSum, reciprocal
+from espalier.verilog.templates.fork import Fork
+from espalier.verilog.templates.linear import Linear
+from espalier.verilog.templates.lut import Lut, Pieces, fitted, tabled
+from espalier.verilog.templates.matmul import MatMul
+from espalier.verilog.templates.norm import Norm
+from espalier.verilog.templates.pair import KINDS, Pair, exact_format
+from espalier.verilog.templates.relu import Relu
+from espalier.verilog.templates.reorder import Pick, Reorder
+from espalier.verilog.templates.resize import Resize
+from espalier.verilog.templates.scale_shift import ScaleShift, totalled
+from espalier.verilog.templates.softmax import Softmax
+from espalier.verilog.templates.window import Walk, Window
 from tests.benchmarks.rtl_configurations_formats import blocks, linear_blocks, signs, threshold
 from tests.benchmarks.rtl_configurations_more import choose, compared, deep, divide, function, gather, source
 from tests.benchmarks.rtl_linear import layer
-from verilog.numbers.fixed import Fixed
-from verilog.rules.linear import summed
-from verilog.stream import Stream
-from verilog.templates.base import Template
-from verilog.templates.cast import Cast
-from verilog.templates.chain import Chain, Replay
-from verilog.templates.depthwise import Depthwise
-from verilog.templates.fifo import Fifo
-from verilog.templates.fold import FoldMax, FoldSum, reciprocal
-from verilog.templates.fork import Fork
-from verilog.templates.linear import Linear
-from verilog.templates.lut import Lut, Pieces, fitted, tabled
-from verilog.templates.matmul import MatMul
-from verilog.templates.norm import Norm
-from verilog.templates.pair import KINDS, Pair, exact_format
-from verilog.templates.relu import Relu
-from verilog.templates.reorder import Pick, Reorder
-from verilog.templates.resize import Resize
-from verilog.templates.scale_shift import ScaleShift, totalled
-from verilog.templates.softmax import Softmax
-from verilog.templates.window import Walk, Window
 
 Random = np.random.Generator
 BIT = Fixed(1, 0, False)

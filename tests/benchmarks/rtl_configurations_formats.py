@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from verilog.numbers.fixed import Fixed
-from verilog.numbers.scaled import Signs
-from verilog.numbers.sums import summed
-from verilog.rules.blocks import placed
-from verilog.stream import Stream
-from verilog.templates.base import Template
-from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, Cut, base
-from verilog.templates.linear_blocks import LinearBlocks
-from verilog.templates.linear_signs import LinearSigns
-from verilog.templates.threshold import Threshold
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.numbers.scaled import Signs
+from espalier.verilog.numbers.sums import summed
+from espalier.verilog.rules.blocks import placed
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template
+from espalier.verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, Cut, base
+from espalier.verilog.templates.linear_blocks import LinearBlocks
+from espalier.verilog.templates.linear_signs import LinearSigns
+from espalier.verilog.templates.threshold import Threshold
 
 Random = np.random.Generator
 SIGN = Signs(1, -1, False)

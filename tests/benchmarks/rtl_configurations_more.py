@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from verilog.numbers.fixed import Fixed, covering
-from verilog.stream import Stream
-from verilog.templates.base import Template
-from verilog.templates.choose import Choose
-from verilog.templates.divide import Divide
-from verilog.templates.fifo import Fifo
-from verilog.templates.gather import Gather
-from verilog.templates.lut import Lut, Pieces, fitted, tabled
-from verilog.templates.pair import KINDS, Pair, exact_format
-from verilog.templates.source import Source
+from espalier.verilog.numbers.fixed import Fixed, covering
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template
+from espalier.verilog.templates.choose import Choose
+from espalier.verilog.templates.divide import Divide
+from espalier.verilog.templates.fifo import Fifo
+from espalier.verilog.templates.gather import Gather
+from espalier.verilog.templates.lut import Lut, Pieces, fitted, tabled
+from espalier.verilog.templates.pair import KINDS, Pair, exact_format
+from espalier.verilog.templates.source import Source
 
 Random = np.random.Generator
 

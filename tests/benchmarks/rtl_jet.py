@@ -11,17 +11,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from model.opening import open_any
-from model.trust import Origin
-from passes.base import Context, run_step
-from passes.config import load_recipe
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.lower import lower
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.synthesis.synthesize import synthesize
+from espalier.verilog.templates.base import Area, total
 from tests.benchmarks.record import report
 from tests.benchmarks.rtl_networks import NETWORKS, balance
-from verilog.cycles.schedule import schedule
-from verilog.lower import lower
-from verilog.options import EmitOptions
-from verilog.synthesis.synthesize import synthesize
-from verilog.templates.base import Area, total
 
 MULTIPLIERS = (4, 64, 256)
 CLOCK = 200.0  # MHz, that of the published rows; a clock of ours is not known without Vivado

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.rules.linear import summed
+from espalier.verilog.stream import Stream
+from espalier.verilog.synthesis.synthesize import synthesize
+from espalier.verilog.templates.linear import Linear
 from tests.benchmarks.record import report
 from tests.verilog.proof import alone
-from verilog.cycles.schedule import schedule
-from verilog.numbers.fixed import Fixed
-from verilog.rules.linear import summed
-from verilog.stream import Stream
-from verilog.synthesis.synthesize import synthesize
-from verilog.templates.linear import Linear
 
 PREDECESSOR = {"lut": 2361, "ff": 2876, "dsp": 16, "first": 20}  # without weights, which it streams
 TARGETS = {"lut": 0.2, "ff": 0.15, "first": 0.5}

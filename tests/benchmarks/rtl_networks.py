@@ -19,21 +19,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from model.build import build as build_module
-from model.opening import Opened, open_any
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, load_split
-from passes.base import Context, run_step
-from passes.config import load_recipe
+from espalier.model.build import build as build_module
+from espalier.model.opening import Opened, open_any
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.exact import Exact, Host, structured, tensors
+from espalier.verilog.lower import lower
+from espalier.verilog.netlist import Design
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import Built, build, run
+from espalier.verilog.templates.base import total
 from tests.benchmarks.record import RESULTS, report
-from verilog.cycles.schedule import schedule
-from verilog.exact import Exact, Host, structured, tensors
-from verilog.lower import lower
-from verilog.netlist import Design
-from verilog.numbers.fixed import Codes
-from verilog.options import EmitOptions
-from verilog.proof.simulate import Built, build, run
-from verilog.templates.base import total
 
 AT_ONCE = 100  # vectors of a run; it divides all numbers of vectors above it
 STALLS = (0, 1, 3)  # nobody pauses, inputs pause, both sides pause
@@ -65,7 +65,7 @@ def balance(multipliers: int, sizes: str = "") -> dict[str, Any]:
 
 def digits(vectors: int) -> Inputs:
     """The test images first, then those of training."""
-    from model.data.digits import load_digits
+    from espalier.model.data.digits import load_digits
 
     splits = load_digits()
     x = np.concatenate([splits[name].inputs["x"] for name in ("test", "validation", "train")])
@@ -347,7 +347,7 @@ def _simulated(design: Design, built: Built, codes: tuple[Codes, ...], each: int
 
 def sized(text: str) -> dict[str, int]:
     """Sizes of symbols from their text."""
-    from verilog.options import sizes_in
+    from espalier.verilog.options import sizes_in
 
     return sizes_in(text)
 

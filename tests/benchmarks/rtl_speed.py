@@ -15,20 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from model.opening import open_any
-from model.trust import Origin
-from passes.base import Context, run_step
-from passes.config import load_recipe
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.folder import beside
+from espalier.verilog.lower import lower
+from espalier.verilog.netlist import Design
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.lint import lint, slang
+from espalier.verilog.proof.simulate import build, run
+from espalier.verilog.write import texts, write
 from tests.benchmarks.record import report
 from tests.benchmarks.rtl_networks import CALIBRATE_REVIEWS, NETWORKS
-from verilog.cycles.schedule import schedule
-from verilog.folder import beside
-from verilog.lower import lower
-from verilog.netlist import Design
-from verilog.options import EmitOptions
-from verilog.proof.lint import lint, slang
-from verilog.proof.simulate import build, run
-from verilog.write import texts, write
 
 TARGETS = {"emit": 2.0, "lint": 1.0, "build": 30.0, "sequence": 10.0, "diagnostics": 0.05}  # seconds, quiet
 FRAMES = 1

@@ -21,24 +21,24 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from model.opening import open_any
-from model.trust import Origin
-from passes.base import Context, run_step
-from passes.config import load_recipe
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
+from espalier.verilog.area.unrolled import MODEL, REGISTERS, TABLES
+from espalier.verilog.constant.network import Adder, Form, Range
+from espalier.verilog.constant.solve import solve
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.exact import Host
+from espalier.verilog.lower import lower
+from espalier.verilog.netlist import Design
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import build, run
+from espalier.verilog.synthesis.synthesize import synthesize
+from espalier.verilog.templates.base import total
+from espalier.verilog.templates.unrolled import Unrolled
 from tests.benchmarks.record import RESULTS, report
-from verilog.area.unrolled import MODEL, REGISTERS, TABLES
-from verilog.constant.network import Adder, Form, Range
-from verilog.constant.solve import solve
-from verilog.cycles.schedule import schedule
-from verilog.exact import Host
-from verilog.lower import lower
-from verilog.netlist import Design
-from verilog.numbers.fixed import Codes
-from verilog.options import EmitOptions
-from verilog.proof.simulate import build, run
-from verilog.synthesis.synthesize import synthesize
-from verilog.templates.base import total
-from verilog.templates.unrolled import Unrolled
 
 # name: outputs, inputs, bits of weights and of inputs
 MATRICES = {

@@ -23,7 +23,7 @@ from tests.benchmarks.record import report
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication
 
-    from app.window import Window
+    from espalier.app.window import Window
 
 SAVES = 5
 MODELS = {"demo": ("demo:digits-mlp", "demo:digits"), "bert_base": ("config:bert?task=sequence-classification",
@@ -34,9 +34,9 @@ LONG = 10**6  # steps of a training that outlasts the measurement
 
 def _work(window: Window, kind: str, data: str) -> None:
     """Keep the worker busy."""
-    from model.recipe import Step
-    from passes.analysis.evaluate import EvaluateOptions
-    from passes.transform.finetune import FinetuneOptions
+    from espalier.model.recipe import Step
+    from espalier.passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.transform.finetune import FinetuneOptions
 
     session = window.session
     if kind == "training":
@@ -77,7 +77,7 @@ def save(application: QApplication, window: Window) -> tuple[float, float, float
 
 def beside(application: QApplication, window: Window, kind: str, data: str, folder: Path) -> dict[str, Any]:
     """Saves while a job of this kind runs."""
-    from passes.jobs import SaveJob
+    from espalier.passes.jobs import SaveJob
 
     session, rounds = window.session, list[tuple[float, float, float, float]]()
     path = session.open_document.path
@@ -107,7 +107,7 @@ def _median(found: list[float]) -> float:
 
 def _edit(window: Window) -> None:
     """Something to save, in a moment."""
-    from model.formats.integer import Integer
+    from espalier.model.formats.integer import Integer
 
     layer = next(n.id for n in window.session.open_document.graph if n.op == "linear")
     window.session.set_format((layer,), "weight", Integer(4 + time.perf_counter_ns() % 8, 4))
@@ -120,8 +120,8 @@ def main() -> None:
         os.environ["ESPALIER_STATE"] = str(folder / "state")  # copies for recovery go here, as they do at work
         from PySide6.QtCore import QSettings
 
-        from app.application import make_application, make_window
-        from app.settings import Settings
+        from espalier.app.application import make_application, make_window
+        from espalier.app.settings import Settings
 
         application = make_application()
         settings = Settings(QSettings(str(folder / "settings.ini"), QSettings.Format.IniFormat))

@@ -20,19 +20,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.opening import Opened, open_any
-from model.reading import Reading
-from model.recipe import Recipe
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.replay import Memo, replay
-from passes.search.goals import best, wanted
-from passes.search.search import Search
-from passes.search.spec import SearchSpec, Vary
-from passes.search.study import Plan, begin
-from passes.search.warm import Warm
-from passes.select import Select
+from espalier.model.opening import Opened, open_any
+from espalier.model.reading import Reading
+from espalier.model.recipe import Recipe
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.replay import Memo, replay
+from espalier.passes.search.goals import best, wanted
+from espalier.passes.search.search import Search
+from espalier.passes.search.spec import SearchSpec, Vary
+from espalier.passes.search.study import Plan, begin
+from espalier.passes.search.warm import Warm
+from espalier.passes.select import Select
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import LENGTH, SHARED, train
 

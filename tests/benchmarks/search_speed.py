@@ -20,16 +20,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.formats.base import Format, parse_format
-from model.opening import open_any
-from model.reading import Reading
-from model.recipe import Recipe
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.search.search import Search
-from passes.search.spec import LINEAR, SearchSpec, Vary
-from passes.search.study import Plan, Running, begin
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.opening import open_any
+from espalier.model.reading import Reading
+from espalier.model.recipe import Recipe
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.search.search import Search
+from espalier.passes.search.spec import LINEAR, SearchSpec, Vary
+from espalier.passes.search.study import Plan, Running, begin
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import LENGTH, SHARED, train
 

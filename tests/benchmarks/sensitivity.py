@@ -20,29 +20,29 @@ from typing import Any
 import numpy as np
 import torch
 
-import model.formats
-from model.data.base import Split
-from model.formats.base import Format, parse_format
-from model.graph import Graph
-from model.graph_json import fingerprint
-from model.opening import open_source
-from model.reading import Reading
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, load_split
-from passes.analysis.format_sqnr import usual_formats
-from passes.analysis.sensitivity import kept_places
-from passes.base import Context
-from passes.sensitivity import truth
-from passes.sensitivity.collect import collect
-from passes.sensitivity.correct import learned, ranks_agree
-from passes.sensitivity.evidence import key_of, load, save
-from passes.sensitivity.kept import Kept
-from passes.sensitivity.measure import Baseline, Measured
-from passes.sensitivity.places import Place
-from passes.sensitivity.subject import stored, subject
-from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.tabled import rows_of_table
-from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
+import espalier.model.formats
+from espalier.model.data.base import Split
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.model.opening import open_source
+from espalier.model.reading import Reading
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
+from espalier.passes.analysis.format_sqnr import usual_formats
+from espalier.passes.analysis.sensitivity import kept_places
+from espalier.passes.base import Context
+from espalier.passes.sensitivity import truth
+from espalier.passes.sensitivity.collect import collect
+from espalier.passes.sensitivity.correct import learned, ranks_agree
+from espalier.passes.sensitivity.evidence import key_of, load, save
+from espalier.passes.sensitivity.kept import Kept
+from espalier.passes.sensitivity.measure import Baseline, Measured
+from espalier.passes.sensitivity.places import Place
+from espalier.passes.sensitivity.subject import stored, subject
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
+from espalier.passes.sensitivity.tabled import rows_of_table
+from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from tests.benchmarks.formats_sst2 import DATA
 from tests.benchmarks.record import report
 from tests.benchmarks.sensitivity_configurations import Configurations
@@ -51,7 +51,7 @@ from tests.benchmarks.sst2 import SHARED, train
 SAMPLES, JUDGED, CORRECTING, WHOLES, TURNS = 256, 256, 48, 8, 3
 CHUNK = 240  # cells by chance that are measured in one walk: what is known when time is up is fair
 LARGE = 1e-4
-FORMATS = Path(model.formats.__file__).parent
+FORMATS = Path(espalier.model.formats.__file__).parent
 BASE = "config:bert?task=sequence-classification"
 
 

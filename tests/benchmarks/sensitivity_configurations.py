@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from model.formats.base import Format, parse_format
-from model.graph import Graph
-from passes.allocation.solve import Competing, front
-from passes.analysis.format_sqnr import usual_formats
-from passes.base import Context
-from passes.sensitivity import truth
-from passes.sensitivity.correct import Correction
-from passes.sensitivity.evidence import Evidence
-from passes.sensitivity.measure import Baseline
-from passes.sensitivity.places import Place
-from passes.sensitivity.subject import subject
-from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.tabled import configured, fixed, quickly
-from passes.sensitivity.whole import part, together
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.graph import Graph
+from espalier.passes.allocation.solve import Competing, front
+from espalier.passes.analysis.format_sqnr import usual_formats
+from espalier.passes.base import Context
+from espalier.passes.sensitivity import truth
+from espalier.passes.sensitivity.correct import Correction
+from espalier.passes.sensitivity.evidence import Evidence
+from espalier.passes.sensitivity.measure import Baseline
+from espalier.passes.sensitivity.places import Place
+from espalier.passes.sensitivity.subject import subject
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
+from espalier.passes.sensitivity.tabled import configured, fixed, quickly
+from espalier.passes.sensitivity.whole import part, together
 
 Chosen = dict[Place, Format]
 PORTS = {"weight": ("weight",), "weight and data_in": ("weight", "data_in")}

@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
-from model.data.base import load_data
-from model.opening import open_source
-from model.reading import Reading
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.config import load_recipe
-from passes.replay import replay
+from espalier.model.data.base import load_data
+from espalier.model.opening import open_source
+from espalier.model.reading import Reading
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.config import load_recipe
+from espalier.passes.replay import replay
 from tests.benchmarks.record import report
 
 SHARED = Path(os.environ.get("ESPALIER_SHARED", Path(__file__).resolve().parents[3] / "shared"))
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def _evaluate(graph: Any, options: EvaluateOptions, context: Context) -> dict[str, Any]:
-    from passes.analysis.evaluate import evaluate
+    from espalier.passes.analysis.evaluate import evaluate
 
     return evaluate(graph, options, context)[1].summary
 

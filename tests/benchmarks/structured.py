@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
-from model.build import build
-from model.graph import Graph
-from model.meta import BITS
-from model.opening import open_source
-from model.ops import macs
-from model.recipe import Step
-from passes.base import Context, StepResult, run_step
-from passes.structure.sets import structure_of
-from passes.transform.prune_structured import PruneStructuredOptions
-from passes.transform.remove_pruned import RemovePrunedOptions
+from espalier.model.build import build
+from espalier.model.graph import Graph
+from espalier.model.meta import BITS
+from espalier.model.opening import open_source
+from espalier.model.ops import macs
+from espalier.model.recipe import Step
+from espalier.passes.base import Context, StepResult, run_step
+from espalier.passes.structure.sets import structure_of
+from espalier.passes.transform.prune_structured import PruneStructuredOptions
+from espalier.passes.transform.remove_pruned import RemovePrunedOptions
 from tests.benchmarks.record import median_of, report
 
 SHAPES = ((1, 128), (4, 128))

@@ -22,10 +22,10 @@ import numpy as np
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.panels.search.panel import SearchPanel
-from app.window import Window
-from model.recipe import Step
-from passes.training.options import FinetuneOptions
+from espalier.app.panels.search.panel import SearchPanel
+from espalier.app.window import Window
+from espalier.model.recipe import Step
+from espalier.passes.training.options import FinetuneOptions
 from tests.benchmarks.record import report
 
 IDLE = 0.05  # ms of a turn in which nothing happened
@@ -146,9 +146,9 @@ def beside(*command: str) -> Generator[subprocess.Popen[bytes]]:
 
 def main() -> None:
     """Idle, then opening BERT-base, then edits while an evaluation runs, then searches."""
-    from app.application import make_application, make_window, rest_collector
-    from app.settings import Settings
-    from model.formats.integer import Integer
+    from espalier.app.application import make_application, make_window, rest_collector
+    from espalier.app.settings import Settings
+    from espalier.model.formats.integer import Integer
 
     application = make_application()
     window = make_window(application, Settings(), "light")

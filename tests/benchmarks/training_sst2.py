@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from model.graph import Graph
-from model.opening import open_source
-from model.reading import Reading
-from model.trust import Origin
-from passes.base import Context
+from espalier.model.graph import Graph
+from espalier.model.opening import open_source
+from espalier.model.reading import Reading
+from espalier.model.trust import Origin
+from espalier.passes.base import Context
 from tests.benchmarks.formats_sst2 import DATA, accuracy, step
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import SHARED

@@ -14,8 +14,8 @@ ENVIRONMENT = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
 START = """
 import os, sys, time
 from PySide6.QtCore import QEvent, QObject
-from app.application import make_application, make_window
-from app.settings import Settings
+from espalier.app.application import make_application, make_window
+from espalier.app.settings import Settings
 app = make_application()
 window = make_window(app, Settings(), "light")
 class Painted(QObject):
@@ -33,8 +33,8 @@ app.exec()
 DRAW = """
 import os, time
 from pathlib import Path
-from app.application import make_application, make_window
-from app.settings import Settings
+from espalier.app.application import make_application, make_window
+from espalier.app.settings import Settings
 app = make_application()
 window = make_window(app, Settings(), "light")
 session = window.session

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from model.formats.base import Array, Format, make_format
-from model.formats.blocks import BlockFormat
-from model.formats.scaled import ScaledFormat
-from model.registry import FORMATS
+from espalier.model.formats.base import Array, Format, make_format
+from espalier.model.formats.blocks import BlockFormat
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.registry import FORMATS
 
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "integer": (

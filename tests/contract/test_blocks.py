@@ -11,14 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.formats.base import Array, make_format, parameters, parse_format
-from model.formats.block_fp import BlockFP
-from model.formats.block_log import BlockLog
-from model.formats.block_minifloat import BlockMinifloat
-from model.formats.blocks import BlockFormat, Blocks
-from model.formats.mxfp import MXFP
-from model.formats.mxint import MXInt
-from model.formats.nvfp4 import NVFP4
+from espalier.model.formats.base import Array, make_format, parameters, parse_format
+from espalier.model.formats.block_fp import BlockFP
+from espalier.model.formats.block_log import BlockLog
+from espalier.model.formats.block_minifloat import BlockMinifloat
+from espalier.model.formats.blocks import BlockFormat, Blocks
+from espalier.model.formats.mxfp import MXFP
+from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.nvfp4 import NVFP4
 from tests.contract.format_cases import BLOCKED, FLOAT, apply, floor_log2, mirrored, nearest, nearest_power, probes
 
 EMAX = {"e5m2": 15, "e4m3": 8, "e3m2": 4, "e2m3": 2, "e2m1": 2}

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.formats.base import Format
-from model.meta import Precision
-from model.registry import FORMATS
+from espalier.model.formats.base import Format
+from espalier.model.meta import Precision
+from espalier.model.registry import FORMATS
 from tests.model.zoo import case, tensors
 
 ALL = [n for n in FORMATS if not FORMATS.get(n)().stochastic]

@@ -7,12 +7,12 @@ from collections.abc import Generator
 import pytest
 import torch
 
-import passes  # noqa: F401  (fast versions register)
-from kernels.fake_quant import plan
-from kernels.fake_quant.threads import CHUNK
-from model.formats.base import Format
-from model.formats.integer import Integer
-from model.straight_through import gated
+import espalier.passes  # noqa: F401  (fast versions register)
+from espalier.kernels.fake_quant import plan
+from espalier.kernels.fake_quant.threads import CHUNK
+from espalier.model.formats.base import Format
+from espalier.model.formats.integer import Integer
+from espalier.model.straight_through import gated
 from tests.contract.format_cases import FORMS, probes
 from tests.contract.test_scaled_formats import RULED as SCALED
 

@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.codec import decode_format, encode
-from model.errors import FormatError
-from model.formats.base import Array, Encoded, Format, make_format, parameters, parse_format
-from model.formats.blocks import BlockFormat
-from model.registry import FORMATS
+from espalier.model.codec import decode_format, encode
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import Array, Encoded, Format, make_format, parameters, parse_format
+from espalier.model.formats.blocks import BlockFormat
+from espalier.model.registry import FORMATS
 from tests.contract.format_cases import (
     ELEMENTWISE,
     FLOAT,

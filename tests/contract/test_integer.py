@@ -13,8 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.formats.base import Array
-from model.formats.integer import Integer
+from espalier.model.formats.base import Array
+from espalier.model.formats.integer import Integer
 from tests.contract.format_cases import FORMS, apply, floors, probes, underflows
 
 integers = st.builds(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from model.formats.base import parse_format
+from espalier.model.formats.base import parse_format
 from tests.benchmarks.normal_sqnr import REFERENCES, row
 
 

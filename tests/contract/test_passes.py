@@ -17,27 +17,27 @@ from typing import Any
 
 import pytest
 
-from model.check import check
-from model.codec import decode, encode, hints
-from model.errors import EspalierError
-from model.formats.integer import Integer
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.graph_json import fingerprint
-from model.project import keys_of, step_from_json, step_to_json
-from model.recipe import Step
-from model.registry import PASSES
-from passes.base import Context, PassSpec, Report, run_step
-from passes.config import decode_options
-from passes.select import Select
-from passes.transform.calibrate import CalibrateOptions
-from passes.transform.fuse_lora import FuseLoraOptions
-from passes.transform.learn_scales import LearnScalesOptions
-from passes.transform.lora import LoraOptions, Rank
-from passes.transform.prune import PruneOptions
-from passes.transform.prune_structured import PruneStructuredOptions
-from passes.transform.quantize import QuantizeOptions, Rule
-from passes.transform.replace_linear import ReplaceLinearOptions
+from espalier.model.check import check
+from espalier.model.codec import decode, encode, hints
+from espalier.model.errors import EspalierError
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.model.project import keys_of, step_from_json, step_to_json
+from espalier.model.recipe import Step
+from espalier.model.registry import PASSES
+from espalier.passes.base import Context, PassSpec, Report, run_step
+from espalier.passes.config import decode_options
+from espalier.passes.select import Select
+from espalier.passes.transform.calibrate import CalibrateOptions
+from espalier.passes.transform.fuse_lora import FuseLoraOptions
+from espalier.passes.transform.learn_scales import LearnScalesOptions
+from espalier.passes.transform.lora import LoraOptions, Rank
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.prune_structured import PruneStructuredOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
+from espalier.passes.transform.replace_linear import ReplaceLinearOptions
 from tests.model.zoo import case
 from tests.patience import PATIENCE
 
@@ -206,17 +206,17 @@ def test_equal_seeds_give_equal_results(name: str) -> None:
 def test_instant_passes_need_no_torch(root: Path, tmp_path: Path) -> None:
     """The window runs them in its own process, where torch must not be loaded."""
     file = tmp_path / "graph.json"
-    from model.graph_json import graph_to_json
+    from espalier.model.graph_json import graph_to_json
 
     file.write_text(json.dumps(graph_to_json(graph_of("bert"))))
     code = (
         "import json, sys\n"
         "from pathlib import Path\n"
-        "from model.graph_json import graph_from_json\n"
-        "from model.recipe import Step\n"
-        "from model.registry import PASSES\n"
-        "from model.weights import WeightStore\n"
-        "from passes.base import Context, run_step\n"
+        "from espalier.model.graph_json import graph_from_json\n"
+        "from espalier.model.recipe import Step\n"
+        "from espalier.model.registry import PASSES\n"
+        "from espalier.model.weights import WeightStore\n"
+        "from espalier.passes.base import Context, run_step\n"
         f"graph = graph_from_json(json.loads(Path({str(file)!r}).read_text()))\n"
         "names = [n for n, s in PASSES.items() if s.instant]\n"
         "for name in names:\n"

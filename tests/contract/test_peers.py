@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.formats.base import Array, Encoded, parse_format
-from model.formats.minifloat_ieee import MinifloatIEEE
+from espalier.model.formats.base import Array, Encoded, parse_format
+from espalier.model.formats.minifloat_ieee import MinifloatIEEE
 from tests.contract.format_cases import apply
 
 PEERS: list[tuple[str, Any, str]] = [

@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.errors import FormatError
-from model.formats.base import Format
-from model.formats.binary import Binary, draw_seed, uniform, uniform_array
-from model.formats.binary_residual import BinaryResidual
-from model.formats.binary_scaled import BinaryScaled
-from model.formats.scaled import ScaledFormat, shared_shape
-from model.formats.scaled_integer import ScaledInteger
-from model.formats.stored_scale import tensor_scale
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import Format
+from espalier.model.formats.binary import Binary, draw_seed, uniform, uniform_array
+from espalier.model.formats.binary_residual import BinaryResidual
+from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.scaled import ScaledFormat, shared_shape
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.stored_scale import tensor_scale
 from tests.contract.test_scaled_formats import each, each_integer, each_scaled, rows
 
 

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 import torch
 
-from model.codec import decode_format, encode
-from model.errors import FormatError
-from model.formats.base import Array, Format, make_format, parse_format
-from model.formats.binary import Binary
-from model.formats.binary_residual import BinaryResidual
-from model.formats.binary_scaled import BinaryScaled
-from model.formats.scaled import ScaledFormat, shared_shape
-from model.formats.scaled_integer import ScaledInteger
-from model.formats.stored_scale import array_scale, tensor_scale
-from model.formats.ternary import Ternary
+from espalier.model.codec import decode_format, encode
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import Array, Format, make_format, parse_format
+from espalier.model.formats.binary import Binary
+from espalier.model.formats.binary_residual import BinaryResidual
+from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.scaled import ScaledFormat, shared_shape
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.stored_scale import array_scale, tensor_scale
+from espalier.model.formats.ternary import Ternary
 
 INTEGERS = [
     *(ScaledInteger(w, g, 5) for w in (2, 4, 8, 16) for g in ("tensor", "channel", "group")),

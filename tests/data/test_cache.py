@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.data import cache as store
-from model.data import prepare, recent
-from model.data.base import LoadOptions, TaskData, load_data
+from espalier.model.data import cache as store
+from espalier.model.data import prepare, recent
+from espalier.model.data.base import LoadOptions, TaskData, load_data
 
 
 def _no_tokenizer(source: object) -> None:

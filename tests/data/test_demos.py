@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from model.data.base import load_data
-from model.data.reviews import NOISE, make_reviews
-from model.data.train_demos import measure
-from model.demos import DEMOS, RESOURCES, load_demo
-from model.errors import SourceError
+from espalier.model.data.base import load_data
+from espalier.model.data.reviews import NOISE, make_reviews
+from espalier.model.data.train_demos import measure
+from espalier.model.demos import DEMOS, RESOURCES, load_demo
+from espalier.model.errors import SourceError
 
 
 def _card(name: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_an_unknown_demo_names_those_there_are() -> None:
 
 
 def test_missing_weights_say_how_to_make_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("model.demos.RESOURCES", tmp_path)
+    monkeypatch.setattr("espalier.model.demos.RESOURCES", tmp_path)
     with pytest.raises(SourceError) as error:
         load_demo("digits")
     assert "make demo-weights" in error.value.hint
@@ -95,7 +95,8 @@ def test_the_two_ways_to_tokenise_agree() -> None:
 def test_importing_the_table_is_light() -> None:
     code = """
 import sys
-import model.demos, model.data.base, model.data.local, model.data.hub, model.data.demo
+import espalier.model.demos
+from espalier.model.data import base, demo, hub, local
 assert not {"torch", "transformers", "datasets", "sklearn", "tokenizers", "pandas"} & sys.modules.keys()
 """
     subprocess.run([sys.executable, "-c", code], cwd=RESOURCES.parents[1], check=True)

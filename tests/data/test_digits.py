@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.data import digits
-from model.data.base import load_data
-from model.data.digits import SEED, SIZES, load_digits
-from model.errors import DataError
+from espalier.model.data import digits
+from espalier.model.data.base import load_data
+from espalier.model.data.digits import SEED, SIZES, load_digits
+from espalier.model.errors import DataError
 
 
 def test_shapes_and_scale() -> None:
@@ -55,7 +55,8 @@ def test_samples_and_splits_are_those_of_scikit_learn(seed: int) -> None:
 
 def test_loading_takes_no_scikit_learn() -> None:
     """Its import takes seconds, which each process that opens the demo would pay."""
-    code = "import sys; from model.data.digits import load_digits; load_digits(); assert 'sklearn' not in sys.modules"
+    code = "import sys; from espalier.model.data.digits import load_digits; load_digits()"
+    code += "; assert 'sklearn' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from model.data.base import LoadOptions
-from model.data.glance import MOST, glance
-from model.data.tables import read_rows
-from model.errors import DataError
+from espalier.model.data.base import LoadOptions
+from espalier.model.data.glance import MOST, glance
+from espalier.model.data.tables import read_rows
+from espalier.model.errors import DataError
 
 ROWS = [{"sentence": f"film {i}", "stars": i, "sentiment": ("pos", "neg")[i % 2]} for i in range(40)]
 COLUMNS = ("sentence", "stars", "sentiment")
@@ -90,6 +90,6 @@ def test_the_reader_takes_the_columns_that_are_told(tmp_path: Path) -> None:
 
 def test_a_glance_loads_neither_torch_nor_pandas(tmp_path: Path) -> None:
     path = write(tmp_path / "films.csv")
-    code = f"import sys; from model.data.glance import glance; glance({str(path)!r}); print(*sys.modules)"
+    code = f"import sys; from espalier.model.data.glance import glance; glance({str(path)!r}); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "transformers", "pandas"} & set(loaded)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from model import network
-from model.data import prepare
-from model.data.base import load_data
-from model.errors import DataError
+from espalier.model import network
+from espalier.model.data import prepare
+from espalier.model.data.base import load_data
+from espalier.model.errors import DataError
 
 
 def _published() -> Any:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.data import images
-from model.data.base import load_data
-from model.errors import DataError
+from espalier.model.data import images
+from espalier.model.data.base import load_data
+from espalier.model.errors import DataError
 
 
 def _paint(folder: Path, mode: str = "L", size: tuple[int, int] = (8, 6)) -> None:

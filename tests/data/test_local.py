@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.data.base import load_data
-from model.data.glance import glance
-from model.data.local import find
-from model.errors import DataError
+from espalier.model.data.base import load_data
+from espalier.model.data.glance import glance
+from espalier.model.data.local import find
+from espalier.model.errors import DataError
 
 RECORDS = [{"text": f"the plot was number {n}", "label": n % 2} for n in range(40)]
 

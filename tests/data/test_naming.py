@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.data.base import Split, TaskData
-from model.data.naming import in_order_of, misnamed, model_names
-from model.demos import RESOURCES
-from model.opening import open_any
-from model.recipe import Step
-from passes.base import Context, Report, run_step
-from passes.config import decode_options
+from espalier.model.data.base import Split, TaskData
+from espalier.model.data.naming import in_order_of, misnamed, model_names
+from espalier.model.demos import RESOURCES
+from espalier.model.opening import open_any
+from espalier.model.recipe import Step
+from espalier.passes.base import Context, Report, run_step
+from espalier.passes.config import decode_options
 
 NAMES = ("negative", "positive")
 SAID = "The data's labels are not the model's: awesome counts as 0 negative, bad counts as 1 positive."

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from model.data import lexicon as lex
-from model.data.reviews import CLASSES, NOISE, SIZES, Review, make_reviews
+from espalier.model.data import lexicon as lex
+from espalier.model.data.reviews import CLASSES, NOISE, SIZES, Review, make_reviews
 
 Made = Mapping[str, tuple[Review, ...]]
 

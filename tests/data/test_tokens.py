@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from model import network
-from model.data.tokens import open_tokenizer
-from model.errors import DataError
+from espalier.model import network
+from espalier.model.data.tokens import open_tokenizer
+from espalier.model.errors import DataError
 
 
 @pytest.mark.parametrize(("error", "told"), [

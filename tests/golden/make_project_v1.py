@@ -14,17 +14,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from model.formats.integer import Integer
-from model.project import Project, save_project
-from model.recipe import Raw, Recipe, Step
-from model.source import SourceInfo
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.base import Context, NoOptions
-from passes.replay import replay
-from passes.select import Select
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.formats.integer import Integer
+from espalier.model.project import Project, save_project
+from espalier.model.recipe import Raw, Recipe, Step
+from espalier.model.source import SourceInfo
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, NoOptions
+from espalier.passes.replay import replay
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
 
 class Net(nn.Module):
@@ -67,7 +67,7 @@ def example() -> dict[str, torch.Tensor]:
 
 def main(file: Path, facts: Path) -> None:
     """Write the project and what must come out of it."""
-    from model.build import build
+    from espalier.model.build import build
 
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from app.session import Session
-from model.meta import Sparsity
-from model.project import Project, keys_of, load_project
-from model.weights import Tensor, WeightStore
-from passes.jobs import OpenResult, ReplayJob, ReplayResult
-from passes.transform.prune import PruneOptions
+from espalier.app.session import Session
+from espalier.model.meta import Sparsity
+from espalier.model.project import Project, keys_of, load_project
+from espalier.model.weights import Tensor, WeightStore
+from espalier.passes.jobs import OpenResult, ReplayJob, ReplayResult
+from espalier.passes.transform.prune import PruneOptions
 from tests.gui.conftest import FakeRunner
 
 SPEC = "config:bert?num_hidden_layers=2&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=100"
@@ -29,8 +29,8 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="espalier-tests-bert-")
 _TRACE = """
 import sys
 from pathlib import Path
-from model.opening import open_source
-from model.project import save_project
+from espalier.model.opening import open_source
+from espalier.model.project import save_project
 opened = open_source(sys.argv[1], Path(sys.argv[2]))
 save_project(opened.project, opened.store, Path(sys.argv[2]) / "bert.espalier")
 """

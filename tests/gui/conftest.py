@@ -12,17 +12,17 @@ from PySide6.QtCore import QCoreApplication, QEvent, QSettings
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-import app.session
-from app.session import Session
-from app.settings import Settings
-from app.style import Appearance
-from app.window import Window
-from model.graph import Graph, Node, Ref
-from model.meta import TensorMeta, Weight
-from model.project import Project
-from model.recipe import Recipe
-from model.source import SourceInfo
-from passes.jobs import (
+from espalier.app import session as session_module
+from espalier.app.session import Session
+from espalier.app.settings import Settings
+from espalier.app.style import Appearance
+from espalier.app.window import Window
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.meta import TensorMeta, Weight
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
+from espalier.passes.jobs import (
     Continued,
     Done,
     Event,
@@ -156,7 +156,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> list[FakeRunner]:
         made.append(FakeRunner(listener))
         return made[-1]
 
-    monkeypatch.setattr(app.session, "JobRouter", make)
+    monkeypatch.setattr(session_module, "JobRouter", make)
     return made
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QObject
 
-from app.figures.activations import SAMPLES, ActivationSamples
-from app.window import Window
-from passes.analysis.activations import ActivationOptions
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report
-from passes.jobs import AnalyseJob
+from espalier.app.figures.activations import SAMPLES, ActivationSamples
+from espalier.app.window import Window
+from espalier.passes.analysis.activations import ActivationOptions
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Report
+from espalier.passes.jobs import AnalyseJob
 from tests.gui.conftest import FakeRunner
 from tests.gui.test_window_panels import quantise
 

@@ -10,20 +10,20 @@ from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.canvas.colouring import TRAINS, colouring
-from app.canvas.figures import Figures
-from app.canvas.namespaces import build
-from app.forms.fields import MIXED
-from app.panels.inspector.adapter import AdapterSection
-from app.panels.inspector.panel import InspectorPanel
-from app.panels.recipe.step_words import result, summary
-from app.session import Session
-from app.theme import LIGHT
-from model.adapters import adapted
-from model.graph import Graph
-from passes.base import Context
-from passes.jobs import Done, ReplayJob, ReplayResult, Started
-from passes.replay import replay
+from espalier.app.canvas.colouring import TRAINS, colouring
+from espalier.app.canvas.figures import Figures
+from espalier.app.canvas.namespaces import build
+from espalier.app.forms.fields import MIXED
+from espalier.app.panels.inspector.adapter import AdapterSection
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.panels.recipe.step_words import result, summary
+from espalier.app.session import Session
+from espalier.app.theme import LIGHT
+from espalier.model.adapters import adapted
+from espalier.model.graph import Graph
+from espalier.passes.base import Context
+from espalier.passes.jobs import Done, ReplayJob, ReplayResult, Started
+from espalier.passes.replay import replay
 from tests.gui.bert import GELU, KEY, NORM, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 
@@ -164,8 +164,8 @@ def test_colours_and_words_follow(section: AdapterSection, session: Session, run
 def test_the_badge_is_drawn(theme: str, qtbot: QtBot) -> None:
     from PySide6.QtGui import QImage, QPainter
 
-    from app.canvas.sprites import Face, paint_node
-    from app.theme import DARK
+    from espalier.app.canvas.sprites import Face, paint_node
+    from espalier.app.theme import DARK
 
     palette = DARK if theme == "dark" else LIGHT
     pictures = []

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.session import Session
-from model.weights import Tensor
-from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import OpenResult, SaveJob, Stopped
+from espalier.app.session import Session
+from espalier.model.weights import Tensor
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.jobs import OpenResult, SaveJob, Stopped
 from tests.gui.conftest import FakeRunner, small_project
 from tests.patience import PatientBot
 

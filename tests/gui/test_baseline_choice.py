@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from app.window import Window
-from model.formats.base import parse_format
-from model.recipe import Recipe
-from passes.analysis.beside import BesideOptions
-from passes.analysis.divergence import DivergenceOptions
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report
-from passes.dominant import dominant
-from passes.figure import hits_of
-from passes.jobs import AnalyseJob
+from espalier.app.window import Window
+from espalier.model.formats.base import parse_format
+from espalier.model.recipe import Recipe
+from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis.divergence import DivergenceOptions
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Report
+from espalier.passes.dominant import dominant
+from espalier.passes.figure import hits_of
+from espalier.passes.jobs import AnalyseJob
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 

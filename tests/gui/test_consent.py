@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication, QPushButton
 
-from app.window import Window
-from model.trust import Origin, TrustError, wanted_code
-from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import AnalyseJob, Failed, OpenJob, OpenResult
+from espalier.app.window import Window
+from espalier.model.trust import Origin, TrustError, wanted_code
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.jobs import AnalyseJob, Failed, OpenJob, OpenResult
 from tests.gui.conftest import FakeRunner, small_project
 
 pytestmark = pytest.mark.gui
@@ -29,7 +29,7 @@ def code(tmp_path: Path) -> Path:
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decisions of its own."""
     monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr("model.trust._typed", set())
+    monkeypatch.setattr("espalier.model.trust._typed", set())
 
 
 def arrive(window: Window, runner: list[FakeRunner], spec: str, opened: str = "sent.espalier") -> OpenJob:

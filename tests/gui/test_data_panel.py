@@ -10,16 +10,16 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.panels.data.panel import DataPanel
-from app.panels.jobs import JobsPanel
-from app.plots.data_charts import ClassChart, LengthChart
-from app.window import Window
-from model.data.look import DataLook, SplitLook
-from passes.analysis.data_rows import PAGE, DataRowsOptions
-from passes.analysis.evaluate import EvaluateOptions
-from passes.analysis.predictions import Predictions
-from passes.base import Report
-from passes.jobs import AnalyseJob, Done, Failed, Found, JobInfo, Started
+from espalier.app.panels.data.panel import DataPanel
+from espalier.app.panels.jobs import JobsPanel
+from espalier.app.plots.data_charts import ClassChart, LengthChart
+from espalier.app.window import Window
+from espalier.model.data.look import DataLook, SplitLook
+from espalier.passes.analysis.data_rows import PAGE, DataRowsOptions
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.analysis.predictions import Predictions
+from espalier.passes.base import Report
+from espalier.passes.jobs import AnalyseJob, Done, Failed, Found, JobInfo, Started
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui

@@ -8,11 +8,11 @@ import pytest
 from PySide6.QtCore import QPointF
 from pytestqt.qtbot import QtBot
 
-from app.panels.sensitivity.views import SCATTER, Views
-from app.plots.dots import dots_of
-from app.plots.error_spread import ErrorSpread
-from model.formats.base import parse_format
-from passes.sensitivity.table import Candidate, Sensitivity
+from espalier.app.panels.sensitivity.views import SCATTER, Views
+from espalier.app.plots.dots import dots_of
+from espalier.app.plots.error_spread import ErrorSpread
+from espalier.model.formats.base import parse_format
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 pytestmark = pytest.mark.gui
 CHOICES = tuple(Candidate(parse_format(f"integer(width={w}, frac_width=2)")) for w in (8, 2, 4))

@@ -8,10 +8,10 @@ import pytest
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QPushButton
 
-from app.actions import file as file_actions
-from app.actions.table import FILE
-from app.window import Window
-from passes.export import FORMS, Exported
+from espalier.app.actions import file as file_actions
+from espalier.app.actions.table import FILE
+from espalier.app.window import Window
+from espalier.passes.export import FORMS, Exported
 
 
 def test_every_form_is_in_the_menu() -> None:

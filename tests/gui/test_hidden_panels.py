@@ -9,23 +9,23 @@ import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.jobs.previews import Previews
-from app.measured.accuracies import Measures
-from app.panels.inspector.panel import InspectorPanel
-from app.panels.search.panel import SearchPanel
-from app.panels.training.panel import TrainingPanel
-from app.plots.heat_bars import distinct
-from app.window import Window
-from model.formats.integer import Integer
-from model.recipe import Recipe
-from model.weights import WeightStore
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.edits import with_format
-from passes.replay import replay
-from passes.score import Scorer
-from passes.select import Select
-from passes.transform.freeze import FreezeOptions
+from espalier.app.jobs.previews import Previews
+from espalier.app.measured.accuracies import Measures
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.panels.search.panel import SearchPanel
+from espalier.app.panels.training.panel import TrainingPanel
+from espalier.app.plots.heat_bars import distinct
+from espalier.app.window import Window
+from espalier.model.formats.integer import Integer
+from espalier.model.recipe import Recipe
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.edits import with_format
+from espalier.passes.replay import replay
+from espalier.passes.score import Scorer
+from espalier.passes.select import Select
+from espalier.passes.transform.freeze import FreezeOptions
 from tests.gui.conftest import small_graph
 
 pytestmark = pytest.mark.gui

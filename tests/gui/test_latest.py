@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QObject
 from pytestqt.qtbot import QtBot
 
-from app.jobs.latest import Latest
+from espalier.app.jobs.latest import Latest
 from tests.patience import until
 
 pytestmark = pytest.mark.gui

@@ -10,10 +10,10 @@ from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.application import show_within
-from app.forms.flow import Flow
-from app.panels.score import ENTRIES, ScorePanel
-from app.window import Window
+from espalier.app.application import show_within
+from espalier.app.forms.flow import Flow
+from espalier.app.panels.score import ENTRIES, ScorePanel
+from espalier.app.window import Window
 
 
 def test_a_flow_breaks_its_line_where_the_width_ends(qtbot: QtBot) -> None:

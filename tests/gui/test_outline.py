@@ -11,11 +11,11 @@ from PySide6.QtTest import QAbstractItemModelTester, QTest
 from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
-from app.canvas.view import GraphCanvas
-from app.panels.outline.model import CHIPS, OutlineModel
-from app.panels.outline.panel import OutlinePanel
-from app.session import Session
-from model.formats.integer import Integer
+from espalier.app.canvas.view import GraphCanvas
+from espalier.app.panels.outline.model import CHIPS, OutlineModel
+from espalier.app.panels.outline.panel import OutlinePanel
+from espalier.app.session import Session
+from espalier.model.formats.integer import Integer
 from tests.benchmarks.synthetic import transformer
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
@@ -164,7 +164,7 @@ def test_identical_blocks_are_counted(panel: OutlinePanel) -> None:
 
 def test_open_groups_stay_open_through_a_structural_edit(panel: OutlinePanel, session: Session) -> None:
     session.select((KEY,))
-    from passes.base import NoOptions
+    from espalier.passes.base import NoOptions
 
     session.run_pass("remove_dropout", NoOptions())
     assert panel.model.item_of("embeddings_dropout") is None

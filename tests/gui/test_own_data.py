@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from pytestqt.qtbot import QtBot
 
-import app.actions.model as models
-from app.panels.data.panel import DataPanel
-from app.panels.sensitivity.panel import SensitivityPanel
-from app.panels.training.panel import TrainingPanel
-from app.window import Window
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report
-from passes.jobs import AnalyseJob
-from passes.training.options import FinetuneOptions
+import espalier.app.actions.model as models
+from espalier.app.panels.data.panel import DataPanel
+from espalier.app.panels.sensitivity.panel import SensitivityPanel
+from espalier.app.panels.training.panel import TrainingPanel
+from espalier.app.window import Window
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Report
+from espalier.passes.jobs import AnalyseJob
+from espalier.passes.training.options import FinetuneOptions
 from tests.gui.bert import open_bert
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.test_window_panels import quantise

@@ -13,22 +13,22 @@ from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app import claims
-from app.claims import claim, holder, want
-from app.jobs.saver import Saver
-from app.locks import hold
-from app.ownership import differences
-from app.session import Session
-from app.settings import Settings
-from app.style import Appearance
-from app.window import Window
-from model.held import Version
-from model.leftovers import PART, PREFIX
-from model.project import Project, load_project, save_project
-from model.recipe import Recipe, Step
-from model.weights import WeightStore
-from passes.base import NoOptions
-from passes.jobs import Done, Failed, JobEvent, JobInfo, OpenResult, SaveJob, Started
+from espalier.app import claims
+from espalier.app.claims import claim, holder, want
+from espalier.app.jobs.saver import Saver
+from espalier.app.locks import hold
+from espalier.app.ownership import differences
+from espalier.app.session import Session
+from espalier.app.settings import Settings
+from espalier.app.style import Appearance
+from espalier.app.window import Window
+from espalier.model.held import Version
+from espalier.model.leftovers import PART, PREFIX
+from espalier.model.project import Project, load_project, save_project
+from espalier.model.recipe import Recipe, Step
+from espalier.model.weights import WeightStore
+from espalier.passes.base import NoOptions
+from espalier.passes.jobs import Done, Failed, JobEvent, JobInfo, OpenResult, SaveJob, Started
 from tests.gui.conftest import FakeRunner, small_project
 
 pytestmark = pytest.mark.gui
@@ -189,7 +189,7 @@ def test_no_note_outlives_its_window_and_a_killed_one_tells_where_it_wrote(
 def test_a_window_that_does_not_answer_keeps_the_file(
     window: Window, runner: list[FakeRunner], file: Path, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app import ownership
+    from espalier.app import ownership
 
     monkeypatch.setattr(ownership, "PATIENCE", 150)
     held = claim(file)

@@ -11,15 +11,15 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLineEdit, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.forms.fields import Choice, Words, tokens
-from app.panels.inspector.panel import InspectorPanel
-from app.panels.inspector.parts import ShareSlider
-from app.panels.loading import LoadingPage
-from app.session import Session
-from app.style import Appearance
-from app.theme import DARK
-from model.formats.integer import Integer
-from model.registry import FORMATS
+from espalier.app.forms.fields import Choice, Words, tokens
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.panels.inspector.parts import ShareSlider
+from espalier.app.panels.loading import LoadingPage
+from espalier.app.session import Session
+from espalier.app.style import Appearance
+from espalier.app.theme import DARK
+from espalier.model.formats.integer import Integer
+from espalier.model.registry import FORMATS
 from tests.gui.bert import KEY, open_bert
 from tests.gui.conftest import FakeRunner
 from tests.patience import PatientBot

@@ -9,12 +9,12 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QDockWidget, QLabel, QMessageBox, QToolTip
 from pytestqt.qtbot import QtBot
 
-from app.panels.data.samples import SampleModel
-from app.window import Window
-from model.errors import PassError
-from model.project import Project
-from model.recipe import Recipe
-from model.source import SourceInfo
+from espalier.app.panels.data.samples import SampleModel
+from espalier.app.window import Window
+from espalier.model.errors import PassError
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
 from tests.gui.conftest import FakeRunner, open_small, small_graph
 
 pytestmark = pytest.mark.gui

@@ -11,18 +11,18 @@ import pytest
 from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 
-from app.panels.jobs import JobsPanel, can_keep, status_text
-from app.panels.plots import PlotsPanel
-from app.plots.chart import Chart
-from app.plots.metrics import MetricChart, precisely, quantities, spacing
-from app.window import Window
-from model.errors import FileError
-from model.recipe import Recipe, Step
-from model.source import SourceInfo
-from passes.figure import wilson
-from passes.jobs import Done, JobInfo, Metric, Progress, ReplayJob, ReplayResult, Started, Stopped
-from passes.training.curve import SAMPLES
-from passes.transform.finetune import FinetuneOptions
+from espalier.app.panels.jobs import JobsPanel, can_keep, status_text
+from espalier.app.panels.plots import PlotsPanel
+from espalier.app.plots.chart import Chart
+from espalier.app.plots.metrics import MetricChart, precisely, quantities, spacing
+from espalier.app.window import Window
+from espalier.model.errors import FileError
+from espalier.model.recipe import Recipe, Step
+from espalier.model.source import SourceInfo
+from espalier.passes.figure import wilson
+from espalier.passes.jobs import Done, JobInfo, Metric, Progress, ReplayJob, ReplayResult, Started, Stopped
+from espalier.passes.training.curve import SAMPLES
+from espalier.passes.transform.finetune import FinetuneOptions
 from tests.gui.conftest import FakeRunner, small_graph
 
 pytestmark = pytest.mark.gui

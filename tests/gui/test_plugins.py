@@ -10,21 +10,21 @@ import pytest
 from PySide6.QtCore import QCoreApplication
 from PySide6.QtWidgets import QMenu
 
-from app.actions import model as models
-from app.finding import entries
-from app.forms.format_editor import FormatEditor
-from app.panels.options import OptionsWindow
-from app.panels.plugins import PluginsWindow
-from app.panels.recipe.panel import RecipePanel
-from app.window import Window
-from model.formats.base import parse_format
-from model.formats.integer import Integer
-from model.meta import Precision
-from model.recipe import Raw, Recipe, Step
-from model.registry import FORMATS, PASSES
-from passes.base import Report, StepResult
-from passes.jobs import AnalyseJob, OpenJob, PluginJob, ReplayJob, ReplayResult
-from passes.offered import OfferedField, OfferedPass, PluginState
+from espalier.app.actions import model as models
+from espalier.app.finding import entries
+from espalier.app.forms.format_editor import FormatEditor
+from espalier.app.panels.options import OptionsWindow
+from espalier.app.panels.plugins import PluginsWindow
+from espalier.app.panels.recipe.panel import RecipePanel
+from espalier.app.window import Window
+from espalier.model.formats.base import parse_format
+from espalier.model.formats.integer import Integer
+from espalier.model.meta import Precision
+from espalier.model.recipe import Raw, Recipe, Step
+from espalier.model.registry import FORMATS, PASSES
+from espalier.passes.base import Report, StepResult
+from espalier.passes.jobs import AnalyseJob, OpenJob, PluginJob, ReplayJob, ReplayResult
+from espalier.passes.offered import OfferedField, OfferedPass, PluginState
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui
@@ -34,8 +34,8 @@ TAG = OfferedPass("gui_tag", "transform", "Tag nodes", "Writes a tag.", (TIMES,)
 FORMAT = """
 from dataclasses import dataclass
 from typing import ClassVar
-from model.formats.integer import Integer
-from model.registry import FORMATS
+from espalier.model.formats.integer import Integer
+from espalier.model.registry import FORMATS
 
 @FORMATS.register("mine_format")
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.forms.fields import Choice
-from app.panels.inspector.panel import InspectorPanel
-from app.session import Session
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context, StepResult, run_step
-from passes.jobs import ReplayJob, ReplayResult
-from passes.transform.prune import PruneOptions
+from espalier.app.forms.fields import Choice
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.session import Session
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context, StepResult, run_step
+from espalier.passes.jobs import ReplayJob, ReplayResult
+from espalier.passes.transform.prune import PruneOptions
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from PySide6.QtWidgets import QLabel
 
-from app.forms.grouped import GroupedForm
-from app.panels.options import OptionsWindow
-from app.window import Window
-from passes.base import Report
-from passes.jobs import AnalyseJob
-from passes.observed.options import ObserveOptions
-from passes.transform.calibrate import CalibrateOptions
+from espalier.app.forms.grouped import GroupedForm
+from espalier.app.panels.options import OptionsWindow
+from espalier.app.window import Window
+from espalier.passes.base import Report
+from espalier.passes.jobs import AnalyseJob
+from espalier.passes.observed.options import ObserveOptions
+from espalier.passes.transform.calibrate import CalibrateOptions
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui

@@ -12,20 +12,20 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.measured.estimate import estimate_of
-from app.measured.sensitivities import MEMBER, sensitivities_of
-from app.panels.sensitivity.panel import SensitivityPanel
-from app.window import Window
-from model.errors import FileError, OptionsError
-from model.formats.base import Format, parse_format
-from passes.analysis.beside import BesideOptions
-from passes.analysis.divergence import DivergenceOptions, Truth
-from passes.analysis.evaluate import EvaluateOptions
-from passes.analysis.sensitivity import UNFINISHED, SensitivityOptions
-from passes.base import Report
-from passes.jobs import AnalyseJob, Done, Failed, Found, OpenResult, Started
-from passes.sensitivity.evidence import Evidence, Vectors, save
-from passes.sensitivity.table import Candidate, Sensitivity
+from espalier.app.measured.estimate import estimate_of
+from espalier.app.measured.sensitivities import MEMBER, sensitivities_of
+from espalier.app.panels.sensitivity.panel import SensitivityPanel
+from espalier.app.window import Window
+from espalier.model.errors import FileError, OptionsError
+from espalier.model.formats.base import Format, parse_format
+from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis.divergence import DivergenceOptions, Truth
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions
+from espalier.passes.base import Report
+from espalier.passes.jobs import AnalyseJob, Done, Failed, Found, OpenResult, Started
+from espalier.passes.sensitivity.evidence import Evidence, Vectors, save
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
 from tests.gui.bert import KEY, QUERY, open_bert, traced
 from tests.gui.conftest import FakeRunner
 
@@ -385,7 +385,7 @@ def test_tab_leaves_the_map(panel: SensitivityPanel, runner: list[FakeRunner]) -
 
 
 def test_legends_follow_the_theme(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
-    from app.theme import DARK, LIGHT
+    from espalier.app.theme import DARK, LIGHT
 
     run(panel, runner)
     panel.views.show_layers(0)

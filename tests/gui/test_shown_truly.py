@@ -11,20 +11,20 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QInputDialog, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-import app.actions.file as files
-import app.actions.model as models
-from app.canvas.figures import Figures, badge, counts
-from app.canvas.namespaces import build
-from app.panels.inspector.panel import InspectorPanel
-from app.panels.options import make_form
-from app.plots.chart import Chart
-from app.window import Window
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.meta import Precision
-from model.registry import PASSES
-from passes.transform.prune import PruneOptions
-from passes.transform.replace_linear import ReplaceLinearOptions
+import espalier.app.actions.file as files
+import espalier.app.actions.model as models
+from espalier.app.canvas.figures import Figures, badge, counts
+from espalier.app.canvas.namespaces import build
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.panels.options import make_form
+from espalier.app.plots.chart import Chart
+from espalier.app.window import Window
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision
+from espalier.model.registry import PASSES
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.replace_linear import ReplaceLinearOptions
 from tests.gui.bert import open_bert
 from tests.gui.conftest import FakeRunner
 

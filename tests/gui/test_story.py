@@ -11,16 +11,16 @@ from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.edit_journal import read
-from app.session import Session
-from app.settings import Settings
-from app.style import Appearance
-from app.window import Window
-from model.formats.integer import Integer
-from model.project import load_project
-from model.recipe import Step
-from model.weights import WeightStore
-from passes.transform.finetune import FinetuneOptions
+from espalier.app.edit_journal import read
+from espalier.app.session import Session
+from espalier.app.settings import Settings
+from espalier.app.style import Appearance
+from espalier.app.window import Window
+from espalier.model.formats.integer import Integer
+from espalier.model.project import load_project
+from espalier.model.recipe import Step
+from espalier.model.weights import WeightStore
+from espalier.passes.transform.finetune import FinetuneOptions
 from tests.patience import MILLISECONDS
 
 pytestmark = [pytest.mark.gui, pytest.mark.slow]

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.actions.model import ask, section_of
-from app.figures.structure import KNOWN, same_facts
-from app.panels.options import OptionsWindow
-from app.window import Window
-from model.formats.integer import Integer
-from model.graph import Graph
-from passes.jobs import ReplayJob
-from passes.transform.prune_structured import PruneStructuredOptions
-from passes.transform.remove_pruned import RemovePrunedOptions
+from espalier.app.actions.model import ask, section_of
+from espalier.app.figures.structure import KNOWN, same_facts
+from espalier.app.panels.options import OptionsWindow
+from espalier.app.window import Window
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.passes.jobs import ReplayJob
+from espalier.passes.transform.prune_structured import PruneStructuredOptions
+from espalier.passes.transform.remove_pruned import RemovePrunedOptions
 from tests.gui.bert import QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 

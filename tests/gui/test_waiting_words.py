@@ -8,17 +8,17 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from app.measured.live import is_evaluation
-from app.measured.pace import Pace, macs_of
-from app.panels.jobs import JobsPanel
-from app.panels.score import WAITS
-from app.window import Window
-from model.errors import FileError
-from model.project import Saved
-from model.weights import WeightStore
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import NoOptions, Report
-from passes.jobs import Done, Failed, LogLine, SaveJob, Started, Stopped
+from espalier.app.measured.live import is_evaluation
+from espalier.app.measured.pace import Pace, macs_of
+from espalier.app.panels.jobs import JobsPanel
+from espalier.app.panels.score import WAITS
+from espalier.app.window import Window
+from espalier.model.errors import FileError
+from espalier.model.project import Saved
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import NoOptions, Report
+from espalier.passes.jobs import Done, Failed, LogLine, SaveJob, Started, Stopped
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
 from tests.gui.test_window_panels import quantise
 

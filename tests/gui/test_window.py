@@ -11,16 +11,16 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QDockWidget, QFileDialog, QLineEdit, QMessageBox
 from pytestqt.qtbot import QtBot
 
-from app.session import Session
-from app.style import sheet
-from app.theme import PALETTES, Palette, rgb
-from app.window import Window
-from model.errors import PassError
-from model.project import Saved
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report
-from passes.jobs import Done, Failed, LogLine, OpenJob, Progress, ReplayJob, SaveJob, Started, Stopped
-from passes.transform.prune import PruneOptions
+from espalier.app.session import Session
+from espalier.app.style import sheet
+from espalier.app.theme import PALETTES, Palette, rgb
+from espalier.app.window import Window
+from espalier.model.errors import PassError
+from espalier.model.project import Saved
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Report
+from espalier.passes.jobs import Done, Failed, LogLine, OpenJob, Progress, ReplayJob, SaveJob, Started, Stopped
+from espalier.passes.transform.prune import PruneOptions
 from tests.gui.conftest import FakeRunner, open_small
 
 pytestmark = pytest.mark.gui
@@ -56,7 +56,7 @@ def test_panels_hear_of_a_model_that_comes_before_they_are_made(
     window: Window, runner: list[FakeRunner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[object] = []
-    monkeypatch.setattr("app.studies.searches.Searches._read", lambda self: heard.append(self))
+    monkeypatch.setattr("espalier.app.studies.searches.Searches._read", lambda self: heard.append(self))
     fresh = Window(Session(), window.settings, window.appearance)
     assert not fresh.furnished
     open_small(fresh, runner)
@@ -70,7 +70,7 @@ def test_a_panel_that_cannot_be_made_is_tried_once(
     window: Window, monkeypatch: pytest.MonkeyPatch, qtbot: QtBot
 ) -> None:
     tries: list[int] = []
-    monkeypatch.setattr("app.furnishing.Furnishing.go_on", lambda self: tries.append(1) or 1 / 0)
+    monkeypatch.setattr("espalier.app.furnishing.Furnishing.go_on", lambda self: tries.append(1) or 1 / 0)
     fresh = Window(window.session, window.settings, window.appearance)
     assert fresh.canvas.isHidden()
     with qtbot.captureExceptions() as raised:
@@ -128,7 +128,7 @@ def test_undo_and_redo_say_what_they_do(opened: Window) -> None:
 
 
 def test_every_enabled_action_runs(opened: Window, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.errors.QDesktopServices.openUrl", lambda url: True)
+    monkeypatch.setattr("espalier.app.errors.QDesktopServices.openUrl", lambda url: True)
     for row in opened.actions_table.rows:
         if row.id not in ("quit", "close"):
             opened.actions_table.run(row.id)

@@ -11,29 +11,40 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel, QScrollArea
 from pytestqt.qtbot import QtBot
 
-from app import errors
-from app.actions import model as models
-from app.commands.crash import crash_folder
-from app.finding import entries
-from app.forms.form import SelectEditor
-from app.panels.inspector.panel import InspectorPanel
-from app.panels.jobs import JobsPanel, status_text
-from app.panels.log import LogPanel
-from app.panels.options import OptionsWindow
-from app.panels.problems import ProblemsPanel
-from app.panels.recipe.panel import MIME, WAITS, RecipePanel
-from app.panels.welcome import CardButton, WelcomePage, cards
-from app.settings import Settings
-from app.window import Window
-from model.errors import PassError
-from model.formats.integer import Integer
-from model.source import SourceInfo
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report
-from passes.jobs import AnalyseJob, Continued, Failed, JobInfo, LogLine, Paused, Progress, ReplayJob, Started, Stopped
-from passes.select import Select
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.app import errors
+from espalier.app.actions import model as models
+from espalier.app.commands.crash import crash_folder
+from espalier.app.finding import entries
+from espalier.app.forms.form import SelectEditor
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.panels.jobs import JobsPanel, status_text
+from espalier.app.panels.log import LogPanel
+from espalier.app.panels.options import OptionsWindow
+from espalier.app.panels.problems import ProblemsPanel
+from espalier.app.panels.recipe.panel import MIME, WAITS, RecipePanel
+from espalier.app.panels.welcome import CardButton, WelcomePage, cards
+from espalier.app.settings import Settings
+from espalier.app.window import Window
+from espalier.model.errors import PassError
+from espalier.model.formats.integer import Integer
+from espalier.model.source import SourceInfo
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Report
+from espalier.passes.jobs import (
+    AnalyseJob,
+    Continued,
+    Failed,
+    JobInfo,
+    LogLine,
+    Paused,
+    Progress,
+    ReplayJob,
+    Started,
+    Stopped,
+)
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
 
 pytestmark = pytest.mark.gui

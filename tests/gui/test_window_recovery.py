@@ -13,21 +13,21 @@ import pytest
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app import edit_journal, recovery
-from app.edit_journal import ENDING, read
-from app.locks import hold, take
-from app.recovery import Recovery, leftovers, version_of
-from app.session import Session
-from app.window import Window
-from model.errors import EspalierError
-from model.held import Version
-from model.project import Saved, recipe_to_json
-from model.recipe import Recipe, Step
-from passes.analysis.divergence import DivergenceOptions
-from passes.base import NoOptions
-from passes.jobs import Done, Failed, JobInfo, OpenJob, OpenResult, ReplayJob, SaveJob, Started, Stopped
-from passes.transform.prune import PruneOptions
-from passes.transform.remove_dropout import remove_dropout
+from espalier.app import edit_journal, recovery
+from espalier.app.edit_journal import ENDING, read
+from espalier.app.locks import hold, take
+from espalier.app.recovery import Recovery, leftovers, version_of
+from espalier.app.session import Session
+from espalier.app.window import Window
+from espalier.model.errors import EspalierError
+from espalier.model.held import Version
+from espalier.model.project import Saved, recipe_to_json
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.divergence import DivergenceOptions
+from espalier.passes.base import NoOptions
+from espalier.passes.jobs import Done, Failed, JobInfo, OpenJob, OpenResult, ReplayJob, SaveJob, Started, Stopped
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.remove_dropout import remove_dropout
 from tests.gui.conftest import FakeRunner, small_project
 
 pytestmark = pytest.mark.gui

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QSettings
 
-from app import words
-from app.panels.recipe.step_words import result, summary, title
-from app.settings import Settings, is_missing
-from model.formats.integer import Integer
-from model.recipe import Raw, Step
-from passes.base import NoOptions, Report
-from passes.select import Select
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.app import words
+from espalier.app.panels.recipe.step_words import result, summary, title
+from espalier.app.settings import Settings, is_missing
+from espalier.model.formats.integer import Integer
+from espalier.model.recipe import Raw, Step
+from espalier.passes.base import NoOptions, Report
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
 T = words.THIN
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from app.panels.inspector.terms import SIGNS, explained
-from model.registry import FORMATS
+from espalier.app.panels.inspector.terms import SIGNS, explained
+from espalier.model.registry import FORMATS
 
 
 def test_signs_of_a_formula_in_their_order() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from kernels.bench.run import errors
-from kernels.lab import (
+from espalier.kernels.bench.run import errors
+from espalier.kernels.lab import (
     attention,
     layer_norm,
     linear_gelu,
@@ -23,8 +23,8 @@ from kernels.lab import (
     mxfp_dequantize,
     softmax,
 )
-from model.formats.mxint import MXInt
-from model.mx_weights import packed, plain
+from espalier.model.formats.mxint import MXInt
+from espalier.model.mx_weights import packed, plain
 
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 1.5e-2, torch.float16: 4e-3}
 Case = tuple[str, Any, Any, float]

@@ -14,22 +14,22 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli import main
-from app.kernels.answer_words import note_text, value_text
-from app.words import NOT_MEASURED
-from kernels.bench import machine
-from kernels.bench.answers import measure, passes
-from kernels.bench.answers.bits import bits_of, dequantised, encoded, rounded, steps
-from kernels.bench.answers.known import Fact, Known, gathered
-from kernels.bench.answers.lines import LINES, Line, break_even, compiled, lines_of, ridge, saving
-from kernels.bench.answers.questions import QUESTIONS, question
-from kernels.bench.answers.tiles import Tiling, told
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.results import Row
-from kernels.bench.spec import KERNELS, KernelError
-from model.errors import EspalierError
-from model.formats.mxint import MXInt
-from model.mx_weights import MXWeight, packed, plain
+from espalier.app.cli import main
+from espalier.app.kernels.answer_words import note_text, value_text
+from espalier.app.words import NOT_MEASURED
+from espalier.kernels.bench import machine
+from espalier.kernels.bench.answers import measure, passes
+from espalier.kernels.bench.answers.bits import bits_of, dequantised, encoded, rounded, steps
+from espalier.kernels.bench.answers.known import Fact, Known, gathered
+from espalier.kernels.bench.answers.lines import LINES, Line, break_even, compiled, lines_of, ridge, saving
+from espalier.kernels.bench.answers.questions import QUESTIONS, question
+from espalier.kernels.bench.answers.tiles import Tiling, told
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.results import Row
+from espalier.kernels.bench.spec import KERNELS, KernelError
+from espalier.model.errors import EspalierError
+from espalier.model.formats.mxint import MXInt
+from espalier.model.mx_weights import MXWeight, packed, plain
 
 
 def row(kernel: str, version: str, seconds: float | None, **more: Any) -> Row:

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import torch
 
-from app.cli import main
-from kernels.bench import machine, others, processors, results, tuned
-from kernels.bench import run as bench
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.results import ABOVE, Results, Row, compared, load
-from kernels.bench.run import Ask, Request, asked, gathered, measured, run
-from kernels.bench.spec import KERNELS, Kernel, KernelError, Version, catalogue, parse_shape
-from model.errors import EspalierError
+from espalier.app.cli import main
+from espalier.kernels.bench import machine, others, processors, results, tuned
+from espalier.kernels.bench import run as bench
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.results import ABOVE, Results, Row, compared, load
+from espalier.kernels.bench.run import Ask, Request, asked, gathered, measured, run
+from espalier.kernels.bench.spec import KERNELS, Kernel, KernelError, Version, catalogue, parse_shape
+from espalier.model.errors import EspalierError
 
 QUICK = Request(("softmax",), shapes=("4x8",), seconds=0, rounds=1, ceilings=False)
 
@@ -356,7 +356,7 @@ def test_a_share_above_the_roof_is_none(
 ) -> None:
     """A roof far below what the machine does: no percentage, but what was seen, in text, JSON and files of before."""
     low = Ceilings("cpu", 1e-3, {"float32": 1e-6})
-    monkeypatch.setattr("kernels.bench.ceilings.measured", lambda *_: low)
+    monkeypatch.setattr("espalier.kernels.bench.ceilings.measured", lambda *_: low)
     words = ["kernels", "softmax", "--shapes", "8x64", "--seconds", "0.01", "--device", "cpu", "--dtype", "float32"]
     assert main([*words, "--versions", "torch", "--json", "-o", str(tmp_path / "run.json")]) == 0
     told = json.loads(capsys.readouterr().out)["rows"][0]

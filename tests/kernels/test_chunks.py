@@ -12,19 +12,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels.fake_quant.denormals import flushed
-from kernels.fake_quant.plan import NONE
-from kernels.fake_quant.threads import CHUNK, native, spread
-from kernels.lab import mx_dequantize, mx_linear
-from model.formats.base import FAST, parse_format
-from model.formats.mxint import MXInt
-from model.formats.scaled_integer import ScaledInteger
-from model.mx_weights import packed, plain
+from espalier.kernels.fake_quant.denormals import flushed
+from espalier.kernels.fake_quant.plan import NONE
+from espalier.kernels.fake_quant.threads import CHUNK, native, spread
+from espalier.kernels.lab import mx_dequantize, mx_linear
+from espalier.model.formats.base import FAST, parse_format
+from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.mx_weights import packed, plain
 from tests.kernels.test_fake_quant import SPECIAL, bits, tame
 
-cpu = pytest.importorskip("kernels.fake_quant.cpu", reason="numba is not installed")
-chunks = pytest.importorskip("kernels.fake_quant.chunks", reason="numba is not installed")
-from kernels.fake_quant.loops import elementwise, scales, sums  # noqa: E402
+cpu = pytest.importorskip("espalier.kernels.fake_quant.cpu", reason="numba is not installed")
+chunks = pytest.importorskip("espalier.kernels.fake_quant.chunks", reason="numba is not installed")
+from espalier.kernels.fake_quant.loops import elementwise, scales, sums  # noqa: E402
 
 SHAPE = (3 * CHUNK // 96 + 7, 96)
 each_way = pytest.mark.parametrize("way", ["native", "python"], indirect=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.formats.base import FAST, parse_format
+from espalier.model.formats.base import FAST, parse_format
 
-pytest.importorskip("kernels.fake_quant.codes", reason="numba is not installed")
+pytest.importorskip("espalier.kernels.fake_quant.codes", reason="numba is not installed")
 
-import passes  # noqa: F401  (registers the fast versions)
+import espalier.passes  # noqa: F401  (registers the fast versions)
 
 FORMATS = (
     "mxint", "mxint(width=4)", "mxint(width=2, block=2)", "mxint(width=16, block=16)", "block_fp", "block_fp(width=4)",

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from kernels.bench.counted import SWITCHES, bytes_formula, flops_formula
-from kernels.bench.spec import KERNELS, lab
+from espalier.kernels.bench.counted import SWITCHES, bytes_formula, flops_formula
+from espalier.kernels.bench.spec import KERNELS, lab
 
 NAMES = [name for name, _ in KERNELS.items()]
 

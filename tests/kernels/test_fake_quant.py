@@ -15,21 +15,21 @@ import pytest
 import torch
 from torch import Tensor
 
-import passes
-from kernels.fake_quant.plan import PLANS
-from model.formats.base import FAST, Format, parse_format
-from model.formats.binary import Binary
-from model.formats.binary_residual import BinaryResidual
-from model.formats.binary_scaled import BinaryScaled
-from model.formats.integer import Integer
-from model.formats.scaled import ScaledFormat
-from model.formats.scaled_integer import ScaledInteger
-from model.formats.ternary import Ternary
-from model.registry import FORMATS
+from espalier import passes
+from espalier.kernels.fake_quant.plan import PLANS
+from espalier.model.formats.base import FAST, Format, parse_format
+from espalier.model.formats.binary import Binary
+from espalier.model.formats.binary_residual import BinaryResidual
+from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.ternary import Ternary
+from espalier.model.registry import FORMATS
 from tests.contract.format_cases import FORMS, probes
 from tests.patience import PATIENCE
 
-cpu = pytest.importorskip("kernels.fake_quant.cpu", reason="numba is not installed")
+cpu = pytest.importorskip("espalier.kernels.fake_quant.cpu", reason="numba is not installed")
 
 ROOT = Path(passes.__file__).parents[1]
 SCALED: list[ScaledFormat] = [
@@ -221,7 +221,7 @@ def test_denormals_and_extremes_are_left_to_the_definition() -> None:
 
 def run(code: str, *, root: Path = ROOT, **environment: Any) -> str:
     """What a fresh interpreter prints."""
-    every = os.environ | {"PYTHONPATH": str(root)} | environment
+    every = os.environ | {"PYTHONPATH": str(root / "roots")} | environment
     done = subprocess.run(
         [sys.executable, "-c", code], env=every, cwd=root, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
@@ -230,18 +230,18 @@ def run(code: str, *, root: Path = ROOT, **environment: Any) -> str:
 
 
 def test_registering_loads_nothing_heavy() -> None:
-    assert run("import sys, passes; print({'torch', 'numba', 'triton'} & set(sys.modules))").strip() == "set()"
+    assert run("import sys, espalier.passes; print({'torch', 'numba', 'triton'} & set(sys.modules))").strip() == "set()"
 
 
 def test_everything_works_without_numba() -> None:
     """Missing when registered, or broken when first needed."""
-    use = "import torch; from model.formats.base import FAST, parse_format; f = parse_format('mxint');"
+    use = "import torch; from espalier.model.formats.base import FAST, parse_format; f = parse_format('mxint');"
     use += "x = torch.randn(4, 64).requires_grad_(); f.quantize(x).sum().backward();"
     use += "print(torch.equal(f.forward(x.detach()), f.define(x.detach())), (type(f), 'cpu') in FAST)"
     hidden = "import sys, importlib.util as u; find = u.find_spec;"
-    hidden += "u.find_spec = lambda name, *a: None if name == 'numba' else find(name, *a); import passes;"
+    hidden += "u.find_spec = lambda name, *a: None if name == 'numba' else find(name, *a); import espalier.passes;"
     assert run(hidden + use).split() == ["True", "False"]
-    assert run("import sys; import passes; sys.modules['numba'] = None;" + use).split() == ["True", "True"]
+    assert run("import sys; import espalier.passes; sys.modules['numba'] = None;" + use).split() == ["True", "True"]
 
 
 @pytest.mark.parametrize("text", ["integer(width=32, frac_width=0)", "minifloat_ieee", "log", "binary", "mxint"])
@@ -262,7 +262,8 @@ def test_the_largest_of_a_tensor_is_found_wherever_it_lies(place: int, dtype: to
 @pytest.mark.slow
 def test_loops_are_compiled_once_a_machine(tmp_path: Path) -> None:
     """What a loop closes over must be the same in the next process, or its cache is never found; checkouts share it."""
-    use = "import torch, passes; from kernels.fake_quant import cpu; from model.formats.base import parse_format;"
+    use = "import torch, espalier.passes; from espalier.kernels.fake_quant import cpu;"
+    use += "from espalier.model.formats.base import parse_format;"
     use += "[parse_format(t).forward(torch.ones(2, 32)) for t in ('mxint', 'nvfp4', 'int8(granularity=group(32))')];"
     use += "loops = cpu.LOOPS['fixed_blocks'][32], cpu.LOOPS['nvfp4'][16], cpu.LOOPS['scaled_groups'][32];"
     use += "print([sum(loop.stats.cache_hits.values()) for loop in loops])"
@@ -271,11 +272,12 @@ def test_loops_are_compiled_once_a_machine(tmp_path: Path) -> None:
     assert run(use, **folder).strip() == "[1, 1, 1]"
     for package in ("kernels", "model", "passes", "verilog"):
         shutil.copytree(ROOT / package, tmp_path / "other" / package, ignore=shutil.ignore_patterns("__pycache__"))
-    where = f"import kernels.fake_quant as here; assert {str(tmp_path)!r} in here.__file__;"
+    where = f"import espalier.kernels.fake_quant as here; assert {str(tmp_path)!r} in here.__file__;"
     assert run(where + use, root=tmp_path / "other", **folder).strip() == "[1, 1, 1]"
 
 
 def test_a_folder_that_cannot_be_written_costs_only_the_cache(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
-    code = "import torch, passes; from model.formats.integer import Integer; print(Integer().quantize(torch.ones(2)))"
+    code = "import torch, espalier.passes; from espalier.model.formats.integer import Integer;"
+    code += "print(Integer().quantize(torch.ones(2)))"
     assert "tensor([1., 1.])" in run(code, XDG_CACHE_HOME=str(tmp_path / "cache"), NUMBA_CACHE_DIR="")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kernels.bench import ceilings
-from kernels.bench import run as bench
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.results import load
+from espalier.kernels.bench import ceilings
+from espalier.kernels.bench import run as bench
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.results import load
 from tests.benchmarks.kernels_gpu import UNFINISHED, main
 
 

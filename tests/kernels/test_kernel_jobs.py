@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.request import Request
-from kernels.bench.results import Results, Row
-from kernels.bench.spec import Lab
-from passes.base import Cancelled
-from passes.jobs import Found
-from passes.kernel_jobs import KernelsJob, LabJob
-from passes.serving import Channel
-from passes.worker import handle
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.request import Request
+from espalier.kernels.bench.results import Results, Row
+from espalier.kernels.bench.spec import Lab
+from espalier.passes.base import Cancelled
+from espalier.passes.jobs import Found
+from espalier.passes.kernel_jobs import KernelsJob, LabJob
+from espalier.passes.serving import Channel
+from espalier.passes.worker import handle
 
 SMALL = Request(("softmax",), shapes=("4x8",), versions=("torch", "naive"), seconds=0.0, ceilings=False)
 

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from kernels.bench.run import Request, run
-from kernels.bench.spec import KERNELS, Kernel, KernelError
-from kernels.lab import attention, layer_norm, linear_gelu, mx_dequantize, mx_linear, mx_matmul, softmax
-from kernels.lab.mx_dequantize import by_numba
-from kernels.lab.mx_linear import linear_numba, linear_values
-from model.errors import FormatError
-from model.formats.mxint import MXInt
-from model.mx_weights import MXLinear, MXWeight, packed, plain, product
+from espalier.kernels.bench.run import Request, run
+from espalier.kernels.bench.spec import KERNELS, Kernel, KernelError
+from espalier.kernels.lab import attention, layer_norm, linear_gelu, mx_dequantize, mx_linear, mx_matmul, softmax
+from espalier.kernels.lab.mx_dequantize import by_numba
+from espalier.kernels.lab.mx_linear import linear_numba, linear_values
+from espalier.model.errors import FormatError
+from espalier.model.formats.mxint import MXInt
+from espalier.model.mx_weights import MXLinear, MXWeight, packed, plain, product
 from tests.kernels.test_triton import needs_triton
 from tests.kernels.test_triton import run as interpreted
 

@@ -10,7 +10,7 @@ pytest.importorskip("numba")
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (1024,), (1025,), (37, 129), (300, 300)])
 def test_squared_error_is_that_of_float64(shape: tuple[int, ...]) -> None:
-    from kernels.fake_quant.noise import squared_error
+    from espalier.kernels.fake_quant.noise import squared_error
 
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(shape, generator=generator)
@@ -20,7 +20,7 @@ def test_squared_error_is_that_of_float64(shape: tuple[int, ...]) -> None:
 
 
 def test_what_is_not_finite_shows() -> None:
-    from kernels.fake_quant.noise import squared_error
+    from espalier.kernels.fake_quant.noise import squared_error
 
     x = torch.zeros(2000)
     assert squared_error(x, x) == 0

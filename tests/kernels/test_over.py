@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.formats.base import FAST, Format, parse_format
-from model.formats.scaled import ScaledFormat
-from model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.base import FAST, Format, parse_format
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.scaled_integer import ScaledInteger
 from tests.kernels.test_fake_quant import DTYPES, SPECIAL, bits, tame
 
-cpu = pytest.importorskip("kernels.fake_quant.cpu", reason="numba is not installed")
+cpu = pytest.importorskip("espalier.kernels.fake_quant.cpu", reason="numba is not installed")
 
 # One of each loop, and of each way to find what a stretch shares.
 KINDS = [

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-quotients = pytest.importorskip("kernels.fake_quant.loops.quotients", reason="numba is not installed")
+quotients = pytest.importorskip("espalier.kernels.fake_quant.loops.quotients", reason="numba is not installed")
 
-from kernels.fake_quant.loops.compiled import loop  # noqa: E402
+from espalier.kernels.fake_quant.loops.compiled import loop  # noqa: E402
 
 ODD = np.arange(1, 2**16, 2, dtype=np.uint64)  # a tie is an odd number times a power of two: codes of up to 16 bits
 

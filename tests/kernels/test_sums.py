@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.formats.ternary import Ternary
+from espalier.model.formats.ternary import Ternary
 
-sums = pytest.importorskip("kernels.fake_quant.loops.sums", reason="numba is not installed")
-cpu = pytest.importorskip("kernels.fake_quant.cpu", reason="numba is not installed")
+sums = pytest.importorskip("espalier.kernels.fake_quant.loops.sums", reason="numba is not installed")
+cpu = pytest.importorskip("espalier.kernels.fake_quant.cpu", reason="numba is not installed")
 
 
 def magnitudes(dtype: torch.dtype, furthest: float) -> Tensor:

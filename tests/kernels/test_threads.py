@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.fake_quant import threads
-from kernels.fake_quant.denormals import denormals, flushed
-from kernels.fake_quant.threads import CHUNK, spread
+from espalier.kernels.fake_quant import threads
+from espalier.kernels.fake_quant.denormals import denormals, flushed
+from espalier.kernels.fake_quant.threads import CHUNK, spread
 
 SIZE = 4 * CHUNK + 96
 
@@ -61,9 +61,9 @@ FORKS = """
 import os, sys
 import numpy as np
 import torch
-from kernels.fake_quant import threads
-from kernels.registry import install
-from model.formats.base import parse_format
+from espalier.kernels.fake_quant import threads
+from espalier.kernels.registry import install
+from espalier.model.formats.base import parse_format
 
 torch.set_num_threads(3)
 if sys.argv[1] == "pool":

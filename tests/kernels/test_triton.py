@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.formats.base import FAST, Format
+from espalier.model.formats.base import FAST, Format
 from tests.kernels.test_fake_quant import DEFAULTS, ROOT, each_dtype, tame
 from tests.patience import PATIENCE
 
@@ -25,7 +25,9 @@ needs_triton = pytest.mark.skipif(
 
 def run(script: str, tmp_path: Path, **environment: str) -> str:
     """What a script here prints after RESULT, in an interpreter of its own: triton reads its settings on import."""
-    paths = os.pathsep.join([str(ROOT), str(BESIDE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    paths = os.pathsep.join(
+        [str(ROOT / "roots"), str(ROOT), str(BESIDE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     every = os.environ | {"PYTHONPATH": paths, "TRITON_CACHE_DIR": str(tmp_path)} | environment
     command = [sys.executable, "-W", "ignore", str(HERE / script)]
     done = subprocess.run(command, env=every, capture_output=True, text=True, timeout=10 * PATIENCE, check=False)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels.fake_quant import trusted as module
-from model.formats.base import parse_format
+from espalier.kernels.fake_quant import trusted as module
+from espalier.model.formats.base import parse_format
 
 TEXTS = (
     "integer(width=8, frac_width=4)",

@@ -9,8 +9,8 @@ import sys
 
 import torch
 
-from kernels.fake_quant import cuda
-from model.formats.scaled_integer import ScaledInteger
+from espalier.kernels.fake_quant import cuda
+from espalier.model.formats.scaled_integer import ScaledInteger
 from tests.contract.format_cases import FORMS, probes
 from tests.kernels.test_fake_quant import DTYPES, OTHERS, SPECIAL, bits, tame
 

@@ -9,7 +9,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from kernels.fake_quant import cuda
+from espalier.kernels.fake_quant import cuda
 from tests.contract.format_cases import FORMS
 from tests.kernels.test_fake_quant import DEFAULTS, SCALED
 

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 import torch
 
-from model.formats.integer import Integer
-from model.opening import open_any
-from model.project import Project, load_project, save_project
-from model.recipe import Raw, Recipe, Step
-from model.source import SourceInfo
-from model.trust import Origin
-from model.weights import WeightStore
-from passes.base import Context, NoOptions
-from passes.replay import replay
-from passes.select import Select
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.formats.integer import Integer
+from espalier.model.opening import open_any
+from espalier.model.project import Project, load_project, save_project
+from espalier.model.recipe import Raw, Recipe, Step
+from espalier.model.source import SourceInfo
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, NoOptions
+from espalier.passes.replay import replay
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
 
 STEPS = (

@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.build import build
-from model.check import check
-from model.graph import Graph, Node, Ref
-from model.meta import TensorMeta
-from model.sizes import differences
-from model.trace import raising
-from model.trace.trace import Traced, trace
-from model.trust import Origin
-from model.weights import WeightStore
+from espalier.model.build import build
+from espalier.model.check import check
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.meta import TensorMeta
+from espalier.model.sizes import differences
+from espalier.model.trace import raising
+from espalier.model.trace.trace import Traced, trace
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
 from tests.model.zoo import MODELS, SLOW, case
 
 X = {"x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1))}
@@ -147,8 +147,8 @@ def test_the_zoo_agrees(name: str) -> None:
 @pytest.mark.slow
 def test_a_summary_of_xlm_is_captured(tmp_path: Path) -> None:
     """Its logits are (batch, 2), bit for bit."""
-    from model.opening import open_source
-    from passes.verify import verify
+    from espalier.model.opening import open_source
+    from espalier.passes.verify import verify
 
     spec = "config:xlm?emb_dim=64&n_layers=2&n_heads=2&vocab_size=100&task=sequence-classification"
     opened = open_source(spec, tmp_path, origin=Origin.TYPED)

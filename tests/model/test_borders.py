@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from model.borders import parse_json, parse_toml, read_bytes, read_text, reading, tried
-from model.errors import Damage, Interrupted, OptionsError, ProjectError
+from espalier.model.borders import parse_json, parse_toml, read_bytes, read_text, reading, tried
+from espalier.model.errors import Damage, Interrupted, OptionsError, ProjectError
 
 
 class Panic(BaseException):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from model.casts import Cast, casts, origin
-from model.formats.base import parse_format
-from model.graph import Graph, Node, Ref
-from model.meta import Precision, TensorMeta, Weight
-from passes.analysis.types import types
-from passes.base import Context, NoOptions
-from passes.select import Select
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.model.casts import Cast, casts, origin
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.meta import Precision, TensorMeta, Weight
+from espalier.passes.analysis.types import types
+from espalier.passes.base import Context, NoOptions
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.model.zoo import case
 
 INT8, INT4 = Precision(parse_format("integer(width=8, frac_width=4)")), Precision(parse_format("integer(width=4)"))

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.codec import decode, decode_arg, decode_format, encode, encode_arg
-from model.errors import EspalierError, FormatError, OptionsError
-from model.formats.base import Format
-from model.formats.integer import Integer
-from model.graph import Arg
-from model.meta import Precision, Sparsity, TensorMeta, Weight
-from model.project import recipe_from_json, recipe_to_json, step_from_json
-from model.recipe import Raw, Recipe
-from model.registry import PASSES
-from model.source import SourceInfo
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions
+from espalier.model.codec import decode, decode_arg, decode_format, encode, encode_arg
+from espalier.model.errors import EspalierError, FormatError, OptionsError
+from espalier.model.formats.base import Format
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Arg
+from espalier.model.meta import Precision, Sparsity, TensorMeta, Weight
+from espalier.model.project import recipe_from_json, recipe_to_json, step_from_json
+from espalier.model.recipe import Raw, Recipe
+from espalier.model.registry import PASSES
+from espalier.model.source import SourceInfo
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions
 from tests.strategies import args, formats, json_values, metas, recipes, sparsities, weights
 
 fixed = settings(derandomize=True, max_examples=80)

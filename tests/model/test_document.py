@@ -11,22 +11,22 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from model.build import build
-from model.check import check
-from model.document import LIMIT, Change, Document, State
-from model.errors import EspalierError
-from model.formats.base import Format
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.graph_json import fingerprint
-from model.project import Project, keys_of, load_project, save_project
-from model.recipe import Recipe, Step
-from model.source import SourceInfo
-from model.weights import WeightStore
-from passes.base import Context
-from passes.edits import with_format, with_sparsity
-from passes.replay import Memo, replay
-from passes.transform.quantize import PORTS
+from espalier.model.build import build
+from espalier.model.check import check
+from espalier.model.document import LIMIT, Change, Document, State
+from espalier.model.errors import EspalierError
+from espalier.model.formats.base import Format
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.graph_json import fingerprint
+from espalier.model.project import Project, keys_of, load_project, save_project
+from espalier.model.recipe import Recipe, Step
+from espalier.model.source import SourceInfo
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.edits import with_format, with_sparsity
+from espalier.passes.replay import Memo, replay
+from espalier.passes.transform.quantize import PORTS
 from tests.model.zoo import case, run, same
 from tests.strategies import formats, selects, steps
 

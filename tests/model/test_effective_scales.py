@@ -10,19 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.build import build, parameters_of, read_back
-from model.formats.binary import Binary
-from model.formats.binary_residual import BinaryResidual
-from model.formats.binary_scaled import BinaryScaled
-from model.formats.scaled import ScaledFormat
-from model.formats.scaled_integer import ScaledInteger
-from model.formats.ternary import Ternary
-from model.graph import Graph
-from model.layers import Effective
-from model.meta import Precision, Weight
-from model.registry import Registry
-from model.trace.tensors import to_numpy
-from model.views import view_of
+from espalier.model.build import build, parameters_of, read_back
+from espalier.model.formats.binary import Binary
+from espalier.model.formats.binary_residual import BinaryResidual
+from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.ternary import Ternary
+from espalier.model.graph import Graph
+from espalier.model.layers import Effective
+from espalier.model.meta import Precision, Weight
+from espalier.model.registry import Registry
+from espalier.model.trace.tensors import to_numpy
+from espalier.model.views import view_of
 from tests.model.zoo import case
 
 LEARNED = [
@@ -43,7 +43,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
         found.append(tuple(x.shape))
         return whole(self, x, scale)
 
-    monkeypatch.setattr("model.formats.base.FAST", Registry("fast version of"))
+    monkeypatch.setattr("espalier.model.formats.base.FAST", Registry("fast version of"))
     monkeypatch.setattr(ScaledInteger, "with_scale", counted)
     yield found
 

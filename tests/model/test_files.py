@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from model import files
-from model.errors import ExportError, FileError
-from model.leftovers import Scratch, clear_parts, clear_scratch, part_in
+from espalier.model import files
+from espalier.model.errors import ExportError, FileError
+from espalier.model.leftovers import Scratch, clear_parts, clear_scratch, part_in
 
 
 def rest(folder: Path) -> list[str]:
@@ -135,7 +135,7 @@ def test_folder(swaps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 HOLD = """
 import sys, time
 from pathlib import Path
-from model.leftovers import Scratch, part_folder_in, part_in
+from espalier.model.leftovers import Scratch, part_folder_in, part_in
 with part_in(Path(sys.argv[1])), part_folder_in(Path(sys.argv[1])):
     made = Scratch()
     print(made.folder, flush=True)

@@ -10,16 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.build import build
-from model.graph import Graph
-from model.graph_json import graph_from_json, graph_to_json
-from model.ops import drop_rate
-from model.trace.trace import Traced, trace
-from model.trace.training import ATTENTION, training_calls
-from model.weights import WeightStore
-from passes.analysis.count_dropout import count_dropout
-from passes.base import Context, NoOptions
-from passes.transform.remove_dropout import remove_dropout
+from espalier.model.build import build
+from espalier.model.graph import Graph
+from espalier.model.graph_json import graph_from_json, graph_to_json
+from espalier.model.ops import drop_rate
+from espalier.model.trace.trace import Traced, trace
+from espalier.model.trace.training import ATTENTION, training_calls
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.count_dropout import count_dropout
+from espalier.passes.base import Context, NoOptions
+from espalier.passes.transform.remove_dropout import remove_dropout
 from tests.model.zoo import case, run, same
 
 STORE = WeightStore(Path("unwritten"))

@@ -9,23 +9,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.build import build
-from model.errors import ProjectError
-from model.formats.base import Format, parse_format
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.opening import open_any
-from model.packed.file import write_packed
-from model.packed.layout import plan
-from model.source import SourceInfo
-from model.trace.trace import trace
-from model.trust import Origin
-from model.views import view_at, view_of
-from model.weights import WeightStore
-from passes.base import Context
-from passes.score import port_bits
-from passes.select import Select
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.model.build import build
+from espalier.model.errors import ProjectError
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.opening import open_any
+from espalier.model.packed.file import write_packed
+from espalier.model.packed.layout import plan
+from espalier.model.source import SourceInfo
+from espalier.model.trace.trace import trace
+from espalier.model.trust import Origin
+from espalier.model.views import view_at, view_of
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.score import port_bits
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 
 GROUPS, INPUTS, OUTPUTS, KERNEL = 3, 6, 12, 5
 X = torch.randn(2, INPUTS, 7, generator=torch.Generator().manual_seed(1))
@@ -109,7 +109,7 @@ def test_a_packed_file_in_another_order_is_refused(tmp_path: Path, monkeypatch: 
     _, graph, store = quantised(parse_format("mxint(width=4, block=8)"), True, tmp_path)
     path = tmp_path / "m.packed.safetensors"
     with monkeypatch.context() as old:
-        old.setattr("model.packed.layout.view_at", lambda node, port: view_of(node.op, port, 3))
+        old.setattr("espalier.model.packed.layout.view_at", lambda node, port: view_of(node.op, port, 3))
         write_packed(graph, store, SourceInfo("made", "made"), path)
     with pytest.raises(ProjectError, match="does not lie in it"):
         open_any(str(path), tmp_path / "again", origin=Origin.TYPED)

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.build import build
-from model.formats.base import Format, parse_format
-from model.registry import FORMATS
-from model.trace.trace import Traced, trace
-from model.weights import WeightStore
-from passes.base import Context
-from passes.select import Select
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.model.build import build
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.registry import FORMATS
+from espalier.model.trace.trace import Traced, trace
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 
 TEXTS = (*(n for n, _ in FORMATS.items()), "block_fp(block=5, rows=3)", "mxint(block=3)", "nvfp4(block=4, rows=2)",
          "scaled_integer(granularity=group, group=3)")  # fmt: skip

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from model.build import build
-from model.limits import limits_of
-from model.opening import open_source
-from model.trust import Origin
+from espalier.model.build import build
+from espalier.model.limits import limits_of
+from espalier.model.opening import open_source
+from espalier.model.trust import Origin
 
 SMALL = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1"
 TASK = "task=sequence-classification"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transformers import BertConfig
 
-from model.errors import nearest
+from espalier.model.errors import nearest
 
 KEYS = [*BertConfig().to_dict()]
 

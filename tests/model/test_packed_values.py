@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from model.formats.base import Format, make_format
-from model.formats.scaled import ScaledFormat
-from model.formats.scaled_integer import ScaledInteger
-from model.layers import Effective
-from model.meta import Weight
-from model.packed.layout import Packed, Use, stored
-from model.packed.values import pack, same_values, unpack
-from model.registry import FORMATS
-from model.trace.tensors import to_numpy, to_torch
-from model.views import View
+from espalier.model.formats.base import Format, make_format
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.layers import Effective
+from espalier.model.meta import Weight
+from espalier.model.packed.layout import Packed, Use, stored
+from espalier.model.packed.values import pack, same_values, unpack
+from espalier.model.registry import FORMATS
+from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.model.views import View
 from tests.contract.format_cases import VARIANTS
 
 _COARSE = ({"granularity": "tensor"}, {"granularity": "channel"})
@@ -169,7 +169,7 @@ def test_nothing_is_searched_for_a_given_scale(
     def searched(*_: object) -> None:
         pytest.fail("the ends of the range were looked for")
 
-    monkeypatch.setattr("model.formats.kept_scale.ends", searched)
+    monkeypatch.setattr("espalier.model.formats.kept_scale.ends", searched)
     fmt = ScaledInteger(width, "group", 8, symmetric, scale_dtype)
     x = values((6, 35), dtype, width)
     check(fmt, x, masked((6, 35), 0.4, 1), None, (fmt.scale_of(x) * 0.93).numpy())

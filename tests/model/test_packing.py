@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from model.formats.base import parse_format
-from model.graph import Graph
-from model.meta import Precision
-from model.packed.bits import cut_bits, join_bits, pack_bits, unpack_bits
-from model.packed.graph import LINES, graph_of
-from model.packed.layout import (
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision
+from espalier.model.packed.bits import cut_bits, join_bits, pack_bits, unpack_bits
+from espalier.model.packed.graph import LINES, graph_of
+from espalier.model.packed.layout import (
     Packed,
     Use,
     blobs_of,

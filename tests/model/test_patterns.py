@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import OptionsError
-from model.patterns import Patterns, check, comma_parts
+from espalier.model.errors import OptionsError
+from espalier.model.patterns import Patterns, check, comma_parts
 
 TEXTS = ("", "a", "aa", "a{e}", "a{1<=e<=2}", "a{}", "a{1,2,3}", "a\\{e}", "{", "query\n", "straße", "STRASSE",
          "bert.encoder.layer.0.attention.self.query", "bert_encoder_layer_11_dense", "conv1", "Straße_2")  # fmt: skip

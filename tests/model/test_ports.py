@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from model.formats.integer import Integer
-from model.graph import Node, Ref
-from model.meta import Precision, TensorMeta
-from model.ports import choice, operands, refreshed
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Node, Ref
+from espalier.model.meta import Precision, TensorMeta
+from espalier.model.ports import choice, operands, refreshed
 
 FLAT = TensorMeta((4, 4), "float32")
 NODES = {name: Node(name, "placeholder", "placeholder", name, ports={"data_out": FLAT}) for name in "abc"}

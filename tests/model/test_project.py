@@ -14,22 +14,22 @@ from typing import Any
 import pytest
 import torch
 
-from model import project as project_module
-from model.build import build
-from model.document import Document
-from model.errors import EspalierError, ProjectError
-from model.opening import open_any, open_source
-from model.project import FORMAT, MIGRATIONS, keys_of, load_project, migration, save_project
-from model.recipe import Raw, Recipe, Step
-from model.trust import Origin
-from model.weights import WeightStore
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context, run_step
-from passes.replay import Memo, replay
-from passes.select import Select
-from passes.training.options import FinetuneOptions
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions
+from espalier.model import project as project_module
+from espalier.model.build import build
+from espalier.model.document import Document
+from espalier.model.errors import EspalierError, ProjectError
+from espalier.model.opening import open_any, open_source
+from espalier.model.project import FORMAT, MIGRATIONS, keys_of, load_project, migration, save_project
+from espalier.model.recipe import Raw, Recipe, Step
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context, run_step
+from espalier.passes.replay import Memo, replay
+from espalier.passes.select import Select
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions
 from tests.model.project_cases import STEPS, folder, load, make, project_beside, rewritten, saved, source
 from tests.model.zoo import case, run, same
 

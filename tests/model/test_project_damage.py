@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from model.errors import ProjectError
-from model.project import keys_of, save_project
-from model.recipe import Recipe
-from passes.base import Context
-from passes.replay import replay
+from espalier.model.errors import ProjectError
+from espalier.model.project import keys_of, save_project
+from espalier.model.recipe import Recipe
+from espalier.passes.base import Context
+from espalier.passes.replay import replay
 from tests.model.project_cases import STEPS, folder, load, project_beside, rewritten, saved, source
 
 __all__ = ["folder", "saved", "source"]

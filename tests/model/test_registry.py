@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-import passes  # noqa: F401  (the fast versions register)
-from kernels.bench.spec import KERNELS
-from kernels.fake_quant.plan import PLANS
-from model.errors import OptionsError, RegistryError
-from model.fast_mx import VALUES
-from model.formats.base import FAST
-from model.ops import _ROWS, OPS  # pyright: ignore[reportPrivateUsage]
-from model.project import MIGRATIONS
-from model.registry import FORMATS, PASSES, Registry, recorded, withdraw
-from passes.costs.base import COSTS
-from passes.structure.flow import RULES as AXES
-from passes.worker import HANDLERS
-from verilog.lower import RULES as HARDWARE
+import espalier.passes  # noqa: F401  (the fast versions register)
+from espalier.kernels.bench.spec import KERNELS
+from espalier.kernels.fake_quant.plan import PLANS
+from espalier.model.errors import OptionsError, RegistryError
+from espalier.model.fast_mx import VALUES
+from espalier.model.formats.base import FAST
+from espalier.model.ops import _ROWS, OPS  # pyright: ignore[reportPrivateUsage]
+from espalier.model.project import MIGRATIONS
+from espalier.model.registry import FORMATS, PASSES, Registry, recorded, withdraw
+from espalier.passes.costs.base import COSTS
+from espalier.passes.structure.flow import RULES as AXES
+from espalier.passes.worker import HANDLERS
+from espalier.verilog.lower import RULES as HARDWARE
 
 ALL = (FORMATS, PASSES, COSTS, KERNELS, PLANS, FAST, VALUES, MIGRATIONS, AXES, HANDLERS, HARDWARE)
 
@@ -67,29 +67,29 @@ def test_every_registry_refuses_a_second_entry_and_names_both_files(registry: Re
 
 
 RULE = """
-from verilog.lower import lowers
+from espalier.verilog.lower import lowers
 
 @lowers("leaky_relu"{more})
 def mine(low, node):
     pass
 """
 AXIS = """
-from passes.structure.flow import rule
+from espalier.passes.structure.flow import rule
 
 @rule("relu"{more})
 def mine(flow, node):
     pass
 """
 PLAN = """
-from kernels.fake_quant.plan import planned
-from model.formats.integer import Integer
+from espalier.kernels.fake_quant.plan import planned
+from espalier.model.formats.integer import Integer
 
 @planned(Integer{more})
 def mine(fmt, dtype):
     return None
 """
 TRANSFORM = """
-from passes.base import Report, transform
+from espalier.passes.base import Report, transform
 
 @transform("prune", "Mine"{more})
 def mine(graph, options, context):
@@ -106,7 +106,7 @@ def mine(graph, options, context):
     ids=["lowers", "rule", "planned", "transform"],
 )  # fmt: skip
 def test_the_decorators(registry: Registry, key: str, text: str, first: str, load: Callable[[str, str], Path]) -> None:  # type: ignore[type-arg]
-    from model.formats.integer import Integer
+    from espalier.model.formats.integer import Integer
 
     key = key or Integer  # type: ignore[assignment]
     ours = registry[key]
@@ -150,7 +150,7 @@ def test_plug_ins_come_last(tmp_path: Path, load: Callable[[str, str], Path], mo
     """A table that nobody has asked yet fills before a stranger's entry, which is the one refused."""
     (tmp_path / "late_own.py").write_text("from late_table import TABLE\nTABLE.add('x', 1, source='model/own.py:1')\n")
     (tmp_path / "late_table.py").write_text(
-        "from model.registry import Registry\nTABLE = Registry('thing', packages=('late_own',))\n"
+        "from espalier.model.registry import Registry\nTABLE = Registry('thing', packages=('late_own',))\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(RegistryError, match=r"by model/own.py:1 and by .*stranger.py:2"):

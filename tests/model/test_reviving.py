@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from model.build import build
-from model.graph import Graph
-from model.source import load_source
-from model.trace.capture import capture
-from model.trace.trace import Traced, trace
-from model.trust import Origin
-from model.weights import WeightStore
-from passes.base import Context
-from passes.transform.prune import PruneOptions, prune
+from espalier.model.build import build
+from espalier.model.graph import Graph
+from espalier.model.source import load_source
+from espalier.model.trace.capture import capture
+from espalier.model.trace.trace import Traced, trace
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import MODELS, SLOW, case, run, same
 from tests.patience import PATIENCE
 
@@ -138,6 +138,6 @@ def test_a_file_of_a_hugging_face_model_opens_in_a_fresh_process(tmp_path: Path)
     held = case("bert")
     path = tmp_path / "bert.pt2"
     torch.export.save(held.program, path)
-    code = f"from model.source import load_source; print(list(load_source({str(path)!r}).example))"
+    code = f"from espalier.model.source import load_source; print(list(load_source({str(path)!r}).example))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stdout.strip() == "['input_ids', 'attention_mask']", done.stderr[-500:]

@@ -8,17 +8,17 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from model.build import build
-from model.formats.base import Format
-from model.formats.binary import Binary
-from model.formats.integer import Integer
-from model.formats.mxint import MXInt
-from model.graph import Graph
-from model.layers import Effective
-from model.meta import Precision
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.observe import tap
+from espalier.model.build import build
+from espalier.model.formats.base import Format
+from espalier.model.formats.binary import Binary
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.mxint import MXInt
+from espalier.model.graph import Graph
+from espalier.model.layers import Effective
+from espalier.model.meta import Precision
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.observe import tap
 
 FINE, COARSE = Integer(8, 4), Integer(4, 2)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-import model.graph as ours
-from model.errors import SourceError
-from model.opening import open_source
-from model.source import load_source
-from model.trust import Origin
-from passes.export.script import script_of
-from passes.verify import verify
+import espalier.model.graph as ours
+from espalier.model.errors import SourceError
+from espalier.model.opening import open_source
+from espalier.model.source import load_source
+from espalier.model.trust import Origin
+from espalier.passes.export.script import script_of
+from espalier.passes.verify import verify
 
 ROOT = Path(__file__).parents[2]
 FACTORY = """
@@ -74,7 +74,7 @@ def test_two_projects_with_a_model_of_their_own(tmp_path: Path) -> None:
         with torch.no_grad():
             assert least <= float(loaded.model(x).min()) < least + 1
     assert type(one.model) is not type(two.model)
-    assert sys.path == path and sys.modules["model.graph"] is ours
+    assert sys.path == path and sys.modules["espalier.model.graph"] is ours
     known = {n for n in sys.modules if n not in before}
     assert not known & {"helper", "layers", "layers.act", "model"}
 
@@ -115,5 +115,5 @@ def test_an_exported_script_runs_beside_a_model_of_the_user(tmp_path: Path) -> N
     opened = open_source(project(tmp_path, "1"), tmp_path / "work", origin=Origin.TYPED)
     (tmp_path / "again.py").write_text(script_of(opened.project, "again.py"))
     done = subprocess.run([sys.executable, "again.py"], cwd=tmp_path, capture_output=True, text=True,
-                          env={"PYTHONPATH": str(ROOT), "PATH": ""}, check=False)  # fmt: skip
+                          env={"PYTHONPATH": str(ROOT / "roots"), "PATH": ""}, check=False)  # fmt: skip
     assert done.returncode == 0 and "size_bytes" in done.stdout, done.stderr

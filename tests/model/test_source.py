@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.build import build
-from model.demos import DEMOS
-from model.errors import SourceError
-from model.opening import open_any, open_source
-from model.source import load_source
-from model.trace.trace import trace
-from model.trust import Origin
-from model.weights import WeightStore
+from espalier.model.build import build
+from espalier.model.demos import DEMOS
+from espalier.model.errors import SourceError
+from espalier.model.opening import open_any, open_source
+from espalier.model.source import load_source
+from espalier.model.trace.trace import trace
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
 from tests.model.zoo import copied, fresh, run, same
 
 TINY = "vocab_size=50&hidden_size=8&num_hidden_layers=1&num_attention_heads=2&intermediate_size=8"
@@ -287,7 +287,7 @@ def test_a_file_without_a_function_s_name_tells_its_syntax_error_first_or_names_
 
 
 def test_models_that_do_not_run_are_told_when_traced(factories: Path, tmp_path: Path) -> None:
-    from model.errors import TraceError
+    from espalier.model.errors import TraceError
 
     with pytest.raises(TraceError, match="neither exports nor runs") as caught:
         open_source(f"{factories}:broken", tmp_path, origin=Origin.TYPED)

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.check import check
-from model.graph import Graph, map_refs, sort
-from model.source import load_source
-from model.trace import trace as trace_module
-from model.trace.alike import same_code
-from model.trace.stamping import CAPTURED, find_stack, shortened
-from model.trace.trace import Traced, trace
-from model.weights import WeightStore
+from espalier.model.check import check
+from espalier.model.graph import Graph, map_refs, sort
+from espalier.model.source import load_source
+from espalier.model.trace import trace as trace_module
+from espalier.model.trace.alike import same_code
+from espalier.model.trace.stamping import CAPTURED, find_stack, shortened
+from espalier.model.trace.trace import Traced, trace
+from espalier.model.weights import WeightStore
 
 TINY = "hidden_size=16&num_hidden_layers=9&num_attention_heads=2&intermediate_size=24&vocab_size=50"
 SOURCES = {
@@ -148,7 +148,7 @@ def on_meta(model: nn.Module) -> nn.Module:
 
 def full(model: nn.Module, example: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Graph:
     with monkeypatch.context() as patch:
-        patch.setattr("model.trace.trace.find_stack", lambda _: None)
+        patch.setattr("espalier.model.trace.trace.find_stack", lambda _: None)
         return trace(model, example, WeightStore(Path("unwritten"))).graph
 
 

@@ -13,15 +13,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.build import build
-from model.formats.integer import Integer
-from model.formats.mxint import MXInt
-from model.meta import Precision
-from model.recipe import Step
-from model.trace.trace import Traced, trace
-from model.weights import WeightStore
-from passes.base import Context, run_step
-from passes.transform.lora import LoraOptions
+from espalier.model.build import build
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.mxint import MXInt
+from espalier.model.meta import Precision
+from espalier.model.recipe import Step
+from espalier.model.trace.trace import Traced, trace
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, run_step
+from espalier.passes.transform.lora import LoraOptions
 from tests.model.zoo import run
 
 FORMAT, MX = Integer(8, 6), MXInt(8, 32)

@@ -12,16 +12,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.build import build
-from model.check import check
-from model.errors import GraphError, TraceError
-from model.graph import sort
-from model.ops import kind
-from model.source import load_source
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.analysis.count_dropout import count_dropout
-from passes.base import Context, NoOptions
+from espalier.model.build import build
+from espalier.model.check import check
+from espalier.model.errors import GraphError, TraceError
+from espalier.model.graph import sort
+from espalier.model.ops import kind
+from espalier.model.source import load_source
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.count_dropout import count_dropout
+from espalier.passes.base import Context, NoOptions
 from tests.model.zoo import MODELS, OWN, SLOW, case, copied, run, same, tensors
 
 EXPORTED = [n for n in MODELS if n != "choosy"]

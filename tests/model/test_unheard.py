@@ -13,18 +13,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-import passes
-from model.build import build
-from model.formats.base import Format, parse_format
-from model.graph import Graph
-from model.layers import Effective
-from model.trace.trace import trace
-from model.unheard import OWN, unheard
-from model.weights import WeightStore
-from passes.base import Context
-from passes.observe import tap
-from passes.select import Select
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier import passes
+from espalier.model.build import build
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.graph import Graph
+from espalier.model.layers import Effective
+from espalier.model.trace.trace import trace
+from espalier.model.unheard import OWN, unheard
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.observe import tap
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.model.zoo import MODELS, SLOW, case, copied, run, tensors
 
 pytest.importorskip("numba", reason="only fast versions write over their input")

@@ -16,10 +16,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.errors import ProjectError
-from model.trace.tensors import to_numpy, to_torch
-from model.weights import CODES, Location, Tensor, WeightStore, chunks, read_header, tensor_key, write
-from model.zip_member import data_start, write_stored
+from espalier.model.errors import ProjectError
+from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.model.weights import CODES, Location, Tensor, WeightStore, chunks, read_header, tensor_key, write
+from espalier.model.zip_member import data_start, write_stored
 
 
 def tensor(*shape: int, dtype: str = "float32", seed: int = 0) -> Tensor:

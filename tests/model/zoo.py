@@ -17,13 +17,13 @@ import torch.utils._pytree as pytree
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from model.build import build
-from model.graph import Graph
-from model.source import load_source
-from model.trace.capture import Captured
-from model.trace.capture import capture as export
-from model.trace.trace import Traced, trace
-from model.weights import WeightStore
+from espalier.model.build import build
+from espalier.model.graph import Graph
+from espalier.model.source import load_source
+from espalier.model.trace.capture import Captured
+from espalier.model.trace.capture import capture as export
+from espalier.model.trace.trace import Traced, trace
+from espalier.model.weights import WeightStore
 
 Inputs = dict[str, Any]
 _TEXT = {"vocab_size": 61, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -400,6 +400,6 @@ def case(name: str) -> Case:
         kept.append(captured.program)
         return captured
 
-    with mock.patch("model.trace.trace.capture", capture):
+    with mock.patch("espalier.model.trace.trace.capture", capture):
         traced = trace(model, example, store)
     return Case(name, model, copied(example), store, traced, state, program=kept[-1] if kept else None)

@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass, replace
 import pytest
 import torch
 
-from model.build import build
-from model.graph import Graph
-from model.opening import open_source
-from model.trace.tensors import to_numpy, to_torch
-from passes.analysis.allocated import AllocatedOptions, allocated
-from passes.analysis.beside import BesideOptions
-from passes.analysis.divergence import Cell, DivergenceOptions, divergence
-from passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
-from passes.base import Context
-from passes.sensitivity.table import Candidate
-from passes.transform.prune import PruneOptions, prune
+from espalier.model.build import build
+from espalier.model.graph import Graph
+from espalier.model.opening import open_source
+from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.passes.analysis.allocated import AllocatedOptions, allocated
+from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis.divergence import Cell, DivergenceOptions, divergence
+from espalier.passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
+from espalier.passes.base import Context
+from espalier.passes.sensitivity.table import Candidate
+from espalier.passes.transform.prune import PruneOptions, prune
 
 DATA = EvaluateOptions("demo:digits", limit=64, batch_size=64)
 

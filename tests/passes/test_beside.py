@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from model.formats.base import parse_format
-from model.opening import open_source
-from model.recipe import Recipe, Step
-from model.trust import Origin
-from passes.analysis import beside
-from passes.analysis.beside import BesideOptions
-from passes.analysis.divergence import DivergenceOptions, divergence
-from passes.analysis.evaluate import EvaluateOptions, evaluate
-from passes.base import Context
-from passes.figure import Figure, accuracy_of
-from passes.select import Select
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.model.formats.base import parse_format
+from espalier.model.opening import open_source
+from espalier.model.recipe import Recipe, Step
+from espalier.model.trust import Origin
+from espalier.passes.analysis import beside
+from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis.divergence import DivergenceOptions, divergence
+from espalier.passes.analysis.evaluate import EvaluateOptions, evaluate
+from espalier.passes.base import Context
+from espalier.passes.figure import Figure, accuracy_of
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.model.zoo import case
 
 
@@ -48,7 +48,7 @@ def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypa
 
 
 def test_divergences_are_kept_with_the_project_by_recipe() -> None:
-    from app.measured.accuracies import Baseline, Measures
+    from espalier.app.measured.accuracies import Baseline, Measures
 
     one, two = Recipe((Step("quantize", QuantizeOptions()),)), Recipe()
     graph = case("mlp").graph

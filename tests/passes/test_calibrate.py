@@ -10,27 +10,27 @@ import numpy as np
 import pytest
 import torch
 
-from app.words import of_row
-from model.build import build
-from model.check import check
-from model.errors import DataError, OptionsError, PassError
-from model.formats.base import Format, parse_format
-from model.formats.integer import Integer
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.meta import Precision, Weight
-from model.opening import open_any
-from model.recipe import Step
-from model.trace.tensors import to_numpy, to_torch
-from model.trust import Origin
-from model.weights import Tensor
-from passes.analysis.evaluate import EvaluateOptions, load_split, measure
-from passes.base import Context, Report, run_step
-from passes.observed.options import ObserveOptions
-from passes.observed.shifts import Method
-from passes.select import Select
-from passes.transform.calibrate import CalibrateOptions
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.app.words import of_row
+from espalier.model.build import build
+from espalier.model.check import check
+from espalier.model.errors import DataError, OptionsError, PassError
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision, Weight
+from espalier.model.opening import open_any
+from espalier.model.recipe import Step
+from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.model.trust import Origin
+from espalier.model.weights import Tensor
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_split, measure
+from espalier.passes.base import Context, Report, run_step
+from espalier.passes.observed.options import ObserveOptions
+from espalier.passes.observed.shifts import Method
+from espalier.passes.select import Select
+from espalier.passes.transform.calibrate import CalibrateOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.model.zoo import case
 
 MLP = "demo:digits-mlp"
@@ -128,7 +128,7 @@ def test_without_data_weights_alone_are_fitted(opened: tuple[Graph, Context]) ->
 
 def test_several_operands_share_the_range_that_holds_both() -> None:
     """data_in of an addition stands for both of its operands."""
-    from passes.observed.stream import operands
+    from espalier.passes.observed.stream import operands
 
     for name in ("attention", "bert", "functions", "odd"):
         for node in case(name).graph:

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.codec import decode_format
-from model.errors import EspalierError, FormatError, OptionsError
-from model.formats.base import parse_format
-from model.formats.integer import Integer
-from model.recipe import Recipe, Step
-from model.registry import FORMATS
-from passes.base import NoOptions
-from passes.config import decode_options, load_recipe, recipe_to_dict
-from passes.lab_formats import lab_formats
-from passes.select import Select
-from passes.transform.prune import PruneOptions
-from passes.transform.prune_activations import PruneActivationsOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.codec import decode_format
+from espalier.model.errors import EspalierError, FormatError, OptionsError
+from espalier.model.formats.base import parse_format
+from espalier.model.formats.integer import Integer
+from espalier.model.recipe import Recipe, Step
+from espalier.model.registry import FORMATS
+from espalier.passes.base import NoOptions
+from espalier.passes.config import decode_options, load_recipe, recipe_to_dict
+from espalier.passes.lab_formats import lab_formats
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.prune_activations import PruneActivationsOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.strategies import json_values, recipes
 
 INT84 = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 4, "weight_width": 8, "weight_frac_width": 4,

@@ -10,27 +10,27 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from model.errors import OptionsError
-from model.formats.base import parse_format
-from model.graph import Graph, Node
-from model.meta import Precision
-from model.opening import Opened, open_any
-from model.ops import macs, spec
-from model.recipe import Step
-from model.trust import Origin
-from passes.analysis.layer_latency import LayerLatencyOptions
-from passes.base import Context, run_step
-from passes.costs import layer_latency
-from passes.costs.base import COSTS, cost, figures
-from passes.score import static_score
+from espalier.app.cli import main
+from espalier.model.errors import OptionsError
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Precision
+from espalier.model.opening import Opened, open_any
+from espalier.model.ops import macs, spec
+from espalier.model.recipe import Step
+from espalier.model.trust import Origin
+from espalier.passes.analysis.layer_latency import LayerLatencyOptions
+from espalier.passes.base import Context, run_step
+from espalier.passes.costs import layer_latency
+from espalier.passes.costs.base import COSTS, cost, figures
+from espalier.passes.score import static_score
 
 MLP = "demo:digits-mlp"
 PLUGIN = '''
 """What a multiplier of these widths takes in an array of a multiplier for each weight, as a synthesis might tell."""
-from model.ops import spec
-from passes.costs.base import COSTS, Cost, Shares
-from passes.score import one_sample, port_bits
+from espalier.model.ops import spec
+from espalier.passes.costs.base import COSTS, Cost, Shares
+from espalier.passes.score import one_sample, port_bits
 
 PORTS = ("data_in", "weight")
 

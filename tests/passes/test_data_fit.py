@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from model.data.base import Split
-from model.demos import RESOURCES
-from model.errors import DataError
-from model.opening import Opened, open_source
-from model.reading import Limits, Reading
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
-from passes.base import Context
-from passes.data_fit import text_facts, text_limit, text_words
+from espalier.model.data.base import Split
+from espalier.model.demos import RESOURCES
+from espalier.model.errors import DataError
+from espalier.model.opening import Opened, open_source
+from espalier.model.reading import Limits, Reading
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
+from espalier.passes.base import Context
+from espalier.passes.data_fit import text_facts, text_limit, text_words
 
 WORDS = str(RESOURCES / "reviews")
 SMALL = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1"

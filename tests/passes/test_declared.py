@@ -11,21 +11,21 @@ import pytest
 import torch
 from torch import nn
 
-from model.errors import EspalierError, PassError
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.meta import Sparsity
-from model.recipe import Step
-from model.registry import PASSES
-from model.trace.trace import trace
-from model.weights import Tensor, WeightStore
-from passes.base import Context, Report, StepResult, run_step, transform
-from passes.plugins import load_plugin, unload_plugins
-from passes.select import Select
-from passes.transform.learn_scales import LearnScalesOptions
-from passes.transform.lora import LoraOptions
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.errors import EspalierError, PassError
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.meta import Sparsity
+from espalier.model.recipe import Step
+from espalier.model.registry import PASSES
+from espalier.model.trace.trace import trace
+from espalier.model.weights import Tensor, WeightStore
+from espalier.passes.base import Context, Report, StepResult, run_step, transform
+from espalier.passes.plugins import load_plugin, unload_plugins
+from espalier.passes.select import Select
+from espalier.passes.transform.learn_scales import LearnScalesOptions
+from espalier.passes.transform.lora import LoraOptions
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.contract.test_passes import options
 
 

@@ -9,15 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.build import build
-from model.check import check
-from model.formats.integer import Integer
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.base import Context
-from passes.select import Select
-from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.model.build import build
+from espalier.model.check import check
+from espalier.model.formats.integer import Integer
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.select import Select
+from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.model.zoo import case, run
 
 

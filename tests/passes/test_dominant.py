@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from app.words import dominant_words
-from model.formats.base import parse_format
-from model.graph import Graph
-from model.opening import open_source
-from model.trust import Origin
-from passes.base import Context
-from passes.dominant import Dominants, dominant
-from passes.score import static_score
-from passes.select import Select
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.app.words import dominant_words
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.model.opening import open_source
+from espalier.model.trust import Origin
+from espalier.passes.base import Context
+from espalier.passes.dominant import Dominants, dominant
+from espalier.passes.score import static_score
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 
 VOCABULARY, WIDTH = 5000, 32
 SPEC = (f"config:bert?num_hidden_layers=2&hidden_size={WIDTH}&num_attention_heads=2&intermediate_size=64"

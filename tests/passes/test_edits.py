@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.errors import OptionsError
-from model.formats.base import Format
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.recipe import Recipe, Step
-from passes.base import Context, NoOptions
-from passes.edits import with_format, with_sparsity
-from passes.replay import replay
-from passes.select import Select
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.errors import OptionsError
+from espalier.model.formats.base import Format
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.base import Context, NoOptions
+from espalier.passes.edits import with_format, with_sparsity
+from espalier.passes.replay import replay
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
 
 A, B, C = Integer(8, 4), Integer(6, 3), Integer(4, 2)

@@ -11,21 +11,21 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from model.data.base import Split, TaskData
-from model.errors import DataError, GraphError
-from model.formats.integer import Integer
-from model.opening import open_any
-from model.recipe import Recipe, Step
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, choose_split, evaluate, logits_of, match_inputs, measure
-from passes.base import Cancelled, Context
-from passes.replay import replay
-from passes.score import static_score
-from passes.select import Select
-from passes.training.options import FinetuneOptions
-from passes.transform.calibrate import CalibrateOptions
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.data.base import Split, TaskData
+from espalier.model.errors import DataError, GraphError
+from espalier.model.formats.integer import Integer
+from espalier.model.opening import open_any
+from espalier.model.recipe import Recipe, Step
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, choose_split, evaluate, logits_of, match_inputs, measure
+from espalier.passes.base import Cancelled, Context
+from espalier.passes.replay import replay
+from espalier.passes.score import static_score
+from espalier.passes.select import Select
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.transform.calibrate import CalibrateOptions
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
 
 
@@ -226,7 +226,7 @@ def test_compression_is_measured(digits: Any) -> None:
 
 
 def test_options_come_from_text() -> None:
-    from passes.config import decode_options
+    from espalier.passes.config import decode_options
 
     assert decode_options("evaluate", {"data": "demo:digits", "limit": 5}) == EvaluateOptions("demo:digits", limit=5)
 

@@ -7,7 +7,7 @@ import random
 import pytest
 from scipy.stats import binomtest
 
-from passes.figure import Figure, accuracy_of, hits_of, mcnemar, newcombe, wilson
+from espalier.passes.figure import Figure, accuracy_of, hits_of, mcnemar, newcombe, wilson
 
 
 # Newcombe 1998, "Two-sided confidence intervals for the single proportion", table I, method 3.

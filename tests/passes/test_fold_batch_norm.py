@@ -10,19 +10,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.build import build
-from model.check import check
-from model.errors import PassError
-from model.formats.base import parse_format
-from model.graph import Graph
-from model.meta import Precision
-from model.source import load_source
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.base import Context, Report
-from passes.select import Select
-from passes.transform.fold_batch_norm import FoldBatchNormOptions, fold_batch_norm
-from passes.transform.prune import PruneOptions, prune
+from espalier.model.build import build
+from espalier.model.check import check
+from espalier.model.errors import PassError
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision
+from espalier.model.source import load_source
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, Report
+from espalier.passes.select import Select
+from espalier.passes.transform.fold_batch_norm import FoldBatchNormOptions, fold_batch_norm
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import MODELS, case, fresh, run
 
 INT8 = Precision(parse_format("integer(width=8, frac_width=4)"))

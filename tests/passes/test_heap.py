@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from passes import heap
+from espalier.passes import heap
 
 ROUNDS = """
 import resource, sys
-from passes.heap import give_back, keep_freed_memory
+from espalier.passes.heap import give_back, keep_freed_memory
 heard = keep_freed_memory() if sys.argv[1] == "keep" else True
 import numpy as np
 def faults():

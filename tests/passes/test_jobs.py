@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-import app.jobs.runner as runner_module
-from app.jobs.runner import JobRunner
-from model.formats.integer import Integer
-from model.project import keys_of, load_project, save_project
-from model.recipe import Recipe, Step
-from model.source import SourceInfo
-from model.trust import Origin
-from model.weights import WeightStore
-from passes.analysis.statistics import StatisticsOptions
-from passes.jobs import (
+import espalier.app.jobs.runner as runner_module
+from espalier.app.jobs.runner import JobRunner
+from espalier.model.formats.integer import Integer
+from espalier.model.project import keys_of, load_project, save_project
+from espalier.model.recipe import Recipe, Step
+from espalier.model.source import SourceInfo
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.statistics import StatisticsOptions
+from espalier.passes.jobs import (
     TERMINAL,
     AnalyseJob,
     Done,
@@ -38,9 +38,9 @@ from passes.jobs import (
     Started,
     Stopped,
 )
-from passes.select import Select
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
 from tests.passes import toy_worker
 from tests.passes.toy_worker import Toy, Unsendable

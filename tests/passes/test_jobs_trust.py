@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs.runner import JobRunner
-from model.opening import Opened, open_any, reopen
-from model.project import save_project
-from model.recipe import Step
-from model.trust import SESSION, Origin, decide
-from passes import worker
-from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import AnalyseJob, Done, Failed, OpenJob
+from espalier.app.jobs.runner import JobRunner
+from espalier.model.opening import Opened, open_any, reopen
+from espalier.model.project import save_project
+from espalier.model.recipe import Step
+from espalier.model.trust import SESSION, Origin, decide
+from espalier.passes import worker
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.jobs import AnalyseJob, Done, Failed, OpenJob
 from tests.passes.test_jobs import Listener
 
 GATE = """
@@ -40,12 +40,12 @@ def test_what_is_allowed_after_the_worker_began_runs_in_it(tmp_path: Path, monke
     """A project whose model runs only with its code: refused until the user allows it, in the same worker."""
     monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
     monkeypatch.delenv(SESSION, raising=False)
-    monkeypatch.setattr("model.trust._typed", set())
+    monkeypatch.setattr("espalier.model.trust._typed", set())
     code, path, work = tmp_path / "gate.py", tmp_path / "gate.espalier", tmp_path / "work"
     code.write_text(GATE)
     made = open_any(f"{code}:make", tmp_path / "made", origin=Origin.TYPED)
     save_project(made.project, made.store, path)
-    monkeypatch.setattr("model.trust._typed", set())
+    monkeypatch.setattr("espalier.model.trust._typed", set())
     listener = Listener()
     runner = JobRunner(listener)
     try:

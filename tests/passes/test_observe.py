@@ -8,15 +8,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from model.build import build
-from model.formats.integer import Integer
-from model.opening import open_any
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, load_split
-from passes.base import Context
-from passes.observe import observe
-from passes.select import Select
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.model.build import build
+from espalier.model.formats.integer import Integer
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
+from espalier.passes.base import Context
+from espalier.passes.observe import observe
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 
 WANTED = ("data_in", "data_out")
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import PassError, ProjectError, RegistryError
-from model.formats.base import Format, parse_format
-from model.graph import Graph
-from model.graph_json import graph_from_json, graph_to_json
-from model.meta import Precision
-from model.recipe import Raw, Recipe, Step
-from model.registry import FORMATS, PASSES
-from passes.base import Context, run_step
-from passes.config import load_recipe, recipe_to_dict
-from passes.offered import PluginState, kept, missing_notice, stand_in, typed
-from passes.plugins import (
+from espalier.model.errors import PassError, ProjectError, RegistryError
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.graph import Graph
+from espalier.model.graph_json import graph_from_json, graph_to_json
+from espalier.model.meta import Precision
+from espalier.model.recipe import Raw, Recipe, Step
+from espalier.model.registry import FORMATS, PASSES
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe, recipe_to_dict
+from espalier.passes.offered import PluginState, kept, missing_notice, stand_in, typed
+from espalier.passes.plugins import (
     default_folder,
     load_formats,
     load_plugin,
@@ -44,9 +44,9 @@ OWN = """
     from __future__ import annotations
     from dataclasses import dataclass
     from typing import ClassVar
-    from model.formats.integer import Integer
-    from model.registry import FORMATS
-    from passes.base import Report, analysis
+    from espalier.model.formats.integer import Integer
+    from espalier.model.registry import FORMATS
+    from espalier.passes.base import Report, analysis
 
     @dataclass(frozen=True, slots=True)
     class GreetOptions:
@@ -114,7 +114,7 @@ def test_names_in_use_are_refused_with_both_files(tmp_path: Path) -> None:
 
 
 REPLACES = """
-    from passes.base import Report, transform
+    from espalier.passes.base import Report, transform
 
     @transform("prune", "My own", replace=True)
     def prune(graph, options, context):
@@ -172,7 +172,7 @@ def test_the_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_list_of_the_windows_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PySide6.QtCore import QSettings
 
-    from app.settings import Settings
+    from espalier.app.settings import Settings
 
     monkeypatch.delenv("ESPALIER_PLUGINS", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -192,8 +192,8 @@ def test_the_list_of_the_windows_settings(tmp_path: Path, monkeypatch: pytest.Mo
 KINDS = """
     from dataclasses import dataclass, field
     from typing import Literal
-    from passes.base import Report, transform
-    from passes.select import Select
+    from espalier.passes.base import Report, transform
+    from espalier.passes.select import Select
 
     @dataclass(frozen=True)
     class Mine:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from passes.jobs import Done
-from passes.serving import Channel, run_one
+from espalier.passes.jobs import Done
+from espalier.passes.serving import Channel, run_one
 
 
 class Pipe:

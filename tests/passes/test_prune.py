@@ -10,20 +10,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.errors import OptionsError, PassError
-from model.formats.integer import Integer
-from model.graph import Graph, Ref
-from model.layers import unpack_mask
-from model.meta import Precision, Weight
-from model.ports import weight_at
-from model.trace.tensors import to_torch
-from model.weights import Tensor as Stored
-from passes.analysis.statistics import StatisticsOptions, statistics
-from passes.base import Cancelled, Context, Report
-from passes.export.effective import effective_weights
-from passes.score import static_score
-from passes.select import Select
-from passes.transform.prune import PruneOptions, prunable, prune
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Ref
+from espalier.model.layers import unpack_mask
+from espalier.model.meta import Precision, Weight
+from espalier.model.ports import weight_at
+from espalier.model.trace.tensors import to_torch
+from espalier.model.weights import Tensor as Stored
+from espalier.passes.analysis.statistics import StatisticsOptions, statistics
+from espalier.passes.base import Cancelled, Context, Report
+from espalier.passes.export.effective import effective_weights
+from espalier.passes.score import static_score
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions, prunable, prune
 from tests.model.zoo import case, run
 
 Values = list[float] | np.ndarray  # type: ignore[type-arg]

@@ -8,19 +8,19 @@ from dataclasses import replace
 import pytest
 import torch
 
-from model.build import build
-from model.check import check
-from model.errors import FormatError, OptionsError, PassError
-from model.formats.base import Format
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.graph_json import graph_from_json, graph_to_json
-from model.meta import Precision
-from passes.base import Context, Report
-from passes.config import decode_options, load_recipe, recipe_to_dict
-from passes.export.recipe import to_toml
-from passes.select import Select
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.model.build import build
+from espalier.model.check import check
+from espalier.model.errors import FormatError, OptionsError, PassError
+from espalier.model.formats.base import Format
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.graph_json import graph_from_json, graph_to_json
+from espalier.model.meta import Precision
+from espalier.passes.base import Context, Report
+from espalier.passes.config import decode_options, load_recipe, recipe_to_dict
+from espalier.passes.export.recipe import to_toml
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.model.zoo import case
 
 W8, W4 = Integer(8, 4), Integer(4, 2)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from passes import ranking
-from passes.ranking import is_finite, keep_largest
+from espalier.passes import ranking
+from espalier.passes.ranking import is_finite, keep_largest
 
 Floats = NDArray[np.float32]
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from model.check import check
-from model.errors import PassError
-from model.graph import Ref
-from model.recipe import Step
-from passes.analysis.count_dropout import count_dropout
-from passes.base import Context, NoOptions, run_step
-from passes.transform.remove_dropout import remove_dropout
+from espalier.model.check import check
+from espalier.model.errors import PassError
+from espalier.model.graph import Ref
+from espalier.model.recipe import Step
+from espalier.passes.analysis.count_dropout import count_dropout
+from espalier.passes.base import Context, NoOptions, run_step
+from espalier.passes.transform.remove_dropout import remove_dropout
 from tests.model.zoo import case, run, same
 
 EXPORTED = ("mlp", "image", "attention", "bert", "bert-eager", "gpt2")

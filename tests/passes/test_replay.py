@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from model.errors import OptionsError, PassError
-from model.formats.integer import Integer
-from model.graph import Graph, Ref
-from model.recipe import Raw, Recipe, Step
-from passes.analysis.hardware import HardwareOptions
-from passes.analysis.profile import ProfileOptions
-from passes.base import Cancelled, Context, NoOptions, PassSpec, Report, is_instant, run_step
-from passes.replay import Memo, instant, prefix_keys, recipe_key, replay
-from passes.select import Select
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Ref
+from espalier.model.recipe import Raw, Recipe, Step
+from espalier.passes.analysis.hardware import HardwareOptions
+from espalier.passes.analysis.profile import ProfileOptions
+from espalier.passes.base import Cancelled, Context, NoOptions, PassSpec, Report, is_instant, run_step
+from espalier.passes.replay import Memo, instant, prefix_keys, recipe_key, replay
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
 from tests.registered import lend_pass
 

@@ -9,17 +9,17 @@ from dataclasses import replace
 
 import pytest
 
-import passes.score
-from model import graph_json
-from model.formats.base import Format
-from model.formats.integer import Integer
-from model.graph import Graph, Ref
-from model.meta import Precision, Sparsity, TensorMeta
-from model.packed.graph import node_line
-from model.packed.layout import Packed, blobs_of, described, header, packed_size, plan
-from passes.base import Context
-from passes.score import Score, Scorer, bitops, static_score
-from passes.transform.prune import PruneOptions, prune
+from espalier.model import graph_json
+from espalier.model.formats.base import Format
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Ref
+from espalier.model.meta import Precision, Sparsity, TensorMeta
+from espalier.model.packed.graph import node_line
+from espalier.model.packed.layout import Packed, blobs_of, described, header, packed_size, plan
+from espalier.passes import score as score_module
+from espalier.passes.base import Context
+from espalier.passes.score import Score, Scorer, bitops, static_score
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import case
 
 # The small MLP: first 4 → 6, second 6 → 3, both with bias.
@@ -275,9 +275,9 @@ def test_an_edit_counts_one_node_and_its_weights_again(monkeypatch: pytest.Monke
     scorer, graph = Scorer(), case("bert").graph
     scorer.score(graph)
     counted: list[str] = []
-    node_cost, weight_cost = passes.score._node_cost, passes.score._weight_cost
-    monkeypatch.setattr(passes.score, "_node_cost", lambda n, *a: counted.append(n.id) or node_cost(n, *a))
-    monkeypatch.setattr(passes.score, "_weight_cost", lambda n, *a: counted.append(n) or weight_cost(n, *a))
+    node_cost, weight_cost = score_module._node_cost, score_module._weight_cost
+    monkeypatch.setattr(score_module, "_node_cost", lambda n, *a: counted.append(n.id) or node_cost(n, *a))
+    monkeypatch.setattr(score_module, "_weight_cost", lambda n, *a: counted.append(n) or weight_cost(n, *a))
     node = next(n for n in graph if n.op == "linear")
     scorer.score(choose(graph, node.id, weight=INT8))
     assert counted == [node.id, node.weights["weight"]]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import OptionsError, PassError
-from model.graph import Node
-from model.opening import open_source
-from model.ops import quantisable
-from passes.select import Select, by_name, chosen, matches, types_in
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.graph import Node
+from espalier.model.opening import open_source
+from espalier.model.ops import quantisable
+from espalier.passes.select import Select, by_name, chosen, matches, types_in
 from tests.model.zoo import case
 
 LAYER = "bert.encoder.layer.0"

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from model.borders import reading
-from model.errors import Interrupted, PassError, ProjectError
-from model.source import call_user_code
-from passes.base import Cancelled
-from passes.jobs import (
+from espalier.model.borders import reading
+from espalier.model.errors import Interrupted, PassError, ProjectError
+from espalier.model.source import call_user_code
+from espalier.passes.base import Cancelled
+from espalier.passes.jobs import (
     Continue,
     Continued,
     Done,
@@ -33,7 +33,7 @@ from passes.jobs import (
     Started,
     Stopped,
 )
-from passes.serving import INTERRUPT, Channel, run_one, serve
+from espalier.passes.serving import INTERRUPT, Channel, run_one, serve
 from tests.passes.toy_worker import Toy, handle
 
 

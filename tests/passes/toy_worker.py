@@ -11,9 +11,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from model.errors import PassError
-from passes.jobs import LogLine, PluginJob
-from passes.serving import Channel, serve
+from espalier.model.errors import PassError
+from espalier.passes.jobs import LogLine, PluginJob
+from espalier.passes.serving import Channel, serve
 
 PLACES: list[Path] = []
 
@@ -148,7 +148,7 @@ def do_die(value: int, channel: Channel) -> None:
 
 
 def do_done_and_die(value: Any, channel: Channel) -> None:
-    from passes.jobs import Done
+    from espalier.passes.jobs import Done
 
     channel.send(Done(value))
     os._exit(1)

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verilog.cycles.schedule import schedule
-from verilog.netlist import Boundary, Design, Wire
-from verilog.numbers.fixed import Codes
-from verilog.proof.simulate import build, run
-from verilog.stream import Stream
-from verilog.templates.base import Template, port
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.netlist import Boundary, Design, Wire
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.proof.simulate import build, run
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template, port
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
 

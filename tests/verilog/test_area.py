@@ -7,14 +7,14 @@ import json
 import numpy as np
 import pytest
 
+from espalier.verilog.area.model import GRID, HELD_OUT, apart, estimate, fitted, model
+from espalier.verilog.area.parts import PARTS, blocks, ram, rom
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import total
+from espalier.verilog.templates.lut import Lut
 from tests.benchmarks.rtl_area import errors
 from tests.benchmarks.rtl_linear import layer
-from verilog.area.model import GRID, HELD_OUT, apart, estimate, fitted, model
-from verilog.area.parts import PARTS, blocks, ram, rom
-from verilog.numbers.fixed import Fixed
-from verilog.stream import Stream
-from verilog.templates.base import total
-from verilog.templates.lut import Lut
 
 
 def test_estimates_are_near_the_grid() -> None:

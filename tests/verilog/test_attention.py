@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.build import build as build_module
-from model.errors import EmitError
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.meta import Parallel, Precision
-from model.opening import Opened, open_any
-from model.trust import Origin
-from model.weights import WeightStore
-from passes.base import Context
-from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
+from espalier.model.build import build as build_module
+from espalier.model.errors import EmitError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.meta import Parallel, Precision
+from espalier.model.opening import Opened, open_any
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
+from espalier.verilog.exact import Exact, Host
+from espalier.verilog.lower import lower, unbuffered
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import build, run
 from tests.folders import kept_folder
 from tests.verilog.proof import needs_icarus
-from verilog.exact import Exact, Host
-from verilog.lower import lower, unbuffered
-from verilog.options import EmitOptions
-from verilog.proof.simulate import build, run
 
 BLOCKS = """
 import torch

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.build import build as build_module
-from model.errors import EmitError
-from model.formats.mxint import MXInt
+from espalier.model.build import build as build_module
+from espalier.model.errors import EmitError
+from espalier.model.formats.mxint import MXInt
+from espalier.verilog.exact import Exact, Host
+from espalier.verilog.lower import lower
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import build, run
 from tests.verilog.proof import needs_icarus
 from tests.verilog.test_format_ops import quantised
-from verilog.exact import Exact, Host
-from verilog.lower import lower
-from verilog.options import EmitOptions
-from verilog.proof.simulate import build, run
 
 FIRST = "integer(width=8, frac_width=4)"
 BETWEEN = {"data_in": FIRST, "weight": FIRST, "bias": FIRST, "data_out": "integer(width=10, frac_width=6)"}
@@ -37,8 +37,8 @@ def networks(net: str, weight: str):
     made = f"nn.Sequential(nn.Conv{dims}d(2, 4, 1), {'nn.Identity' if net == 'signed' else 'nn.ReLU'}(), {layer})"
     formats = {op: BETWEEN}
     found, graph = quantised((made, "return self.m(x)", shape), **formats)
-    from passes.base import Context, run_step
-    from passes.config import load_recipe
+    from espalier.passes.base import Context, run_step
+    from espalier.passes.config import load_recipe
 
     rule = {"select": {"by": "name", "values": ["m.2"]}, "formats": {**BLOCKS, "weight": weight}}
     step = load_recipe({"steps": [{"pass": "quantize", "options": {"rules": [rule]}}]}).steps[0]

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.formats.mxint import MXInt
+from espalier.model.formats.mxint import MXInt
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.numbers.sums import summed
+from espalier.verilog.rules.blocks import placed
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
+from espalier.verilog.templates.linear_blocks import LinearBlocks
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
-from verilog.numbers.fixed import Fixed
-from verilog.numbers.sums import summed
-from verilog.rules.blocks import placed
-from verilog.stream import Stream
-from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
-from verilog.templates.linear_blocks import LinearBlocks
 
 Made = tuple[BlockExponent, BlockMantissa, np.random.Generator]
 

@@ -10,20 +10,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.build import build as build_module
-from model.errors import EmitError
+from espalier.model.build import build as build_module
+from espalier.model.errors import EmitError
+from espalier.verilog.exact import Exact
+from espalier.verilog.lower import lower
+from espalier.verilog.netlist import Design
+from espalier.verilog.numbers.fixed import Fixed, covering
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import build, run
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.choose import Choose
+from espalier.verilog.templates.threshold import Threshold
 from tests.verilog.proof import needs_icarus, proven, random_codes
 from tests.verilog.test_fold import FORMATS, ROUNDINGS
 from tests.verilog.test_images import SELF, opened, quantised
-from verilog.exact import Exact
-from verilog.lower import lower
-from verilog.netlist import Design
-from verilog.numbers.fixed import Fixed, covering
-from verilog.options import EmitOptions
-from verilog.proof.simulate import build, run
-from verilog.stream import Stream
-from verilog.templates.choose import Choose
-from verilog.templates.threshold import Threshold
 
 LAYER, WIDE = "nn.Linear(6, 4)", "3, 6"
 CASES = {

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.cycles import clockwork
+from espalier.verilog.cycles.clockwork import Clockwork
 from tests.verilog import stepped
-from verilog.cycles import clockwork
-from verilog.cycles.clockwork import Clockwork
 
 
 class Net:

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from verilog.constant.layout import laid
-from verilog.constant.network import Adder, Network, Output, width
-from verilog.constant.solve import count_of, digits, expected, parts, shared, solve, solved
+from espalier.verilog.constant.layout import laid
+from espalier.verilog.constant.network import Adder, Network, Output, width
+from espalier.verilog.constant.solve import count_of, digits, expected, parts, shared, solve, solved
 
 Case = tuple[np.ndarray, list[tuple[int, int]], np.ndarray, np.random.Generator]
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import OptionsError
+from espalier.model.errors import OptionsError
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.edited import Edited, check_pure, from_bytes, texts_in, to_bytes
+from espalier.verilog.folder import beside
+from espalier.verilog.netlist import Design
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.proof.live import check, needed, uses
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.relu import Relu
+from espalier.verilog.write import RTL, ours, texts, write
 from tests.verilog.proof import alone
-from verilog.cycles.schedule import schedule
-from verilog.edited import Edited, check_pure, from_bytes, texts_in, to_bytes
-from verilog.folder import beside
-from verilog.netlist import Design
-from verilog.numbers.fixed import Fixed
-from verilog.proof.live import check, needed, uses
-from verilog.stream import Stream
-from verilog.templates.relu import Relu
-from verilog.write import RTL, ours, texts, write
 
 
 def test_copies_come_back() -> None:

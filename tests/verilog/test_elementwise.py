@@ -8,14 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template
+from espalier.verilog.templates.chain import Chain, Replay
+from espalier.verilog.templates.lut import Lut, Pieces, all_codes, fitted, tabled
+from espalier.verilog.templates.pair import KINDS, Pair, exact_format
 from tests.verilog.proof import needs_icarus
 from tests.verilog.test_fold import FORMATS, ROUNDINGS, checked
-from verilog.numbers.fixed import Fixed
-from verilog.stream import Stream
-from verilog.templates.base import Template
-from verilog.templates.chain import Chain, Replay
-from verilog.templates.lut import Lut, Pieces, all_codes, fitted, tabled
-from verilog.templates.pair import KINDS, Pair, exact_format
 
 
 @st.composite

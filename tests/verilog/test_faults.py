@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.errors import EmitError, OptionsError, SimulateError
-from model.formats.integer import Integer
-from model.meta import Precision
-from passes.base import Cancelled
+from espalier.model.errors import EmitError, OptionsError, SimulateError
+from espalier.model.formats.integer import Integer
+from espalier.model.meta import Precision
+from espalier.passes.base import Cancelled
+from espalier.verilog.lower import lower
+from espalier.verilog.netlist import Wire
+from espalier.verilog.numbers.fixed import Fixed, requantise
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import _first, build, complaints
+from espalier.verilog.write import ours, write
 from tests.verilog.proof import needs_icarus
 from tests.verilog.test_images import SELF, equal, opened, quantised
 from tests.verilog.test_linear import layer
 from tests.verilog.test_schedule import chain
-from verilog.lower import lower
-from verilog.netlist import Wire
-from verilog.numbers.fixed import Fixed, requantise
-from verilog.options import EmitOptions
-from verilog.proof.simulate import _first, build, complaints
-from verilog.write import ours, write
 
 
 def test_two_parts_of_a_host_tensor_are_two_inputs() -> None:

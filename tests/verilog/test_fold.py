@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.proof.lint import lint
+from espalier.verilog.proof.tools import verilator
+from espalier.verilog.rules.linear import summed
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template
+from espalier.verilog.templates.depthwise import Depthwise
+from espalier.verilog.templates.fold import FoldMax, FoldSum, reciprocal
+from espalier.verilog.templates.scale_shift import ScaleShift, totalled
+from espalier.verilog.write import texts
 from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
-from verilog.numbers.fixed import Fixed
-from verilog.proof.lint import lint
-from verilog.proof.tools import verilator
-from verilog.rules.linear import summed
-from verilog.stream import Stream
-from verilog.templates.base import Template
-from verilog.templates.depthwise import Depthwise
-from verilog.templates.fold import FoldMax, FoldSum, reciprocal
-from verilog.templates.scale_shift import ScaleShift, totalled
-from verilog.write import texts
 
 FORMATS = st.builds(Fixed, st.integers(1, 9), st.integers(-2, 8), st.booleans())
 ROUNDINGS = st.sampled_from(("nearest_even", "floor"))

@@ -11,28 +11,28 @@ from typing import Any
 import pytest
 import torch
 
-from app.hardware.scored import scored_verdict
-from model.build import build, parameters_of, read_back
-from model.emulators import in_float
-from model.formats.integer import Integer
-from model.graph import Graph, Node
-from model.graph_json import graph_from_json, graph_to_json
-from model.meta import Precision
-from model.opening import Opened, open_any
-from model.ops import quantisable
-from model.trust import Origin
-from passes.analysis import hardware_scored
-from passes.analysis.hardware_scored import Results, beside_scored
-from passes.base import Context
-from passes.observe import tap
-from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
-from passes.transform.hardware_functions import HardwareFunctionsOptions, hardware_functions
+from espalier.app.hardware.scored import scored_verdict
+from espalier.model.build import build, parameters_of, read_back
+from espalier.model.emulators import in_float
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Node
+from espalier.model.graph_json import graph_from_json, graph_to_json
+from espalier.model.meta import Precision
+from espalier.model.opening import Opened, open_any
+from espalier.model.ops import quantisable
+from espalier.model.trust import Origin
+from espalier.passes.analysis import hardware_scored
+from espalier.passes.analysis.hardware_scored import Results, beside_scored
+from espalier.passes.base import Context
+from espalier.passes.observe import tap
+from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
+from espalier.passes.transform.hardware_functions import HardwareFunctionsOptions, hardware_functions
+from espalier.verilog.exact import Exact
+from espalier.verilog.lower import unbuffered
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.plan.fusing import RmsNorm, fused
+from espalier.verilog.plan.hosting import constants
 from tests.verilog.foreign import NAMES, written
-from verilog.exact import Exact
-from verilog.lower import unbuffered
-from verilog.options import EmitOptions
-from verilog.plan.fusing import RmsNorm, fused
-from verilog.plan.hosting import constants
 
 # Bits by op and port; the fractions follow from the largest value of a run in float.
 BITS: dict[str, dict[str, int]] = {
@@ -69,7 +69,7 @@ def quantised(found: Opened, name: str) -> Graph:
         for port, held in node.weights.items():
             key = graph.weights[held].key
             if port in wanted[node.id] and key is not None:
-                from model.trace.tensors import to_torch
+                from espalier.model.trace.tensors import to_torch
 
                 most[node.id, port] = float(to_torch(found.store.get(key)).abs().max())
     formats = {

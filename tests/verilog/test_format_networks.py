@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 import torch
 
-from model.build import build as build_module
-from model.data.digits import load_digits
-from model.errors import EmitError
-from model.graph import Graph
-from model.opening import Opened, open_any
-from passes.base import Context, run_step
-from passes.config import load_recipe
+from espalier.model.build import build as build_module
+from espalier.model.data.digits import load_digits
+from espalier.model.errors import EmitError
+from espalier.model.graph import Graph
+from espalier.model.opening import Opened, open_any
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
+from espalier.verilog.exact import Exact, Host
+from espalier.verilog.lower import lower
+from espalier.verilog.netlist import Design
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.lint import lint
+from espalier.verilog.proof.simulate import build, run
+from espalier.verilog.proof.tools import verilator
+from espalier.verilog.write import texts
 from tests.verilog.proof import needs_icarus
-from verilog.exact import Exact, Host
-from verilog.lower import lower
-from verilog.netlist import Design
-from verilog.options import EmitOptions
-from verilog.proof.lint import lint
-from verilog.proof.simulate import build, run
-from verilog.proof.tools import verilator
-from verilog.write import texts
 
 FIXED = "integer(width=8, frac_width=4)"
 SCALED = "scaled_integer(width=8, granularity=tensor"

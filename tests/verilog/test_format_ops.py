@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.build import build as build_module
-from model.errors import EmitError
-from model.graph import Graph
-from model.opening import Opened
-from passes.base import Context, run_step
-from passes.config import load_recipe
+from espalier.model.build import build as build_module
+from espalier.model.errors import EmitError
+from espalier.model.graph import Graph
+from espalier.model.opening import Opened
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
+from espalier.verilog.exact import Exact, Host
+from espalier.verilog.lower import lower
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import build, run
 from tests.verilog.proof import needs_icarus
 from tests.verilog.test_images import SELF
 from tests.verilog.test_images import opened as made
-from verilog.exact import Exact, Host
-from verilog.lower import lower
-from verilog.options import EmitOptions
-from verilog.proof.simulate import build, run
 
 FIXED = "integer(width=8, frac_width=4)"
 MX, ROWS, ONE = "mxint(width=8)", "scaled_integer(width=8)", "scaled_integer(width=8, granularity=tensor)"

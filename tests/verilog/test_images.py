@@ -12,24 +12,24 @@ import pytest
 import torch
 from numpy.testing import assert_array_equal
 
-from model.build import build
-from model.errors import EmitError
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.meta import Parallel, Precision
-from model.opening import Opened, open_any
-from model.ops import quantisable
-from model.trust import Origin
+from espalier.model.build import build
+from espalier.model.errors import EmitError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.meta import Parallel, Precision
+from espalier.model.opening import Opened, open_any
+from espalier.model.ops import quantisable
+from espalier.model.trust import Origin
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.exact import Exact
+from espalier.verilog.lower import lower
+from espalier.verilog.netlist import Design
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import build as build_simulation
+from espalier.verilog.proof.simulate import run
+from espalier.verilog.write import texts
 from tests.folders import kept_folder
 from tests.verilog.proof import needs_icarus
-from verilog.cycles.schedule import schedule
-from verilog.exact import Exact
-from verilog.lower import lower
-from verilog.netlist import Design
-from verilog.options import EmitOptions
-from verilog.proof.simulate import build as build_simulation
-from verilog.proof.simulate import run
-from verilog.write import texts
 
 HEAD = """
 import torch

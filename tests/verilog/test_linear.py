@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.proof.lint import lint
+from espalier.verilog.proof.tools import verilator
+from espalier.verilog.rules.linear import summed
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.linear import Linear
+from espalier.verilog.write import texts
 from tests.verilog.proof import alone, needs_icarus, proven, random_codes
-from verilog.numbers.fixed import Fixed
-from verilog.proof.lint import lint
-from verilog.proof.tools import verilator
-from verilog.rules.linear import summed
-from verilog.stream import Stream
-from verilog.templates.linear import Linear
-from verilog.write import texts
 
 
 def layer(name: str, ins: tuple[int, int], outs: tuple[int, int], rows: int = 1, tokens: int = 1) -> Linear:

@@ -6,11 +6,11 @@ import importlib.util
 
 import pytest
 
+from espalier.verilog.proof.lint import slang
+from espalier.verilog.templates.base import Template
+from espalier.verilog.write import texts
 from tests.benchmarks.rtl_configurations import configurations, held_out
 from tests.verilog.proof import alone
-from verilog.proof.lint import slang
-from verilog.templates.base import Template
-from verilog.write import texts
 
 EACH = 3  # of a module
 

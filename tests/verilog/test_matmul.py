@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.matmul import MatMul
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
-from verilog.numbers.fixed import Fixed
-from verilog.stream import Stream
-from verilog.templates.matmul import MatMul
 
 
 def fixed(draw: st.DrawFn) -> Fixed:

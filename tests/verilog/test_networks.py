@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from model.data.digits import load_digits
-from model.opening import open_any
-from model.trust import Origin
-from passes.base import Context, run_step
-from passes.config import load_recipe
+from espalier.model.data.digits import load_digits
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.exact import Host
+from espalier.verilog.lower import lower
+from espalier.verilog.netlist import Design
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import build, run
 from tests.verilog.proof import needs_icarus
-from verilog.cycles.schedule import schedule
-from verilog.exact import Host
-from verilog.lower import lower
-from verilog.netlist import Design
-from verilog.options import EmitOptions
-from verilog.proof.simulate import build, run
 
 FORMATS = {"data_in": "integer(width=8, frac_width=4)", "weight": "integer(width=8, frac_width=6)",
            "bias": "integer(width=12, frac_width=8)"}  # fmt: skip

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.lower import lower
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import build, run
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.divide import Divide
+from espalier.verilog.templates.gather import Gather
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_images import SELF, equal, opened, quantised
-from verilog.lower import lower
-from verilog.numbers.fixed import Fixed
-from verilog.options import EmitOptions
-from verilog.proof.simulate import build, run
-from verilog.stream import Stream
-from verilog.templates.divide import Divide
-from verilog.templates.gather import Gather
 
 ROWS = "nn.Linear(6, 6)"
 NETS = [
@@ -75,8 +75,8 @@ LAYERS = ("nn.ModuleList([nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.BatchNorm2
 @pytest.mark.parametrize("folds", [True, False])
 def test_a_residual_block_with_batch_norms(folds: bool) -> None:
     """Folded into the convolutions it equals the model; its two branches meet again."""
-    from passes.base import Context, run_step
-    from passes.config import load_recipe
+    from espalier.passes.base import Context, run_step
+    from espalier.passes.config import load_recipe
 
     found = opened(LAYERS, RESIDUAL, "3, 6, 6")
     if folds:

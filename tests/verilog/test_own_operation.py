@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.cli import main
-from model.errors import OptionsError
-from model.project import load_project
-from model.weights import WeightStore
-from passes.analysis.balance_front import BalanceFrontOptions, balance_front
-from passes.base import Context
-from passes.costs.base import COSTS
-from passes.costs.limits import parse_limit
-from passes.plugins import load_plugin, reload_plugins, unload_plugins
+from espalier.app.cli import main
+from espalier.model.errors import OptionsError
+from espalier.model.project import load_project
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.balance_front import BalanceFrontOptions, balance_front
+from espalier.passes.base import Context
+from espalier.passes.costs.base import COSTS
+from espalier.passes.costs.limits import parse_limit
+from espalier.passes.plugins import load_plugin, reload_plugins, unload_plugins
+from espalier.verilog.lower import RULES
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.stream import Stream
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
-from verilog.lower import RULES
-from verilog.numbers.fixed import Fixed
-from verilog.stream import Stream
 
 Capture = pytest.CaptureFixture[str]
 MODEL = """

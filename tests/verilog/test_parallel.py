@@ -7,18 +7,18 @@ from functools import cache
 
 import pytest
 
-from model.graph import Graph
-from model.opening import open_any
-from model.trust import Origin
-from passes.base import Context, run_step
-from passes.config import load_recipe
+from espalier.model.graph import Graph
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
+from espalier.verilog.cycles.buffering import pace
+from espalier.verilog.cycles.parallel import balance_front
+from espalier.verilog.lower import lower, unbuffered
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.templates.base import total
 from tests.folders import kept_folder
 from tests.verilog.test_networks import FORMATS, LAYERS
-from verilog.cycles.buffering import pace
-from verilog.cycles.parallel import balance_front
-from verilog.lower import lower, unbuffered
-from verilog.options import EmitOptions
-from verilog.templates.base import total
 
 
 @cache

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.plan.walk import walk
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.reorder import Pick, Reorder
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
-from verilog.numbers.fixed import Fixed
-from verilog.plan.walk import walk
-from verilog.stream import Stream
-from verilog.templates.reorder import Pick, Reorder
 
 
 @st.composite

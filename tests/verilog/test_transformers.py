@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 import torch
 
-from model.build import build as build_module
-from model.errors import EmitError
-from model.formats.integer import Integer
-from model.graph import Graph, Node
-from model.meta import Precision
-from model.opening import Opened, open_any
-from model.trust import Origin
-from passes.base import Context
-from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
+from espalier.model.build import build as build_module
+from espalier.model.errors import EmitError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Precision
+from espalier.model.opening import Opened, open_any
+from espalier.model.trust import Origin
+from espalier.passes.base import Context
+from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
+from espalier.verilog.exact import Exact, Host
+from espalier.verilog.lower import lower, unbuffered
+from espalier.verilog.netlist import Design
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import build, run
 from tests.verilog.proof import needs_icarus
-from verilog.exact import Exact, Host
-from verilog.lower import lower, unbuffered
-from verilog.netlist import Design
-from verilog.options import EmitOptions
-from verilog.proof.simulate import build, run
 
 LLAMA = ("config:llama?num_hidden_layers=1&hidden_size=16&num_attention_heads=4&num_key_value_heads=2"
          "&intermediate_size=24&vocab_size=40&task=causal-lm")  # fmt: skip

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch.nn import functional
 
-from model.build import build as build_module
-from model.errors import EmitError
+from espalier.model.build import build as build_module
+from espalier.model.errors import EmitError
+from espalier.verilog.exact import Exact, Host
+from espalier.verilog.lower import lower
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.proof.simulate import build, run
+from espalier.verilog.rules.uneven_pool import parts, sizes_of
+from espalier.verilog.templates.window import Walk
 from tests.verilog.proof import needs_icarus
 from tests.verilog.test_images import FORMATS, SELF, opened, quantised
-from verilog.exact import Exact, Host
-from verilog.lower import lower
-from verilog.options import EmitOptions
-from verilog.proof.simulate import build, run
-from verilog.rules.uneven_pool import parts, sizes_of
-from verilog.templates.window import Walk
 
 NETS = [
     ("nn.AvgPool2d(3, 2, ceil_mode=True)", "3, 6, 6"), ("nn.AvgPool2d(3, 1, 1, count_include_pad=False)", "3, 4, 5"),

@@ -11,31 +11,31 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from model.build import build as build_module
-from model.data.digits import load_digits
-from model.errors import EmitError, OptionsError
-from model.opening import open_any
-from model.recipe import Step
-from passes.analysis.hardware import HardwareOptions
-from passes.base import Context, run_step
-from passes.config import load_recipe
+from espalier.model.build import build as build_module
+from espalier.model.data.digits import load_digits
+from espalier.model.errors import EmitError, OptionsError
+from espalier.model.opening import open_any
+from espalier.model.recipe import Step
+from espalier.passes.analysis.hardware import HardwareOptions
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import load_recipe
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.exact import Exact, Host
+from espalier.verilog.lower import lower
+from espalier.verilog.netlist import Design
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.numbers.sums import summed
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.plan import unrolling
+from espalier.verilog.proof.lint import lint
+from espalier.verilog.proof.simulate import build, run
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.lines import Lines, fits
+from espalier.verilog.templates.unrolled import Unrolled
+from espalier.verilog.templates.window import Walk
+from espalier.verilog.write import texts
 from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_images import opened, quantised
-from verilog.cycles.schedule import schedule
-from verilog.exact import Exact, Host
-from verilog.lower import lower
-from verilog.netlist import Design
-from verilog.numbers.fixed import Fixed
-from verilog.numbers.sums import summed
-from verilog.options import EmitOptions
-from verilog.plan import unrolling
-from verilog.proof.lint import lint
-from verilog.proof.simulate import build, run
-from verilog.stream import Stream
-from verilog.templates.lines import Lines, fits
-from verilog.templates.unrolled import Unrolled
-from verilog.templates.window import Walk
-from verilog.write import texts
 
 UNROLLED = EmitOptions(engine="unrolled")
 SELF = "return self.m(x)"

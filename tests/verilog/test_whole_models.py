@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
+from espalier.app.cli import main
 from tests.verilog.proof import needs_icarus
 
 Capture = pytest.CaptureFixture[str]

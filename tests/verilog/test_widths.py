@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.netlist import Boundary, Design, Wire
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.numbers.widths import changes
+from espalier.verilog.proof.simulate import build, run
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template
+from espalier.verilog.templates.reorder import Reorder
+from espalier.verilog.templates.resize import Resize
 from tests.verilog.proof import needs_icarus, random_codes
-from verilog.cycles.schedule import schedule
-from verilog.netlist import Boundary, Design, Wire
-from verilog.numbers.fixed import Fixed
-from verilog.numbers.widths import changes
-from verilog.proof.simulate import build, run
-from verilog.stream import Stream
-from verilog.templates.base import Template
-from verilog.templates.reorder import Reorder
-from verilog.templates.resize import Resize
 
 
 def chained(now: Stream, then: Stream) -> Design:

@@ -10,13 +10,13 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.proof.lint import lint
+from espalier.verilog.proof.tools import verilator
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.window import Walk, Window
+from espalier.verilog.write import texts
 from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
-from verilog.numbers.fixed import Fixed
-from verilog.proof.lint import lint
-from verilog.proof.tools import verilator
-from verilog.stream import Stream
-from verilog.templates.window import Walk, Window
-from verilog.write import texts
 
 KINDS = st.tuples(st.integers(1, 7), st.integers(1, 3), st.integers(1, 3), st.integers(1, 2), st.integers(0, 2))
 

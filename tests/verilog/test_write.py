@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import EmitError
+from espalier.model.errors import EmitError
+from espalier.verilog.cycles.buffering import with_fifos
+from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.netlist import Design, Wire
+from espalier.verilog.write import top, write
 from tests.verilog.test_linear import layer
 from tests.verilog.test_schedule import chain
-from verilog.cycles.buffering import with_fifos
-from verilog.cycles.schedule import schedule
-from verilog.netlist import Design, Wire
-from verilog.write import top, write
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "top.sv"
 

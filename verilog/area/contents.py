@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from verilog.numbers.fixed import Codes
+from espalier.verilog.numbers.fixed import Codes
 
 INPUTS = 6  # of a look-up table
 FREE = 2  # levels of choices above it that the slice has multiplexers for

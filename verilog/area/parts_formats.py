@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log2
 
-from verilog.area.parts import PARTS, Counted, P, Parts, bits, blocks, ram, rom, rounding, up, varying
+from espalier.verilog.area.parts import PARTS, Counted, P, Parts, bits, blocks, ram, rom, rounding, up, varying
 
 
 def linear_signs(p: P) -> Parts:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from verilog.area.parts import bits, ram
-from verilog.templates.base import Area
+from espalier.verilog.area.parts import bits, ram
+from espalier.verilog.templates.base import Area
 
 MODEL = Path(__file__).parent / "unrolled.json"
 TABLES, REGISTERS = ("ADD", "ROUND", "CUT"), ("KEEP",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from verilog.constant.network import Network, Range, width
+from espalier.verilog.constant.network import Network, Range, width
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from verilog.numbers.fixed import Codes, Fixed, covering
+from espalier.verilog.numbers.fixed import Codes, Fixed, covering
 
 Form = Literal["a+b", "a-b", "b-a"]
 Range = tuple[int, int]  # the least and the largest value

@@ -8,9 +8,9 @@ from itertools import product as every
 
 import numpy as np
 
-from verilog.constant.network import SAVED, Adder, Form, Network, Output, Range, joined, width
-from verilog.constant.sharing import TURNED, add_up, share
-from verilog.numbers.fixed import Codes
+from espalier.verilog.constant.network import SAVED, Adder, Form, Network, Output, Range, joined, width
+from espalier.verilog.constant.sharing import TURNED, add_up, share
+from espalier.verilog.numbers.fixed import Codes
 
 TURNS = 4  # of small matrices, whose equal pairs are ranked anew each time
 ENDLESS = 40  # adders in a row

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from verilog.constant.layout import Laid
-from verilog.constant.network import Network, Range, form_of
+from espalier.verilog.constant.layout import Laid
+from espalier.verilog.constant.network import Network, Range, form_of
 
 FORMS = ("a+b", "a-b", "b-a")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from verilog.netlist import Design, Wire
-from verilog.templates.fifo import DEEP, Fifo
+from espalier.verilog.netlist import Design, Wire
+from espalier.verilog.templates.fifo import DEEP, Fifo
 
 FRAMES = 4  # stepped to find what waits in the steady state
 LONG = 200_000  # cycles a frame from which two have to do
@@ -28,7 +28,7 @@ def buffered(design: Design) -> Design:
 
     What a window gives is many times what it takes, so that beats wait before it first, and behind it if need be.
     """
-    from verilog.cycles.schedule import held, never_stuck, schedule  # numba, which nobody needs before
+    from espalier.verilog.cycles.schedule import held, never_stuck, schedule  # numba, which nobody needs before
 
     ideal = pace(design)
     frames = FRAMES if ideal < LONG else 2
@@ -58,7 +58,7 @@ def trimmed(design: Design, depths: dict[Wire, int], slim: Design, frames: int) 
 
     What waits is more than has to: a branch takes all that it can get. Long designs keep what waits.
     """
-    from verilog.cycles.schedule import never_stuck, schedule
+    from espalier.verilog.cycles.schedule import never_stuck, schedule
 
     found, tries = schedule(slim, frames), sum(d.bit_length() for d in depths.values())
     if tries * frames * pace(design) * len(slim.instances) > WORK:

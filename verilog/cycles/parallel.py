@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from model.meta import Parallel
-from verilog.netlist import Design
-from verilog.templates.base import Area, total
-from verilog.templates.fifo import Fifo
+from espalier.model.meta import Parallel
+from espalier.verilog.netlist import Design
+from espalier.verilog.templates.base import Area, total
+from espalier.verilog.templates.fifo import Fifo
 
 if TYPE_CHECKING:
-    from model.graph import Graph
-    from model.weights import WeightStore
-    from verilog.options import EmitOptions
+    from espalier.model.graph import Graph
+    from espalier.model.weights import WeightStore
+    from espalier.verilog.options import EmitOptions
 
 Sizes = Mapping[str, tuple[int, int, int]]  # inputs, outputs, rows of a node
 Heard = Callable[[int, int], None]  # points done, points in all
@@ -101,8 +101,8 @@ def balance_front(
     Each is lowered and scheduled, so windows, casts, changes of width and FIFOs count as in the design itself; what is
     no faster than a smaller one is left out.
     """
-    from verilog.cycles.buffering import buffered
-    from verilog.lower import unbuffered
+    from espalier.verilog.cycles.buffering import buffered
+    from espalier.verilog.lower import unbuffered
 
     folded = graph.replace(*(replace(n, parallel=None) for n in graph if n.parallel))
     design, able = unbuffered(folded, store, options)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from verilog.cycles.clockwork import STUCK, Clockwork, run
-from verilog.netlist import Design, Wire
-from verilog.templates.base import Template, port
-from verilog.templates.fifo import Fifo
-from verilog.templates.fork import Fork
+from espalier.verilog.cycles.clockwork import STUCK, Clockwork, run
+from espalier.verilog.netlist import Design, Wire
+from espalier.verilog.templates.base import Template, port
+from espalier.verilog.templates.fifo import Fifo
+from espalier.verilog.templates.fork import Fork
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,15 +7,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import EmitError
-from verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding
-from verilog.numbers.scaled import Signs, plain, scale_of, zero_of
-from verilog.stream import Stream
-from verilog.templates.base import Template
-from verilog.templates.cast import Cast
-from verilog.templates.lut import Lut, all_codes
-from verilog.templates.scale_shift import ScaleShift, totalled
-from verilog.templates.threshold import Threshold
+from espalier.model.errors import EmitError
+from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding
+from espalier.verilog.numbers.scaled import Signs, plain, scale_of, zero_of
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template
+from espalier.verilog.templates.cast import Cast
+from espalier.verilog.templates.lut import Lut, all_codes
+from espalier.verilog.templates.scale_shift import ScaleShift, totalled
+from espalier.verilog.templates.threshold import Threshold
 
 MULTIPLIER = 18  # bits of a scale in hardware: one operand of a DSP block
 LEAST = -30  # the exponent of a scale below which it is as good as 0

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import EmitError
-from model.formats.integer import Integer
+from espalier.model.errors import EmitError
+from espalier.model.formats.integer import Integer
 
 Codes = NDArray[np.int64]
 Rounding = Literal["nearest_even", "floor"]

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import EmitError
-from model.formats.binary import Binary
-from model.formats.binary_scaled import BinaryScaled
-from model.formats.integer import Integer
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph, Node
-from model.meta import Precision
-from model.weights import WeightStore
-from verilog.numbers.fixed import Codes, Fixed, Rounding, fixed_of
+from espalier.model.errors import EmitError
+from espalier.model.formats.binary import Binary
+from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Precision
+from espalier.model.weights import WeightStore
+from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, fixed_of
 
 PRODUCTS = ("linear", "conv1d", "conv2d", "conv3d")
 ORDER = ("relu", "max_pool1d", "max_pool2d", "max_pool3d")  # they compare codes, and ReLU takes 0 for the code 0
@@ -140,7 +140,7 @@ def _given(node: Node, name: str, chosen: Precision, graph: Graph, store: Weight
     found = np.asarray(stored(chosen.scale, graph, store, node), np.float32)
     if isinstance(form, BinaryScaled):
         return found
-    from model.formats.stored_scale import array_scale
+    from espalier.model.formats.stored_scale import array_scale
 
     s = array_scale(found if form.symmetric else found[0], form.scale_dtype)
     return s if form.symmetric else np.stack([s, found[1]])
@@ -148,7 +148,7 @@ def _given(node: Node, name: str, chosen: Precision, graph: Graph, store: Weight
 
 def stored(name: str, graph: Graph, store: WeightStore, node: Node) -> NDArray[Any]:
     """A weight of the graph."""
-    from model.trace.tensors import to_torch
+    from espalier.model.trace.tensors import to_torch
 
     key = graph.weights[name].key
     if key is None:

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import EmitError
-from model.graph import Node
-from verilog.lower import Lowering
-from verilog.netlist import Wire
-from verilog.numbers.conversion import scaling
-from verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding, covering
-from verilog.numbers.scaled import plain, scale_of, zero_of
-from verilog.numbers.weights import Weights, bias_values
-from verilog.signal import Signal
-from verilog.stream import Stream
-from verilog.templates.base import Template
-from verilog.templates.scale_shift import ScaleShift
+from espalier.model.errors import EmitError
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering
+from espalier.verilog.netlist import Wire
+from espalier.verilog.numbers.conversion import scaling
+from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding, covering
+from espalier.verilog.numbers.scaled import plain, scale_of, zero_of
+from espalier.verilog.numbers.weights import Weights, bias_values
+from espalier.verilog.signal import Signal
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template
+from espalier.verilog.templates.scale_shift import ScaleShift
 
 Made = Callable[..., Template]
 

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.adapters import transposed
-from model.errors import EmitError
-from model.formats.binary import Binary
-from model.formats.binary_scaled import BinaryScaled
-from model.formats.integer import Integer
-from model.formats.mxint import MXInt
-from model.formats.scaled import ROW, spread
-from model.formats.scaled_integer import ScaledInteger
-from model.formats.ternary import Ternary
-from model.graph import Node
-from model.meta import Precision
-from model.ports import choice, weight_at
-from verilog.numbers.fixed import Codes, Fixed, beyond, fixed_of
-from verilog.numbers.scaled import HARDWARE, stored
+from espalier.model.adapters import transposed
+from espalier.model.errors import EmitError
+from espalier.model.formats.binary import Binary
+from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.scaled import ROW, spread
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.ternary import Ternary
+from espalier.model.graph import Node
+from espalier.model.meta import Precision
+from espalier.model.ports import choice, weight_at
+from espalier.verilog.numbers.fixed import Codes, Fixed, beyond, fixed_of
+from espalier.verilog.numbers.scaled import HARDWARE, stored
 
 if TYPE_CHECKING:
-    from verilog.lower import Lowering
+    from espalier.verilog.lower import Lowering
 
 SIGN = Fixed(2, 0)
 
@@ -72,7 +72,7 @@ def masked(low: Lowering, node: Node, name: str) -> tuple[NDArray[Any], NDArray[
         raise EmitError(f"{node.id} has a LoRA adapter.", "Fuse it first (pass fuse_lora).", node.id)
     import torch
 
-    from model.build import effective
+    from espalier.model.build import effective
 
     held = weight_at(node, name, low.graph)
     assert held is not None

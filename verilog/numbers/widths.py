@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from verilog.stream import Stream
+from espalier.verilog.stream import Stream
 
 Change = tuple[Stream, Stream, np.ndarray | None]  # what comes, what leaves; and the order of beats, where that changes
 

@@ -9,9 +9,9 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
-from model.graph import Graph, Node, Ref
-from model.ports import choice, operands
-from verilog.plan.hosting import LOOKS, constants
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.ports import choice, operands
+from espalier.verilog.plan.hosting import LOOKS, constants
 
 PASSES = ("to", "clone", "identity", "dropout", "contiguous", "detach", "alias")  # hand on what they get
 FUNCTIONS = (

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from model.graph import Graph, Node, Ref, out_port
-from model.meta import TensorMeta
-from model.ops import category, spec
-from model.weights import WeightStore
+from espalier.model.graph import Graph, Node, Ref, out_port
+from espalier.model.meta import TensorMeta
+from espalier.model.ops import category, spec
+from espalier.model.weights import WeightStore
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.build import Callables
+    from espalier.model.build import Callables
 
 HOST = "values_for_hardware"
 ENOUGH = -1e4  # what is added or filled in below this is a mask
@@ -96,7 +96,7 @@ def value_of(graph: Graph, store: WeightStore, ref: Ref, symbols: Mapping[str, i
     """The value of a constant, for one sample."""
     import torch
 
-    from model.build import build
+    from espalier.model.build import build
 
     part = feeding(graph, (ref,))
     given = blank(part, (n.target for n in part.placeholders if "data_out" in n.ports), symbols)
@@ -110,8 +110,8 @@ def masks(graph: Graph, store: WeightStore, ref: Ref, symbols: Mapping[str, int]
     """Whether a tensor that the host computes is 0 or so low that nothing is left, as far as two samples tell."""
     import torch
 
-    from model.build import build
-    from model.errors import EspalierError
+    from espalier.model.build import build
+    from espalier.model.errors import EspalierError
 
     part, rng = feeding(graph, (ref,)), torch.Generator().manual_seed(0)
     for _ in range(2):

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from model.errors import EmitError
-from model.graph import Node, Ref, out_port
-from verilog.lower import Lowering
-from verilog.plan.walk import walk
-from verilog.signal import Signal, arranged
-from verilog.templates.gather import Gather
-from verilog.templates.reorder import Reorder
+from espalier.model.errors import EmitError
+from espalier.model.graph import Node, Ref, out_port
+from espalier.verilog.lower import Lowering
+from espalier.verilog.plan.walk import walk
+from espalier.verilog.signal import Signal, arranged
+from espalier.verilog.templates.gather import Gather
+from espalier.verilog.templates.reorder import Reorder
 
 
 def argument(node: Node, name: str, position: int, default: Any = None) -> Any:

@@ -7,24 +7,24 @@ from functools import partial
 
 import numpy as np
 
-from model.errors import EmitError
-from model.graph import Node, Ref
-from verilog.constant.network import Range
-from verilog.constant.solve import expected
-from verilog.lower import Lowering
-from verilog.netlist import Wire
-from verilog.numbers.fixed import Codes
-from verilog.numbers.scaled import plain
-from verilog.numbers.sums import Sums, finished
-from verilog.numbers.weights import Weights
-from verilog.signal import Signal
-from verilog.stream import Stream
-from verilog.templates.lines import Lines
-from verilog.templates.relu import Relu
-from verilog.templates.reorder import Reorder
-from verilog.templates.resize import Resize
-from verilog.templates.unrolled import Unrolled
-from verilog.templates.window import Walk
+from espalier.model.errors import EmitError
+from espalier.model.graph import Node, Ref
+from espalier.verilog.constant.network import Range
+from espalier.verilog.constant.solve import expected
+from espalier.verilog.lower import Lowering
+from espalier.verilog.netlist import Wire
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.numbers.scaled import plain
+from espalier.verilog.numbers.sums import Sums, finished
+from espalier.verilog.numbers.weights import Weights
+from espalier.verilog.signal import Signal
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.lines import Lines
+from espalier.verilog.templates.relu import Relu
+from espalier.verilog.templates.reorder import Reorder
+from espalier.verilog.templates.resize import Resize
+from espalier.verilog.templates.unrolled import Unrolled
+from espalier.verilog.templates.window import Walk
 
 MOST = 200_000  # bits that the adders of a layer may add: about as many look-up tables
 

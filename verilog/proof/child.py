@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from model.errors import SimulateError
+from espalier.model.errors import SimulateError
 
 Tick = Callable[[Path], None]
 LOOK = 0.1  # seconds between two looks

@@ -6,9 +6,9 @@ import importlib.util
 import re
 from dataclasses import dataclass
 
-from model.leftovers import scratch
-from verilog.proof.child import watched
-from verilog.proof.tools import verilator
+from espalier.model.leftovers import scratch
+from espalier.verilog.proof.child import watched
+from espalier.verilog.proof.tools import verilator
 
 SECONDS = 300
 _VERILATOR = re.compile(r"%(Warning|Error)(?:-(\w+))?: (?:([^:\s]+):(\d+):(?:(\d+):)? )?(.*)")

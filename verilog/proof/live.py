@@ -9,7 +9,7 @@ import importlib.util
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from verilog.proof.lint import Finding, slang
+from espalier.verilog.proof.lint import Finding, slang
 
 CHECK = "use_in_the_design"
 MOST = 4  # of the top's instances with different parameters

@@ -15,17 +15,17 @@ from typing import Literal
 
 import numpy as np
 
-from model.errors import SimulateError
-from model.files import make_folder, replacing_folder
-from model.leftovers import scratch
-from verilog.netlist import Design, Wire
-from verilog.numbers.fixed import Codes
-from verilog.proof.bench import CLOCK, DRIVER, bench
-from verilog.proof.child import Tick, quiet, watched
-from verilog.proof.tools import Tool, icarus, simulator
-from verilog.proof.waves import Handshakes, keep, logged
-from verilog.stream import from_words, to_text
-from verilog.write import texts
+from espalier.model.errors import SimulateError
+from espalier.model.files import make_folder, replacing_folder
+from espalier.model.leftovers import scratch
+from espalier.verilog.netlist import Design, Wire
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.proof.bench import CLOCK, DRIVER, bench
+from espalier.verilog.proof.child import Tick, quiet, watched
+from espalier.verilog.proof.tools import Tool, icarus, simulator
+from espalier.verilog.proof.waves import Handshakes, keep, logged
+from espalier.verilog.stream import from_words, to_text
+from espalier.verilog.write import texts
 
 Trace = Literal["", "fst", "vcd"]
 TRACING: Mapping[str, tuple[str, ...]] = {"": (), "fst": ("--trace-fst",), "vcd": ("--trace",)}

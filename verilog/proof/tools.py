@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from model.errors import SimulateError
-from model.leftovers import Scratch
+from espalier.model.errors import SimulateError
+from espalier.model.leftovers import Scratch
 
 
 @dataclass(frozen=True, slots=True)

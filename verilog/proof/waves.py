@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from model.borders import read_json
-from model.errors import SimulateError
-from model.files import filling, make_folder
-from verilog.netlist import Design
+from espalier.model.borders import read_json
+from espalier.model.errors import SimulateError
+from espalier.model.files import filling, make_folder
+from espalier.verilog.netlist import Design
 
 LOG, HEAD, RUNS = "handshakes.log", "handshakes.json", "handshakes.bin"
 TRACES = ("waves.fst", "waves.vcd")

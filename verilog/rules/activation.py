@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import EmitError
-from model.graph import Node
-from verilog.lower import Lowering, lowers
-from verilog.numbers.fixed import Fixed, Rounding, covering
-from verilog.plan.layout import argument, refused
-from verilog.rules.norm import scaled
-from verilog.signal import Signal
-from verilog.stream import Stream
-from verilog.templates.base import Template
-from verilog.templates.lut import WHOLE, WIDEST, Function, Lut, Pieces, fitted, tabled
-from verilog.templates.relu import Relu
+from espalier.model.errors import EmitError
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering, lowers
+from espalier.verilog.numbers.fixed import Fixed, Rounding, covering
+from espalier.verilog.plan.layout import argument, refused
+from espalier.verilog.rules.norm import scaled
+from espalier.verilog.signal import Signal
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Template
+from espalier.verilog.templates.lut import WHOLE, WIDEST, Function, Lut, Pieces, fitted, tabled
+from espalier.verilog.templates.relu import Relu
 
 # op → the options that torch's function of that name takes: (our name, place among a call's arguments, default).
 OPTIONS: dict[str, tuple[tuple[str, int, Any], ...]] = {

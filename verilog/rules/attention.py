@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from model.errors import EmitError
-from model.graph import Node, Ref, out_port
-from verilog.lower import Lowering, held, lowers, operand_ports
-from verilog.netlist import Boundary, Wire
-from verilog.numbers.fixed import WIDEST, Fixed, Rounding, covering
-from verilog.plan.hosting import ENOUGH, masks
-from verilog.plan.layout import argument, cut, refused, reordered
-from verilog.rules.linear import columns
-from verilog.signal import Signal
-from verilog.stream import Stream
-from verilog.templates.base import port
-from verilog.templates.matmul import MatMul
-from verilog.templates.softmax import Softmax
+from espalier.model.errors import EmitError
+from espalier.model.graph import Node, Ref, out_port
+from espalier.verilog.lower import Lowering, held, lowers, operand_ports
+from espalier.verilog.netlist import Boundary, Wire
+from espalier.verilog.numbers.fixed import WIDEST, Fixed, Rounding, covering
+from espalier.verilog.plan.hosting import ENOUGH, masks
+from espalier.verilog.plan.layout import argument, cut, refused, reordered
+from espalier.verilog.rules.linear import columns
+from espalier.verilog.signal import Signal
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import port
+from espalier.verilog.templates.matmul import MatMul
+from espalier.verilog.templates.softmax import Softmax
 
 BIT = Fixed(1, 0, False)
 SCALE_BITS = 12  # of a scale that is no power of two
@@ -200,7 +200,7 @@ def _filled(low: Lowering, value: Any) -> bool:
     source = low.graph.nodes[value.node] if isinstance(value, Ref) else None
     if source is None or source.call != "get_attr":
         return False
-    from model.trace.tensors import to_torch
+    from espalier.model.trace.tensors import to_torch
 
     key = low.graph.weights[source.weights["value"]].key
     return key is not None and float(to_torch(low.store.get(key)).double().max()) <= ENOUGH

@@ -8,21 +8,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from model.errors import EmitError
-from model.formats.mxint import MXInt
-from model.graph import Node
-from model.ports import choice
-from verilog.lower import Lowering
-from verilog.netlist import Wire
-from verilog.numbers.fixed import WIDEST, Codes, Fixed, covering
-from verilog.numbers.scaled import plain
-from verilog.numbers.sums import Sums, finished, narrow_enough, summed
-from verilog.numbers.weights import Weights
-from verilog.plan.layout import cut, pixels, refused, reordered, rows_of
-from verilog.signal import Signal
-from verilog.stream import Stream
-from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
-from verilog.templates.linear_blocks import LinearBlocks
+from espalier.model.errors import EmitError
+from espalier.model.formats.mxint import MXInt
+from espalier.model.graph import Node
+from espalier.model.ports import choice
+from espalier.verilog.lower import Lowering
+from espalier.verilog.netlist import Wire
+from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, covering
+from espalier.verilog.numbers.scaled import plain
+from espalier.verilog.numbers.sums import Sums, finished, narrow_enough, summed
+from espalier.verilog.numbers.weights import Weights
+from espalier.verilog.plan.layout import cut, pixels, refused, reordered, rows_of
+from espalier.verilog.signal import Signal
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
+from espalier.verilog.templates.linear_blocks import LinearBlocks
 
 FAR = 25  # bits of weights in blocks as integers: the wider operand of a DSP block
 

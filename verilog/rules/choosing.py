@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from model.errors import EmitError
-from model.graph import Node, Ref
-from verilog.lower import Lowering, held, lowers
-from verilog.numbers.fixed import Fixed, Rounding, aligned, covering
-from verilog.plan.layout import refused
-from verilog.rules.attention import BIT, masked, sent
-from verilog.rules.elementwise import fraction, like, met, port_of, repeated, together
-from verilog.signal import Signal
-from verilog.templates.choose import Choose
-from verilog.templates.threshold import Threshold
+from espalier.model.errors import EmitError
+from espalier.model.graph import Node, Ref
+from espalier.verilog.lower import Lowering, held, lowers
+from espalier.verilog.numbers.fixed import Fixed, Rounding, aligned, covering
+from espalier.verilog.plan.layout import refused
+from espalier.verilog.rules.attention import BIT, masked, sent
+from espalier.verilog.rules.elementwise import fraction, like, met, port_of, repeated, together
+from espalier.verilog.signal import Signal
+from espalier.verilog.templates.choose import Choose
+from espalier.verilog.templates.threshold import Threshold
 
 OTHER = {"gt": "lt", "lt": "gt", "ge": "le", "le": "ge", "eq": "eq", "ne": "ne"}  # with its operands changed
 LOGIC: dict[str, Any] = {

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from model.graph import Node, Ref
-from verilog.lower import Lowering, lowers, operand_ports
-from verilog.numbers.fixed import WIDEST, Fixed
-from verilog.plan.layout import cut, gathered, refused, reordered
-from verilog.rules.attention import BIT, added, needed
-from verilog.rules.norm import affine, multiplier_format, scaled
-from verilog.signal import Signal, arranged
-from verilog.templates.chain import Replay
-from verilog.templates.divide import Divide
-from verilog.templates.pair import COMPARE, Pair, exact_format
+from espalier.model.graph import Node, Ref
+from espalier.verilog.lower import Lowering, lowers, operand_ports
+from espalier.verilog.numbers.fixed import WIDEST, Fixed
+from espalier.verilog.plan.layout import cut, gathered, refused, reordered
+from espalier.verilog.rules.attention import BIT, added, needed
+from espalier.verilog.rules.norm import affine, multiplier_format, scaled
+from espalier.verilog.signal import Signal, arranged
+from espalier.verilog.templates.chain import Replay
+from espalier.verilog.templates.divide import Divide
+from espalier.verilog.templates.pair import COMPARE, Pair, exact_format
 
 ONE = Fixed(2, 0)
 

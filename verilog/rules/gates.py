@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from model.graph import Node
-from verilog.lower import Lowering, lowers
-from verilog.numbers.fixed import Fixed
-from verilog.plan.layout import argument, refused
-from verilog.rules.activation import through
-from verilog.rules.elementwise import met
-from verilog.rules.indices import taken
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering, lowers
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.plan.layout import argument, refused
+from espalier.verilog.rules.activation import through
+from espalier.verilog.rules.elementwise import met
+from espalier.verilog.rules.indices import taken
 
 GATE = Fixed(12, 11, False)  # of the sigmoid, which is 1 at most
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from model.graph import Node
-from verilog.lower import Lowering, lowers
-from verilog.numbers.fixed import Fixed
-from verilog.plan.layout import argument, refused
-from verilog.rules.attention import needed
-from verilog.rules.norm import batch_norm, scaled
-from verilog.rules.row_norm import normalised_rows
-from verilog.signal import Signal
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering, lowers
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.plan.layout import argument, refused
+from espalier.verilog.rules.attention import needed
+from espalier.verilog.rules.norm import batch_norm, scaled
+from espalier.verilog.rules.row_norm import normalised_rows
+from espalier.verilog.signal import Signal
 
 FINER = 6  # places of what is normalised beyond those of the result
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from model.graph import Node, Ref
-from verilog.lower import Lowering, lowers
-from verilog.plan.layout import argument, by_pixel, gathered, order, refused
-from verilog.signal import Signal, arranged
-from verilog.templates.reorder import Pick
+from espalier.model.graph import Node, Ref
+from espalier.verilog.lower import Lowering, lowers
+from espalier.verilog.plan.layout import argument, by_pixel, gathered, order, refused
+from espalier.verilog.signal import Signal, arranged
+from espalier.verilog.templates.reorder import Pick
 
 
 @lowers("transpose", "permute", "t", "mT", "numpy_T", "movedim", "moveaxis", "swapaxes", "swapdims", "select", "slice",
@@ -60,7 +60,7 @@ def _picked(low: Lowering, node: Node) -> np.ndarray:
     if node.call == "call_module":
         found = _module(node)(places)
     else:
-        from model.trace.targets import function_of
+        from espalier.model.trace.targets import function_of
 
         rest = [_number(low, node, arg) for arg in node.args[1:]]
         named = {k: _number(low, node, arg) for k, arg in node.kwargs.items()}

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from model.graph import Node, Ref, out_port
-from verilog.lower import Lowering, lowers, operand_ports
-from verilog.numbers.fixed import Fixed
-from verilog.plan.layout import argument, cut, order, pixels, refused
-from verilog.rules.convolution import pair, windows
-from verilog.rules.indices import bordered, taken
-from verilog.signal import Signal
-from verilog.stream import Stream
-from verilog.templates.chain import Chain
-from verilog.templates.window import Walk
+from espalier.model.graph import Node, Ref, out_port
+from espalier.verilog.lower import Lowering, lowers, operand_ports
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.plan.layout import argument, cut, order, pixels, refused
+from espalier.verilog.rules.convolution import pair, windows
+from espalier.verilog.rules.indices import bordered, taken
+from espalier.verilog.signal import Signal
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.chain import Chain
+from espalier.verilog.templates.window import Walk
 
 
 @lowers("cat", "stack")
@@ -68,7 +68,7 @@ def apart(low: Lowering, node: Node) -> None:
     """The op itself tells, run on the numbers of the places; each part drops the beats of the others."""
     import torch
 
-    from model.trace.targets import function_of
+    from espalier.model.trace.targets import function_of
 
     if node.call != "call_function" or any(isinstance(a, Ref) for a in node.args[1:]):
         raise refused(node, "an argument that is computed", "Use sizes that are known.")

@@ -7,19 +7,19 @@ from functools import partial
 
 import numpy as np
 
-from model.errors import EmitError
-from model.graph import Node
-from verilog.lower import Lowering, lowers, stays_folded
-from verilog.netlist import Wire
-from verilog.numbers.sums import finished, summing
-from verilog.numbers.sums import summed as summed
-from verilog.numbers.weights import Weights, weights
-from verilog.plan.layout import rows_of
-from verilog.rules.blocks import blocks_of, by_blocks
-from verilog.signal import Signal
-from verilog.stream import Stream
-from verilog.templates.linear import Linear
-from verilog.templates.linear_signs import LinearSigns
+from espalier.model.errors import EmitError
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering, lowers, stays_folded
+from espalier.verilog.netlist import Wire
+from espalier.verilog.numbers.sums import finished, summing
+from espalier.verilog.numbers.sums import summed as summed
+from espalier.verilog.numbers.weights import Weights, weights
+from espalier.verilog.plan.layout import rows_of
+from espalier.verilog.rules.blocks import blocks_of, by_blocks
+from espalier.verilog.signal import Signal
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.linear import Linear
+from espalier.verilog.templates.linear_signs import LinearSigns
 
 
 @lowers("linear")
@@ -51,7 +51,7 @@ def linear(low: Lowering, node: Node) -> None:
 
 def _as_adders(low: Lowering, node: Node, held: Weights) -> None:
     """All products of a row at once."""
-    from verilog.plan.unrolling import passed_on, unrolled
+    from espalier.verilog.plan.unrolling import passed_on, unrolled
 
     x = rows_of(low, node, node.inputs[0], held.codes.shape[1])
     held = held.picked(columns(x, node))

@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from model.graph import Node
-from verilog.lower import Lowering, lowers
-from verilog.numbers.fixed import Fixed, covering
-from verilog.plan.layout import argument, refused
-from verilog.rules.activation import through
-from verilog.rules.attention import needed, whole_rows
-from verilog.rules.elementwise import met
-from verilog.signal import Signal
-from verilog.stream import Stream
-from verilog.templates.fold import Fold, FoldMax, FoldSum
-from verilog.templates.lut import WIDEST
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering, lowers
+from espalier.verilog.numbers.fixed import Fixed, covering
+from espalier.verilog.plan.layout import argument, refused
+from espalier.verilog.rules.activation import through
+from espalier.verilog.rules.attention import needed, whole_rows
+from espalier.verilog.rules.elementwise import met
+from espalier.verilog.signal import Signal
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.fold import Fold, FoldMax, FoldSum
+from espalier.verilog.templates.lut import WIDEST
 
 POWERS = Fixed(16, 15, False)  # of the exponentials, which are 1 at most
 GUARD = 4  # places of the logarithm behind those of the result

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from model.graph import Node
-from model.ops import floating
-from verilog.lower import Lowering, lowers
-from verilog.plan.layout import refused
+from espalier.model.graph import Node
+from espalier.model.ops import floating
+from espalier.verilog.lower import Lowering, lowers
+from espalier.verilog.plan.layout import refused
 
 
 @lowers("flatten", "view", "reshape", "identity", "dropout", "contiguous", "clone", "unsqueeze", "squeeze", "unflatten",

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from model.graph import Node
-from verilog.lower import Lowering, lowers
-from verilog.plan.layout import argument, cut, pixels, refused, reordered
-from verilog.rules.convolution import axes, pair, windows
-from verilog.rules.uneven_pool import averaged, brought, parts, sizes_of
-from verilog.signal import Signal
-from verilog.stream import Stream
-from verilog.templates.fold import FoldMax, FoldSum, reciprocal, summed_format
-from verilog.templates.window import Pair, Walk
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering, lowers
+from espalier.verilog.plan.layout import argument, cut, pixels, refused, reordered
+from espalier.verilog.rules.convolution import axes, pair, windows
+from espalier.verilog.rules.uneven_pool import averaged, brought, parts, sizes_of
+from espalier.verilog.signal import Signal
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.fold import FoldMax, FoldSum, reciprocal, summed_format
+from espalier.verilog.templates.window import Pair, Walk
 
 
 @lowers("max_pool1d", "max_pool2d")

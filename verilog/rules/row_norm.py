@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from model.errors import EmitError
-from model.graph import Node
-from verilog.lower import Lowering, lowers
-from verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding
-from verilog.plan.layout import argument, refused
-from verilog.rules.attention import needed, whole_rows
-from verilog.rules.linear import columns
-from verilog.signal import Signal, arranged
-from verilog.stream import Stream
-from verilog.templates.norm import Norm
+from espalier.model.errors import EmitError
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering, lowers
+from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding
+from espalier.verilog.plan.layout import argument, refused
+from espalier.verilog.rules.attention import needed, whole_rows
+from espalier.verilog.rules.linear import columns
+from espalier.verilog.signal import Signal, arranged
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.norm import Norm
 
 ONE = Fixed(2, 0)
 FLOAT_EPS = float(np.finfo(np.float32).eps)

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.graph import Node, Ref
-from verilog.lower import Lowering, lowers, operand_ports
-from verilog.numbers.fixed import Codes, Fixed, Rounding
-from verilog.plan.fusing import PASSES, Function, RmsNorm
-from verilog.rules.activation import function_of, through
-from verilog.rules.attention import needed
-from verilog.rules.norm import multiplier_format
-from verilog.rules.row_norm import normalised
-from verilog.signal import Signal
+from espalier.model.graph import Node, Ref
+from espalier.verilog.lower import Lowering, lowers, operand_ports
+from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding
+from espalier.verilog.plan.fusing import PASSES, Function, RmsNorm
+from espalier.verilog.rules.activation import function_of, through
+from espalier.verilog.rules.attention import needed
+from espalier.verilog.rules.norm import multiplier_format
+from espalier.verilog.rules.row_norm import normalised
+from espalier.verilog.signal import Signal
 
 
 @lowers("_steps")

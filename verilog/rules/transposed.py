@@ -8,19 +8,19 @@ from math import gcd
 
 import numpy as np
 
-from model.errors import EmitError
-from model.graph import Node
-from verilog.lower import Lowering, lowers
-from verilog.numbers.fixed import Codes, Fixed
-from verilog.numbers.sums import narrow_enough, summed
-from verilog.plan.layout import argument, pixels, refused
-from verilog.rules.convolution import axes, windows
-from verilog.rules.convolution import pair as both
-from verilog.rules.indices import taken
-from verilog.signal import Signal
-from verilog.stream import Stream
-from verilog.templates.linear import Linear
-from verilog.templates.window import Walk
+from espalier.model.errors import EmitError
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering, lowers
+from espalier.verilog.numbers.fixed import Codes, Fixed
+from espalier.verilog.numbers.sums import narrow_enough, summed
+from espalier.verilog.plan.layout import argument, pixels, refused
+from espalier.verilog.rules.convolution import axes, windows
+from espalier.verilog.rules.convolution import pair as both
+from espalier.verilog.rules.indices import taken
+from espalier.verilog.signal import Signal
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.linear import Linear
+from espalier.verilog.templates.window import Walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from model.graph import Node
-from verilog.lower import Lowering
-from verilog.numbers.fixed import Fixed
-from verilog.plan.layout import gathered
-from verilog.rules.norm import scaled
-from verilog.signal import Signal
-from verilog.templates.fold import WIDEST_SUM
-from verilog.templates.window import Pair, Walk
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering
+from espalier.verilog.numbers.fixed import Fixed
+from espalier.verilog.plan.layout import gathered
+from espalier.verilog.rules.norm import scaled
+from espalier.verilog.signal import Signal
+from espalier.verilog.templates.fold import WIDEST_SUM
+from espalier.verilog.templates.window import Pair, Walk
 
 Whole = NDArray[np.int64]
 

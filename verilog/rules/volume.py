@@ -10,16 +10,16 @@ from math import gcd
 
 import numpy as np
 
-from model.errors import EmitError
-from model.graph import Node
-from verilog.lower import Lowering, lowers
-from verilog.numbers.fixed import Codes
-from verilog.numbers.weights import weights
-from verilog.plan.layout import argument, refused
-from verilog.rules.blocks import channels_of, in_fixed_point
-from verilog.rules.convolution import as_adders, axes, border, pair, product, windows
-from verilog.templates.lines import fits
-from verilog.templates.window import Walk
+from espalier.model.errors import EmitError
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering, lowers
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.numbers.weights import weights
+from espalier.verilog.plan.layout import argument, refused
+from espalier.verilog.rules.blocks import channels_of, in_fixed_point
+from espalier.verilog.rules.convolution import as_adders, axes, border, pair, product, windows
+from espalier.verilog.templates.lines import fits
+from espalier.verilog.templates.window import Walk
 
 
 @lowers("conv3d")

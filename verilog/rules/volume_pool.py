@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from model.graph import Node
-from verilog.lower import Lowering, lowers
-from verilog.plan.layout import argument, pixels, refused
-from verilog.rules.convolution import axes
-from verilog.rules.pool import imaged, largest, mean, several
-from verilog.rules.uneven_pool import Whole, brought, counted, parts, together
+from espalier.model.graph import Node
+from espalier.verilog.lower import Lowering, lowers
+from espalier.verilog.plan.layout import argument, pixels, refused
+from espalier.verilog.rules.convolution import axes
+from espalier.verilog.rules.pool import imaged, largest, mean, several
+from espalier.verilog.rules.uneven_pool import Whole, brought, counted, parts, together
 
 Sizes = tuple[int, ...]
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from model.errors import SimulateError
-from verilog.netlist import Design
-from verilog.proof.tools import Tool, nextpnr
+from espalier.model.errors import SimulateError
+from espalier.verilog.netlist import Design
+from espalier.verilog.proof.tools import Tool, nextpnr
 
 HARNESS = "harness"
 FAMILIES: Mapping[str, tuple[str, ...]] = {

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from model.errors import SimulateError
-from model.leftovers import scratch
-from verilog.netlist import Design
-from verilog.proof.child import watched
-from verilog.proof.tools import Tool, yosys
-from verilog.synthesis.route import arguments, frequency, netlist_script, router, write_harness
-from verilog.templates.base import Area
-from verilog.templates.unrolled import Unrolled
-from verilog.write import modules, texts
+from espalier.model.errors import SimulateError
+from espalier.model.leftovers import scratch
+from espalier.verilog.netlist import Design
+from espalier.verilog.proof.child import watched
+from espalier.verilog.proof.tools import Tool, yosys
+from espalier.verilog.synthesis.route import arguments, frequency, netlist_script, router, write_harness
+from espalier.verilog.templates.base import Area
+from espalier.verilog.templates.unrolled import Unrolled
+from espalier.verilog.write import modules, texts
 
 Target = Literal["xilinx", "ecp5", "ice40"]
 Say = Callable[[str], None]

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from verilog.numbers.fixed import Codes
-from verilog.stream import Stream, to_text
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.stream import Stream, to_text
 
 HOME = Path(__file__).parents[1]
 
@@ -118,7 +118,7 @@ class Template(ABC):
 
     def area(self) -> Area:
         """What it takes, estimated; `verilog/area` knows its module by its parameters, or that it does not."""
-        from verilog.area.model import estimate
+        from espalier.verilog.area.model import estimate
 
         return estimate(self.module, {**self.parameters(), **self.figures()})
 

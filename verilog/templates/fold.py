@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
-from verilog.stream import Stream
-from verilog.templates.base import Engine, Template
+from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
+from espalier.verilog.stream import Stream
+from espalier.verilog.templates.base import Engine, Template
 
 WIDEST_SUM = 22  # bits of a sum up to which the multiplier of a mean has as many
 
@@ -114,6 +114,6 @@ def reciprocal(count: int, x: Stream) -> tuple[int, int]:
 
 def summed_format(count: int, multiplier: int, shift: int, x: Fixed) -> Fixed:
     """The narrowest format that holds every sum times multiplier·2^−shift."""
-    from verilog.numbers.fixed import covering
+    from espalier.verilog.numbers.fixed import covering
 
     return covering(x.low * count * multiplier, x.high * count * multiplier, x.frac + shift)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.area.contents import figures_of
-from verilog.numbers.fixed import Codes
-from verilog.templates.base import Engine, Memory, Template
-from verilog.templates.reorder import banked
+from espalier.verilog.area.contents import figures_of
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.templates.base import Engine, Memory, Template
+from espalier.verilog.templates.reorder import banked
 
 DEPTH = 2  # cycles from the table to the output
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
-from verilog.templates.base import Engine, Memory, Template
-from verilog.templates.blocks import Cut
+from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
+from espalier.verilog.templates.base import Engine, Memory, Template
+from espalier.verilog.templates.blocks import Cut
 
 DEPTH = 6  # cycles from asking for the last product to the result
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.templates.base import Engine, Memory
-from verilog.templates.linear import Linear
+from espalier.verilog.templates.base import Engine, Memory
+from espalier.verilog.templates.linear import Linear
 
 DEPTH = 4  # cycles from asking for the last term to the result
 

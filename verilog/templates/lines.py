@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.numbers.fixed import Codes
-from verilog.templates.base import Area, Engine, Template
-from verilog.templates.window import Pair, Walk
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.templates.base import Area, Engine, Template
+from espalier.verilog.templates.window import Pair, Walk
 
 DEPTH = 1
 
@@ -43,7 +43,7 @@ class Lines(Template):
 
     def area(self) -> Area:
         """By its taps."""
-        from verilog.area.unrolled import lines
+        from espalier.verilog.area.unrolled import lines
 
         return lines(self.parameters())
 

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from model.errors import EmitError
-from verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise
-from verilog.plan.walk import Walk, walk
-from verilog.templates.base import Engine, Template
+from espalier.model.errors import EmitError
+from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise
+from espalier.verilog.plan.walk import Walk, walk
+from espalier.verilog.templates.base import Engine, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

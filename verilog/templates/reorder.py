@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from model.errors import EmitError
-from verilog.numbers.fixed import Codes
-from verilog.plan.walk import Walk, walk
-from verilog.templates.base import Engine, Template
+from espalier.model.errors import EmitError
+from espalier.verilog.numbers.fixed import Codes
+from espalier.verilog.plan.walk import Walk, walk
+from espalier.verilog.templates.base import Engine, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from verilog.constant.layout import Laid, laid
-from verilog.constant.network import Network, Range, form_of, width
-from verilog.constant.solve import solved
-from verilog.constant.text import Settling, Written, module_text
-from verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise, shifted
-from verilog.templates.base import Area, Engine, Template
+from espalier.verilog.constant.layout import Laid, laid
+from espalier.verilog.constant.network import Network, Range, form_of, width
+from espalier.verilog.constant.solve import solved
+from espalier.verilog.constant.text import Settling, Written, module_text
+from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise, shifted
+from espalier.verilog.templates.base import Area, Engine, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,7 +127,7 @@ class Unrolled(Template):
 
     def area(self) -> Area:
         """By its adders."""
-        from verilog.area.unrolled import adders
+        from espalier.verilog.area.unrolled import adders
 
         return adders(self.figures())
 

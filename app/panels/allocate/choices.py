@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.allocation.allocation import FIRST, title_of
-from app.forms.chips import Chips
-from app.forms.fields import Choice
-from app.panels.heading import link, muted
-from app.panels.sweeps.axis import caption
-from app.words import percent
-from passes.allocation.places import Column, column
-from passes.costs.base import separable
-from passes.sensitivity.table import Candidate
+from espalier.app.allocation.allocation import FIRST, title_of
+from espalier.app.forms.chips import Chips
+from espalier.app.forms.fields import Choice
+from espalier.app.panels.heading import link, muted
+from espalier.app.panels.sweeps.axis import caption
+from espalier.app.words import percent
+from espalier.passes.allocation.places import Column, column
+from espalier.passes.costs.base import separable
+from espalier.passes.sensitivity.table import Candidate
 
 PORTS = {"weight": "weights", "data_in": "inputs", "bias": "biases", "data_out": "outputs"}
 WHOLE = "nothing pruned"

@@ -12,20 +12,20 @@ from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from app.allocation.allocation import Allocations
-from app.allocation.finding import Finding
-from app.allocation.truth import Truth, Wanted
-from app.figures.curves import figure_words
-from app.panels.allocate.parts import ABOUT, STEPS, WORDS, AllocateParts
-from app.panels.allocate.words import FIRST, counts, summary
-from app.panels.inspector.facts import node_path
-from app.plots.front import Mark
-from app.words import figure, percent
-from model.errors import EspalierError
-from passes.allocation.places import Place
+from espalier.app.allocation.allocation import Allocations
+from espalier.app.allocation.finding import Finding
+from espalier.app.allocation.truth import Truth, Wanted
+from espalier.app.figures.curves import figure_words
+from espalier.app.panels.allocate.parts import ABOUT, STEPS, WORDS, AllocateParts
+from espalier.app.panels.allocate.words import FIRST, counts, summary
+from espalier.app.panels.inspector.facts import node_path
+from espalier.app.plots.front import Mark
+from espalier.app.words import figure, percent
+from espalier.model.errors import EspalierError
+from espalier.passes.allocation.places import Place
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 NOWHERE = ("",)
 UNITS = {"size_bytes": (1024.0, "KiB"), "bitops": (1e6, "M"), "sparsity": (0.01, "%")}

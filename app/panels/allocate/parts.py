@@ -17,16 +17,16 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.forms.fields import NumberField, wear_field_style
-from app.forms.owing import Owing
-from app.panels.allocate.choices import AllocateChoices
-from app.panels.allocate.table import AllocateTable
-from app.panels.heading import Elided, link, muted, warning
-from app.panels.job_strip import JobStrip
-from app.plots.front import FrontChart
+from espalier.app.forms.fields import NumberField, wear_field_style
+from espalier.app.forms.owing import Owing
+from espalier.app.panels.allocate.choices import AllocateChoices
+from espalier.app.panels.allocate.table import AllocateTable
+from espalier.app.panels.heading import Elided, link, muted, warning
+from espalier.app.panels.job_strip import JobStrip
+from espalier.app.plots.front import FrontChart
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 STEPS = 1000  # of the slider
 CHOICES, TABLE, MIDDLE, RIGHT, WORDS = 236, 440, 300, 250, 520

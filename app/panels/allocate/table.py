@@ -8,11 +8,11 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 
-from app.panels.allocate.choices import PORTS
-from app.theme import ROW
-from app.words import figure
-from passes.allocation.places import Place
-from passes.sensitivity.table import Candidate
+from espalier.app.panels.allocate.choices import PORTS
+from espalier.app.theme import ROW
+from espalier.app.words import figure
+from espalier.passes.allocation.places import Place
+from espalier.passes.sensitivity.table import Candidate
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 
-from app.allocation.allocation import Allocations, title_of
-from app.allocation.truth import Truth
-from app.figures.curves import figure_title, figure_words
-from app.words import figure, percent
-from model.recipe import Recipe
-from passes.allocation.places import Place
-from passes.sensitivity.table import Candidate
+from espalier.app.allocation.allocation import Allocations, title_of
+from espalier.app.allocation.truth import Truth
+from espalier.app.figures.curves import figure_title, figure_words
+from espalier.app.words import figure, percent
+from espalier.model.recipe import Recipe
+from espalier.passes.allocation.places import Place
+from espalier.passes.sensitivity.table import Candidate
 
 MOST = 6  # kinds of choices that are counted
 FIRST = "First predictions, not yet corrected by measurements"

@@ -8,14 +8,14 @@ from typing import Any
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QStackedWidget, QVBoxLayout, QWidget
 
-from app.forms.fields import Check, Choice
-from app.panels.data.samples import Pictures, SampleTable
-from app.panels.heading import empty_state, link
-from app.words import count, plural
-from model.data.look import DataLook
-from passes.analysis.data_rows import DataRowsOptions
-from passes.analysis.predictions import Predictions
-from passes.base import Report
+from espalier.app.forms.fields import Check, Choice
+from espalier.app.panels.data.samples import Pictures, SampleTable
+from espalier.app.panels.heading import empty_state, link
+from espalier.app.words import count, plural
+from espalier.model.data.look import DataLook
+from espalier.passes.analysis.data_rows import DataRowsOptions
+from espalier.passes.analysis.predictions import Predictions
+from espalier.passes.base import Report
 
 PAUSE = 300  # milliseconds after the last key
 MOST = 20_000  # samples named one by one

@@ -10,21 +10,21 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
-from app.forms.form import Form
-from app.jobs.asker import Asker
-from app.panels.data.browser import DataBrowser
-from app.panels.heading import empty_state, link, muted, warning
-from app.plots.confusion import ConfusionView
-from app.plots.data_charts import ClassChart, LengthChart
-from app.words import count, percent, plural
-from model.data.look import DataLook, balance
-from model.errors import EspalierError
-from passes.analysis.data_rows import DataRowsOptions
-from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import JobInfo
+from espalier.app.forms.form import Form
+from espalier.app.jobs.asker import Asker
+from espalier.app.panels.data.browser import DataBrowser
+from espalier.app.panels.heading import empty_state, link, muted, warning
+from espalier.app.plots.confusion import ConfusionView
+from espalier.app.plots.data_charts import ClassChart, LengthChart
+from espalier.app.words import count, percent, plural
+from espalier.model.data.look import DataLook, balance
+from espalier.model.errors import EspalierError
+from espalier.passes.analysis.data_rows import DataRowsOptions
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.jobs import JobInfo
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 PAUSE = 500  # milliseconds after the last key before other data are loaded
 WIDE = 1300

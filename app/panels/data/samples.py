@@ -10,9 +10,9 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
 from PySide6.QtGui import QColor, QGuiApplication, QImage, QKeySequence, QPixmap, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
-from app.forms.fields import tokens
-from app.panels.table import Index, Row, alignment, columns_of, to_text
-from app.words import column_title, shown
+from espalier.app.forms.fields import tokens
+from espalier.app.panels.table import Index, Row, alignment, columns_of, to_text
+from espalier.app.words import column_title, shown
 
 LINES, PICTURE = 38, 52  # heights of a row with two lines of text, with a picture
 TIP = 100  # characters of a line of a tooltip

@@ -6,7 +6,7 @@ import re
 
 from PySide6.QtGui import QColor, QFont, QSyntaxHighlighter, QTextCharFormat, QTextDocument
 
-from app.theme import Palette
+from espalier.app.theme import Palette
 
 KEYWORDS = (
     "always|always_comb|always_ff|assign|automatic|begin|bit|break|case|casez|continue|default|else|end|endcase|"

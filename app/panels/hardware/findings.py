@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QListWidget, QListWidgetItem
 
-from app.panels.hardware.text import Mark
-from app.theme import ROW
+from espalier.app.panels.hardware.text import Mark
+from espalier.app.theme import ROW
 
 MOST = 2  # lines that are seen at once
 DATA = Qt.ItemDataRole.UserRole

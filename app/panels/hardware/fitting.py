@@ -8,8 +8,8 @@ from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QTableView, QTreeWidget
 
-from app.panels.table import Table, alignment
-from app.words import of_row, shown
+from espalier.app.panels.table import Table, alignment
+from espalier.app.words import of_row, shown
 
 PAD = 8  # pixels beside what a column holds
 WORDS, ROOM = 40, 320  # the least and the most of a column of words

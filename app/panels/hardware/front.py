@@ -10,17 +10,17 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice, NumberField
-from app.forms.flow import Flow
-from app.panels.hardware.fitting import FittedTable
-from app.panels.heading import empty_state, link, muted
-from app.plots.area_front import AREAS, COLUMNS, AreaFront, within
-from app.words import plural
-from model.graph import Graph
+from espalier.app.forms.fields import Choice, NumberField
+from espalier.app.forms.flow import Flow
+from espalier.app.panels.hardware.fitting import FittedTable
+from espalier.app.panels.heading import empty_state, link, muted
+from espalier.app.plots.area_front import AREAS, COLUMNS, AreaFront, within
+from espalier.app.words import plural
+from espalier.model.graph import Graph
 
 if TYPE_CHECKING:
-    from app.hardware.hardware import Hardware
-    from app.session import Session
+    from espalier.app.hardware.hardware import Hardware
+    from espalier.app.session import Session
 
 NONE = "Area against interval, from fully folded to as parallel as it helps: compute it and choose a design."
 OLD = "of an earlier state: compute it again"

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.canvas.colouring import Overlay
-from app.forms.fields import tokens
-from app.forms.form import Form
-from app.hardware.hardware import Hardware
-from app.jobs.words import doing
-from app.panels.bench import Bench, invitation
-from app.panels.hardware.views import MODULES, SOURCE, SUMMED, Views
-from app.panels.hardware.words import ABOUT, FIRST, NO_FORMATS, NO_MODEL, told
-from app.panels.heading import link, muted, warning
-from model.errors import EspalierError
-from passes.analysis.balance_front import BalanceFrontOptions
-from passes.analysis.hardware import HardwareOptions
+from espalier.app.canvas.colouring import Overlay
+from espalier.app.forms.fields import tokens
+from espalier.app.forms.form import Form
+from espalier.app.hardware.hardware import Hardware
+from espalier.app.jobs.words import doing
+from espalier.app.panels.bench import Bench, invitation
+from espalier.app.panels.hardware.views import MODULES, SOURCE, SUMMED, Views
+from espalier.app.panels.hardware.words import ABOUT, FIRST, NO_FORMATS, NO_MODEL, told
+from espalier.app.panels.heading import link, muted, warning
+from espalier.model.errors import EspalierError
+from espalier.passes.analysis.balance_front import BalanceFrontOptions
+from espalier.passes.analysis.hardware import HardwareOptions
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 FIELDS = (
     "samples", "data", "split", "simulator", "stalls", "waves", "synthesize", "route", "cocotb", "engine", "adders",

@@ -9,18 +9,18 @@ from PySide6.QtCore import QEvent, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice, tokens
-from app.forms.flow import Flow
-from app.hardware.copies import Copies, ours
-from app.jobs.previews import Previews
-from app.panels.hardware.find import Find
-from app.panels.hardware.findings import Findings
-from app.panels.hardware.text import Mark, SourceText
-from app.panels.heading import link
-from app.words import plural
-from verilog.edited import Edited
-from verilog.proof.lint import Finding
-from verilog.proof.live import can_check, check, uses
+from espalier.app.forms.fields import Choice, tokens
+from espalier.app.forms.flow import Flow
+from espalier.app.hardware.copies import Copies, ours
+from espalier.app.jobs.previews import Previews
+from espalier.app.panels.hardware.find import Find
+from espalier.app.panels.hardware.findings import Findings
+from espalier.app.panels.hardware.text import Mark, SourceText
+from espalier.app.panels.heading import link
+from espalier.app.words import plural
+from espalier.verilog.edited import Edited
+from espalier.verilog.proof.lint import Finding
+from espalier.verilog.proof.live import can_check, check, uses
 
 FIND = QKeySequence.StandardKey.Find
 PAUSE = 250  # milliseconds without a key before the text is looked at

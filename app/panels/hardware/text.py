@@ -20,8 +20,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QPlainTextDocumentLayout, QPlainTextEdit, QTextEdit, QWidget
 
-from app.forms.fields import tokens
-from app.panels.hardware.colours import Highlighter
+from espalier.app.forms.fields import tokens
+from espalier.app.panels.hardware.colours import Highlighter
 
 GUTTER = 10
 STEP = 2  # spaces that Tab indents by

@@ -8,9 +8,9 @@ from typing import Any
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeWidget, QTreeWidgetItem
 
-from app.panels.hardware.fitting import FittedColumns
-from app.words import count, shown
-from verilog.hierarchy import Inside, inside
+from espalier.app.panels.hardware.fitting import FittedColumns
+from espalier.app.words import count, shown
+from espalier.verilog.hierarchy import Inside, inside
 
 Row = dict[str, Any]
 COLUMNS = ("instance", "module", "node", "cycles", "busy", "waits")

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSplitter, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
-from app.canvas.colouring import MEASURED
-from app.forms.fields import Choice
-from app.forms.flow import Flow
-from app.hardware.kept import Made
-from app.panels.hardware.fitting import FittedTable
-from app.panels.hardware.front import FrontView
-from app.panels.hardware.source import SourceView, module_of
-from app.panels.hardware.tree import ModuleTree
-from app.panels.hardware.waves import WavesView
-from app.panels.hardware.words import host_rows, lint_rows, mismatch_rows
-from app.panels.heading import empty_state, link
-from app.panels.table import Table
+from espalier.app.canvas.colouring import MEASURED
+from espalier.app.forms.fields import Choice
+from espalier.app.forms.flow import Flow
+from espalier.app.hardware.kept import Made
+from espalier.app.panels.hardware.fitting import FittedTable
+from espalier.app.panels.hardware.front import FrontView
+from espalier.app.panels.hardware.source import SourceView, module_of
+from espalier.app.panels.hardware.tree import ModuleTree
+from espalier.app.panels.hardware.waves import WavesView
+from espalier.app.panels.hardware.words import host_rows, lint_rows, mismatch_rows
+from espalier.app.panels.heading import empty_state, link
+from espalier.app.panels.table import Table
 
 if TYPE_CHECKING:
-    from app.hardware.hardware import Hardware
-    from app.session import Session
+    from espalier.app.hardware.hardware import Hardware
+    from espalier.app.session import Session
 
 TABS = ("Source", "Table", "Mismatches", "Lint", "Host", "Handshakes", "Area")
 SOURCE, TABLE, MISMATCHES, LINT, HOST, WAVES, FRONT = range(7)

@@ -15,12 +15,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame
 
-from app.figures.curves import ticks
-from app.forms.fields import tokens
-from app.plots.wave_rows import STATES, Rows, Span
-from app.theme import Palette, rgb
-from app.words import count, percent
-from verilog.proof.waves import State
+from espalier.app.figures.curves import ticks
+from espalier.app.forms.fields import tokens
+from espalier.app.plots.wave_rows import STATES, Rows, Span
+from espalier.app.theme import Palette, rgb
+from espalier.app.words import count, percent
+from espalier.verilog.proof.waves import State
 
 ROW, BAR, HEAD = 22, 12, 24  # pixels: of a row, of its band, of the axis above
 NAMES, SHARE = 190, 62  # of the names and of the column of shares, where there is room

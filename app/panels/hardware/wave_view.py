@@ -7,10 +7,10 @@ import math
 from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
 
-from app.panels.hardware.wave_canvas import WaveCanvas
-from app.plots.wave_rows import STATES, Rows, Span
-from app.words import count, percent
-from verilog.proof.waves import State
+from espalier.app.panels.hardware.wave_canvas import WaveCanvas
+from espalier.app.plots.wave_rows import STATES, Rows, Span
+from espalier.app.words import count, percent
+from espalier.verilog.proof.waves import State
 
 ZOOM, PAN = 1.25, 0.12  # of a notch of the wheel: the factor, the part of what is seen
 TOLD = (State.TRANSFER, State.STALLED, State.STARVED)

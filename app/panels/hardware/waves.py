@@ -8,15 +8,15 @@ from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QLabel, QStackedWidget, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice
-from app.forms.flow import Flow
-from app.jobs.previews import Previews
-from app.panels.hardware.wave_canvas import COLOURS
-from app.panels.hardware.wave_view import WaveView
-from app.panels.heading import empty_state, link
-from app.plots.wave_rows import STATES, Rows
-from app.words import plural
-from verilog.proof.waves import State, handshakes
+from espalier.app.forms.fields import Choice
+from espalier.app.forms.flow import Flow
+from espalier.app.jobs.previews import Previews
+from espalier.app.panels.hardware.wave_canvas import COLOURS
+from espalier.app.panels.hardware.wave_view import WaveView
+from espalier.app.panels.heading import empty_state, link
+from espalier.app.plots.wave_rows import STATES, Rows
+from espalier.app.words import plural
+from espalier.verilog.proof.waves import State, handshakes
 
 SLOT = "waves"
 LEGEND = (State.TRANSFER, State.STALLED, State.STARVED)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from app.hardware.scored import scored_accuracy, scored_verdict
-from app.theme import Palette
-from app.words import count, percent, plural
+from espalier.app.hardware.scored import scored_accuracy, scored_verdict
+from espalier.app.theme import Palette
+from espalier.app.words import count, percent, plural
 
 if TYPE_CHECKING:
-    from app.hardware.kept import Made
+    from espalier.app.hardware.kept import Made
 
 ABOUT = (
     "The model as SystemVerilog: a module an operation, checked by Verilator and slang, scheduled cycle by cycle, and "

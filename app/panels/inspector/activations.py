@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import MIXED, Choice, NumberField
-from app.panels.heading import heading
-from app.panels.inspector.parts import ShareSlider
-from app.panels.inspector.terms import TERMS
-from app.words import figure, percent
-from model.errors import EspalierError
-from model.graph import Graph, Node
-from model.meta import Sparsity
-from model.ops import category
-from passes.transform.prune_activations import prunable_activations
+from espalier.app.forms.fields import MIXED, Choice, NumberField
+from espalier.app.panels.heading import heading
+from espalier.app.panels.inspector.parts import ShareSlider
+from espalier.app.panels.inspector.terms import TERMS
+from espalier.app.words import figure, percent
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Sparsity
+from espalier.model.ops import category
+from espalier.passes.transform.prune_activations import prunable_activations
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 REST = 300  # milliseconds without a move before a request goes out
 RULES: dict[str, tuple[str, str]] = {"top-k": ("l1", "top_k"), "threshold": ("l1", "threshold"),

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import MIXED, Check, NumberField
-from app.panels.heading import heading, link
-from app.panels.inspector.terms import TERMS
-from app.words import count, percent, plural
-from model.adapters import PORT, adaptable, shapes
-from model.errors import EspalierError
-from model.graph import Graph, Node
-from model.meta import Adapter, Weight
-from model.ports import weight_at
-from model.recipe import Step
-from passes.edits import with_lora, with_training
-from passes.select import Select
-from passes.transform.freeze import trained_by
-from passes.transform.fuse_lora import FuseLoraOptions
-from passes.transform.lora import LoraOptions
+from espalier.app.forms.fields import MIXED, Check, NumberField
+from espalier.app.panels.heading import heading, link
+from espalier.app.panels.inspector.terms import TERMS
+from espalier.app.words import count, percent, plural
+from espalier.model.adapters import PORT, adaptable, shapes
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Adapter, Weight
+from espalier.model.ports import weight_at
+from espalier.model.recipe import Step
+from espalier.passes.edits import with_lora, with_training
+from espalier.passes.select import Select
+from espalier.passes.transform.freeze import trained_by
+from espalier.passes.transform.fuse_lora import FuseLoraOptions
+from espalier.passes.transform.lora import LoraOptions
 
 if TYPE_CHECKING:
-    from app.session import Session
-    from model.document import Change
+    from espalier.app.session import Session
+    from espalier.model.document import Change
 
 EVERY = 200  # milliseconds between two requests while somebody types
 FIELDS = ("rank", "alpha", "dropout")

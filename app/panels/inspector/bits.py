@@ -9,9 +9,9 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.theme import CATEGORIES
-from app.words import figure
-from model.formats.base import BitField, Format
+from espalier.app.theme import CATEGORIES
+from espalier.app.words import figure
+from espalier.model.formats.base import BitField, Format
 
 COLOURS: dict[str, str] = {
     "sign": CATEGORIES["activation"], "integer": CATEGORIES["matmul"], "fraction": CATEGORIES["linear"],

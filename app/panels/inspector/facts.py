@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.canvas.captions import shape_text, tail, title
-from app.words import THIN, count, mebibytes, plural, scaled
-from model.document import Document
-from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst
-from model.meta import Weight
-from model.ops import arg_port, kind, macs, spec
-from passes.transform.pack_mx import held_bytes
+from espalier.app.canvas.captions import shape_text, tail, title
+from espalier.app.words import THIN, count, mebibytes, plural, scaled
+from espalier.model.document import Document
+from espalier.model.graph import Arg, Graph, Node, Ref, Slice, TorchConst
+from espalier.model.meta import Weight
+from espalier.model.ops import arg_port, kind, macs, spec
+from espalier.passes.transform.pack_mx import held_bytes
 
 NO_SELECTION = "Select a node on the canvas or in the outline to see and change it."
 _DULL = ("class", "bias", "in_features", "out_features", "num_embeddings", "embedding_dim", "normalized_shape",

@@ -10,17 +10,17 @@ from functools import partial
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QLabel, QVBoxLayout, QWidget
 
-from app.figures.formats import FormatFigures, format_figures
-from app.figures.parts import Stop
-from app.forms.fields import tokens
-from app.jobs.previews import Previews
-from app.panels.heading import heading, link
-from app.panels.inspector.bits import stored_words
-from app.panels.table import Table
-from app.plain import rich
-from app.plots.staircase import Staircase
-from app.words import plural
-from model.formats.base import Format
+from espalier.app.figures.formats import FormatFigures, format_figures
+from espalier.app.figures.parts import Stop
+from espalier.app.forms.fields import tokens
+from espalier.app.jobs.previews import Previews
+from espalier.app.panels.heading import heading, link
+from espalier.app.panels.inspector.bits import stored_words
+from espalier.app.panels.table import Table
+from espalier.app.plain import rich
+from espalier.app.plots.staircase import Staircase
+from espalier.app.words import plural
+from espalier.model.formats.base import Format
 
 ROWS = 6
 SAID = "q(x) is the value that is stored for x: the nearest code, or the end of the range for what lies beyond it"

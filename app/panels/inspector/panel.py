@@ -8,11 +8,11 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 
-from app.figures.weights import Loss
-from app.forms.fields import field_style, tokens
-from app.panels.inspector.activations import ActivationPruningSection
-from app.panels.inspector.adapter import AdapterSection
-from app.panels.inspector.facts import (
+from espalier.app.figures.weights import Loss
+from espalier.app.forms.fields import field_style, tokens
+from espalier.app.panels.inspector.activations import ActivationPruningSection
+from espalier.app.panels.inspector.adapter import AdapterSection
+from espalier.app.panels.inspector.facts import (
     NO_SELECTION,
     common_path,
     many_facts,
@@ -21,22 +21,22 @@ from app.panels.inspector.facts import (
     node_path,
     node_title,
 )
-from app.panels.inspector.format import FormatSection
-from app.panels.inspector.parallel import ParallelSection
-from app.panels.inspector.parts import ElidedLabel, FactRows
-from app.panels.inspector.pattern import PatternSection
-from app.panels.inspector.precision import PrecisionSection
-from app.panels.inspector.pruning import PruningSection
-from app.panels.inspector.several import Least, LeastSqnr
-from app.panels.inspector.structure import StructureSection
-from app.panels.inspector.weight import WeightSection
-from app.theme import Palette
-from model.check import Problem
-from model.document import Change
-from model.graph import Node
+from espalier.app.panels.inspector.format import FormatSection
+from espalier.app.panels.inspector.parallel import ParallelSection
+from espalier.app.panels.inspector.parts import ElidedLabel, FactRows
+from espalier.app.panels.inspector.pattern import PatternSection
+from espalier.app.panels.inspector.precision import PrecisionSection
+from espalier.app.panels.inspector.pruning import PruningSection
+from espalier.app.panels.inspector.several import Least, LeastSqnr
+from espalier.app.panels.inspector.structure import StructureSection
+from espalier.app.panels.inspector.weight import WeightSection
+from espalier.app.theme import Palette
+from espalier.model.check import Problem
+from espalier.model.document import Change
+from espalier.model.graph import Node
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 MARGIN = 12
 

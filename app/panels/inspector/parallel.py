@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
-from app.forms.fields import NumberField
-from app.panels.heading import heading, muted
-from model.errors import EspalierError
-from model.graph import Node
-from model.meta import Parallel
-from passes.edits import with_parallel
+from espalier.app.forms.fields import NumberField
+from espalier.app.panels.heading import heading, muted
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Node
+from espalier.model.meta import Parallel
+from espalier.passes.edits import with_parallel
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 OPS = ("linear", "matmul", "conv1d", "conv2d", "softmax", "layer_norm", "rms_norm")
 AXES = {

@@ -8,10 +8,10 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QWheelEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QSlider, QWidget
 
-from app.forms.fields import tokens
-from app.panels.inspector.facts import Fact
-from app.panels.inspector.terms import TERMS
-from app.theme import SPARSITY
+from espalier.app.forms.fields import tokens
+from espalier.app.panels.inspector.facts import Fact
+from espalier.app.panels.inspector.terms import TERMS
+from espalier.app.theme import SPARSITY
 
 ROW = 22
 

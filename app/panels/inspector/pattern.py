@@ -10,22 +10,22 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.figures.masks import Matrix, Picture, Region, loader, picture
-from app.figures.parts import Stop
-from app.jobs.previews import Previews
-from app.panels.heading import heading, link
-from app.panels.inspector.facts import node_path
-from app.plots.mask_map import MaskMap
-from app.words import count, percent
-from model.graph import Graph, Node
-from model.ports import weight_at
-from model.views import view_at
-from passes.transform.prune import prunable
+from espalier.app.figures.masks import Matrix, Picture, Region, loader, picture
+from espalier.app.figures.parts import Stop
+from espalier.app.jobs.previews import Previews
+from espalier.app.panels.heading import heading, link
+from espalier.app.panels.inspector.facts import node_path
+from espalier.app.plots.mask_map import MaskMap
+from espalier.app.words import count, percent
+from espalier.model.graph import Graph, Node
+from espalier.model.ports import weight_at
+from espalier.model.views import view_at
+from espalier.passes.transform.prune import prunable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from app.session import Session
+    from espalier.app.session import Session
 
 HINT = "Ctrl+wheel zooms, dragging moves, a double click shows all"
 

@@ -11,28 +11,28 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QMouseEvent
 from PySide6.QtWidgets import QApplication, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.canvas.captions import title
-from app.canvas.figures import FLOATS
-from app.forms.format_editor import CELL_WIDTH, CELLS, FormatEditor, short_name
-from app.forms.pending import Pending
-from app.panels.heading import heading
-from app.panels.inspector.bits import BitsBar, formula, key_words
-from app.panels.inspector.sensitivity import SensitivityLine
-from app.panels.inspector.terms import TERMS, explained
-from app.plain import rich
-from app.words import plural
-from model.errors import EspalierError
-from model.formats.base import Format
-from model.graph import Graph, Node
-from model.ops import decomposable, offered
-from passes.edits import with_format
-from passes.transform.quantize import PORTS
+from espalier.app.canvas.captions import title
+from espalier.app.canvas.figures import FLOATS
+from espalier.app.forms.format_editor import CELL_WIDTH, CELLS, FormatEditor, short_name
+from espalier.app.forms.pending import Pending
+from espalier.app.panels.heading import heading
+from espalier.app.panels.inspector.bits import BitsBar, formula, key_words
+from espalier.app.panels.inspector.sensitivity import SensitivityLine
+from espalier.app.panels.inspector.terms import TERMS, explained
+from espalier.app.plain import rich
+from espalier.app.words import plural
+from espalier.model.errors import EspalierError
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import decomposable, offered
+from espalier.passes.edits import with_format
+from espalier.passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
-    from app.figures.weights import Loss
-    from app.panels.inspector.several import Least
-    from app.session import Session
-    from model.document import Document
+    from espalier.app.figures.weights import Loss
+    from espalier.app.panels.inspector.several import Least
+    from espalier.app.session import Session
+    from espalier.model.document import Document
 
 GAP = 4
 WIDEST_SQNR, USUAL, ARROW = "−88.8 dB", "integer", 32

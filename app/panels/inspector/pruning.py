@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import MIXED, Choice, NumberField
-from app.panels.heading import heading, link
-from app.panels.inspector.facts import pruned_words
-from app.panels.inspector.parts import ShareSlider
-from app.panels.inspector.pruning_fields import PatternFields, share_of
-from app.panels.inspector.terms import TERMS
-from app.words import count
-from model.errors import EspalierError
-from model.graph import Graph, Node
-from model.ports import weight_at
-from passes.pruning.choice import SCOPES, WITH_DATA
-from passes.transform.prune import METHODS, prunable
+from espalier.app.forms.fields import MIXED, Choice, NumberField
+from espalier.app.panels.heading import heading, link
+from espalier.app.panels.inspector.facts import pruned_words
+from espalier.app.panels.inspector.parts import ShareSlider
+from espalier.app.panels.inspector.pruning_fields import PatternFields, share_of
+from espalier.app.panels.inspector.terms import TERMS
+from espalier.app.words import count
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Graph, Node
+from espalier.model.ports import weight_at
+from espalier.passes.pruning.choice import SCOPES, WITH_DATA
+from espalier.passes.transform.prune import METHODS, prunable
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 EVERY = 100  # milliseconds between two requests while the slider moves
 REST = 600  # milliseconds without a move before a method that runs the model is asked

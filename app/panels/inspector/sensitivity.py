@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QLabel
 
-from app.measured.estimate import estimate_of
-from app.measured.sensitivities import sensitivities_of
-from app.plots.heat_lines import bits_of, divergence_words, title_of
-from model.formats.base import Format
-from passes.sensitivity.table import Candidate, Sensitivity
+from espalier.app.measured.estimate import estimate_of
+from espalier.app.measured.sensitivities import sensitivities_of
+from espalier.app.plots.heat_lines import bits_of, divergence_words, title_of
+from espalier.model.formats.base import Format
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 TELL = "KL divergence of the model's outputs from those in float, nats a sample, where this port alone is changed"
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from app.figures.activations import ActivationSamples
-from app.figures.parts import Stop, Stopped
-from app.figures.weights import Loss, loss, quick_loss
-from app.jobs.previews import Previews
-from app.panels.inspector.tensor import values_of
-from model.formats.base import Format
-from model.graph import Graph, Node
-from model.views import View
-from model.weights import Tensor
-from passes.transform.quantize import PORTS
+from espalier.app.figures.activations import ActivationSamples
+from espalier.app.figures.parts import Stop, Stopped
+from espalier.app.figures.weights import Loss, loss, quick_loss
+from espalier.app.jobs.previews import Previews
+from espalier.app.panels.inspector.tensor import values_of
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph, Node
+from espalier.model.views import View
+from espalier.model.weights import Tensor
+from espalier.passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 Load = Callable[[], Tensor]
 Work = tuple[str, Callable[[Stop], Loss]]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import partial
 
-from app.figures.parts import Stop
-from app.figures.statistics import TensorStatistics, tensor_statistics
-from app.forms.fold import Fold
-from app.jobs.previews import Previews
-from app.panels.inspector.facts import Fact
-from app.panels.inspector.parts import FactRows
-from app.words import count, figure, percent
-from model.weights import Tensor
+from espalier.app.figures.parts import Stop
+from espalier.app.figures.statistics import TensorStatistics, tensor_statistics
+from espalier.app.forms.fold import Fold
+from espalier.app.jobs.previews import Previews
+from espalier.app.panels.inspector.facts import Fact
+from espalier.app.panels.inspector.parts import FactRows
+from espalier.app.words import count, figure, percent
+from espalier.model.weights import Tensor
 
 SLOT = "statistics"
 SIGMAS = 3.0

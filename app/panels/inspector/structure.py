@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from app.figures.parts import Stop
-from app.figures.structure import KNOWN, Same
-from app.jobs.previews import Previews
-from app.panels.heading import heading
-from app.panels.inspector.facts import Fact
-from app.panels.inspector.parts import FactRows
-from model.graph import Graph, Node
-from passes.structure.words import ties
+from espalier.app.figures.parts import Stop
+from espalier.app.figures.structure import KNOWN, Same
+from espalier.app.jobs.previews import Previews
+from espalier.app.panels.heading import heading
+from espalier.app.panels.inspector.facts import Fact
+from espalier.app.panels.inspector.parts import FactRows
+from espalier.model.graph import Graph, Node
+from espalier.passes.structure.words import ties
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 MOST = 4  # rows of one node
 

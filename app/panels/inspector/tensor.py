@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
-from app.figures.activations import ActivationSamples, Known
-from app.panels.inspector.facts import weight_of
-from app.words import NOT_MEASURED, count
-from model.graph import Graph, Node
-from model.meta import Weight
-from model.ops import quantisable
-from model.views import View, view_at
-from model.weights import Tensor, WeightStore
-from passes.analysis.activations import activation_ports
+from espalier.app.figures.activations import ActivationSamples, Known
+from espalier.app.panels.inspector.facts import weight_of
+from espalier.app.words import NOT_MEASURED, count
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Weight
+from espalier.model.ops import quantisable
+from espalier.model.views import View, view_at
+from espalier.model.weights import Tensor, WeightStore
+from espalier.passes.analysis.activations import activation_ports
 
 STORED = ("weight", "bias")
 

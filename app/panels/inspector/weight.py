@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.figures.activations import ActivationSamples
-from app.figures.parts import Stop
-from app.figures.statistics import TensorStatistics
-from app.figures.weights import Histogram, Loss, histogram, loss, quick_loss
-from app.forms.fields import Choice
-from app.jobs.previews import Previews
-from app.panels.heading import heading, link
-from app.panels.inspector.facts import node_path
-from app.panels.inspector.precision import sqnr_words
-from app.panels.inspector.statistics import SLOT, StatisticsFold
-from app.panels.inspector.tensor import STORED, Values, ports_shown, values_of
-from app.plots.histogram import WeightHistogram
-from app.words import count, figure, percent, plural
-from model.formats.base import Format
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph, Node
-from model.weights import Tensor
-from passes.edits import with_formats
-from passes.select import Select
-from passes.transform.calibrate import CalibrateOptions
-from passes.transform.quantize import PORTS
+from espalier.app.figures.activations import ActivationSamples
+from espalier.app.figures.parts import Stop
+from espalier.app.figures.statistics import TensorStatistics
+from espalier.app.figures.weights import Histogram, Loss, histogram, loss, quick_loss
+from espalier.app.forms.fields import Choice
+from espalier.app.jobs.previews import Previews
+from espalier.app.panels.heading import heading, link
+from espalier.app.panels.inspector.facts import node_path
+from espalier.app.panels.inspector.precision import sqnr_words
+from espalier.app.panels.inspector.statistics import SLOT, StatisticsFold
+from espalier.app.panels.inspector.tensor import STORED, Values, ports_shown, values_of
+from espalier.app.plots.histogram import WeightHistogram
+from espalier.app.words import count, figure, percent, plural
+from espalier.model.formats.base import Format
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph, Node
+from espalier.model.weights import Tensor
+from espalier.passes.edits import with_formats
+from espalier.passes.select import Select
+from espalier.passes.transform.calibrate import CalibrateOptions
+from espalier.passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
-    from app.panels.inspector.several import Least
-    from app.session import Session
-    from passes.analysis.evaluate import EvaluateOptions
+    from espalier.app.panels.inspector.several import Least
+    from espalier.app.session import Session
+    from espalier.passes.analysis.evaluate import EvaluateOptions
 
 OFFERED = 200  # nodes to choose from; what is applied goes to all
 LEAST_GAIN = 0.5  # decibels worth offering

@@ -9,17 +9,17 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.forms.fields import Choice
-from app.kernels.answer_words import note_text, value_text
-from app.panels.hardware.text import SourceText
-from app.panels.heading import link
-from app.panels.kernels.answer_pictures import view_of
-from app.panels.kernels.source import PythonColours
-from app.panels.kernels.timed import Pages
-from app.panels.table import Table
-from kernels.bench.answers.known import Known
-from kernels.bench.answers.lines import Line
-from kernels.bench.answers.questions import Question
+from espalier.app.forms.fields import Choice
+from espalier.app.kernels.answer_words import note_text, value_text
+from espalier.app.panels.hardware.text import SourceText
+from espalier.app.panels.heading import link
+from espalier.app.panels.kernels.answer_pictures import view_of
+from espalier.app.panels.kernels.source import PythonColours
+from espalier.app.panels.kernels.timed import Pages
+from espalier.app.panels.table import Table
+from espalier.kernels.bench.answers.known import Known
+from espalier.kernels.bench.answers.lines import Line
+from espalier.kernels.bench.answers.questions import Question
 
 
 class Shown(QWidget):

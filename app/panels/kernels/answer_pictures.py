@@ -7,23 +7,23 @@ from typing import Any
 
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice, NumberField
-from app.forms.flow import Flow
-from app.kernels.words import spoken
-from app.panels.heading import empty_state, muted
-from app.plots.answers.attended import SCORES, AttendedPicture
-from app.plots.answers.bits import BitsPicture
-from app.plots.answers.compiled import CompiledPicture
-from app.plots.answers.ledger import LedgerPicture
-from app.plots.answers.picture import Picture
-from app.plots.answers.tiled import TiledPicture
-from app.plots.answers.trips import TripsPicture
-from app.plots.roofline import Roofline
-from kernels.bench.answers.bits import dequantised, encoded
-from kernels.bench.answers.known import Known
-from kernels.bench.answers.lines import points
-from kernels.bench.answers.tiles import ORDERS, Tiling
-from model.errors import EspalierError
+from espalier.app.forms.fields import Choice, NumberField
+from espalier.app.forms.flow import Flow
+from espalier.app.kernels.words import spoken
+from espalier.app.panels.heading import empty_state, muted
+from espalier.app.plots.answers.attended import SCORES, AttendedPicture
+from espalier.app.plots.answers.bits import BitsPicture
+from espalier.app.plots.answers.compiled import CompiledPicture
+from espalier.app.plots.answers.ledger import LedgerPicture
+from espalier.app.plots.answers.picture import Picture
+from espalier.app.plots.answers.tiled import TiledPicture
+from espalier.app.plots.answers.trips import TripsPicture
+from espalier.app.plots.roofline import Roofline
+from espalier.kernels.bench.answers.bits import dequantised, encoded
+from espalier.kernels.bench.answers.known import Known
+from espalier.kernels.bench.answers.lines import points
+from espalier.kernels.bench.answers.tiles import ORDERS, Tiling
+from espalier.model.errors import EspalierError
 
 EDGES: tuple[tuple[str, int, int], ...] = (
     ("a negative value", -75, 125), ("bit 6 clear", 35, 127), ("zero", 0, 127), ("the largest code", 127, 127),

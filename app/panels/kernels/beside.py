@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice
-from app.forms.flow import Flow
-from app.kernels.runs import Run
-from app.kernels.words import beside, beside_words, busy_words, limits_words
-from app.panels.heading import empty_state, link, muted
-from app.panels.table import Table
+from espalier.app.forms.fields import Choice
+from espalier.app.forms.flow import Flow
+from espalier.app.kernels.runs import Run
+from espalier.app.kernels.words import beside, beside_words, busy_words, limits_words
+from espalier.app.panels.heading import empty_state, link, muted
+from espalier.app.panels.table import Table
 
 ALONE = (
     "Two runs stand here beside each other: this machine against another, or against itself before.\n"

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCompleter, QLabel, QScrollArea, QSplitter, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice, Line, tokens
-from app.forms.flow import Flow
-from app.kernels.timed import Measured
-from app.kernels.words import time_words
-from app.panels.heading import link, muted
-from app.panels.kernels.timed import OLD, Pages, TimedPage, forbid, titled
-from app.panels.table import Table
-from app.plots.paying import EACH, SUMMED, Calls, PayingChart
-from app.words import count, figure, percent, plural
-from model.borders import tried
-from model.errors import OptionsError
-from passes.analysis.compile import COMPILER, CompileOptions, has_compiler
-from passes.timed.why import RESTLESS
+from espalier.app.forms.fields import Choice, Line, tokens
+from espalier.app.forms.flow import Flow
+from espalier.app.kernels.timed import Measured
+from espalier.app.kernels.words import time_words
+from espalier.app.panels.heading import link, muted
+from espalier.app.panels.kernels.timed import OLD, Pages, TimedPage, forbid, titled
+from espalier.app.panels.table import Table
+from espalier.app.plots.paying import EACH, SUMMED, Calls, PayingChart
+from espalier.app.words import count, figure, percent, plural
+from espalier.model.borders import tried
+from espalier.model.errors import OptionsError
+from espalier.passes.analysis.compile import COMPILER, CompileOptions, has_compiler
+from espalier.passes.timed.why import RESTLESS
 
 if TYPE_CHECKING:
-    from app.session import Session
-    from model.graph import Graph
+    from espalier.app.session import Session
+    from espalier.model.graph import Graph
 
 WHOLE, SELECTED, MODULE = "", "selected", "module"
 NO_BREAKS = "None: the model is one graph."

@@ -9,24 +9,24 @@ from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QLabel, QListWidget, QPushButton, QSplitter, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice
-from app.forms.flow import Flow
-from app.kernels.answers import kernel_answers_of
-from app.panels.bench import FormArea, Front
-from app.panels.heading import link, muted, warning
-from app.panels.kernels.answer import Shown, formulas_html, lines_html, links_html, text_html
-from app.panels.kernels.timed import forbid
-from app.panels.pressed import hand_over
-from app.panels.progress import Bar
-from app.plain import rich
-from app.theme import ROW
-from kernels.bench.answers.lines import lines_of
-from kernels.bench.answers.questions import QUESTIONS, Question
-from kernels.bench.spec import DEVICES
-from model.errors import EspalierError
+from espalier.app.forms.fields import Choice
+from espalier.app.forms.flow import Flow
+from espalier.app.kernels.answers import kernel_answers_of
+from espalier.app.panels.bench import FormArea, Front
+from espalier.app.panels.heading import link, muted, warning
+from espalier.app.panels.kernels.answer import Shown, formulas_html, lines_html, links_html, text_html
+from espalier.app.panels.kernels.timed import forbid
+from espalier.app.panels.pressed import hand_over
+from espalier.app.panels.progress import Bar
+from espalier.app.plain import rich
+from espalier.app.theme import ROW
+from espalier.kernels.bench.answers.lines import lines_of
+from espalier.kernels.bench.answers.questions import QUESTIONS, Question
+from espalier.kernels.bench.spec import DEVICES
+from espalier.model.errors import EspalierError
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 LIST, WORDS = 190, 400
 AHEAD = 120  # milliseconds between two pictures that are made before they are asked for

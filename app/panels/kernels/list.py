@@ -8,8 +8,8 @@ from PySide6.QtCore import QItemSelectionModel, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QAbstractItemView, QTreeWidget, QTreeWidgetItem, QVBoxLayout, QWidget
 
-from app.forms.fields import Line
-from kernels.bench.spec import KernelInfo
+from espalier.app.forms.fields import Line
+from espalier.kernels.bench.spec import KernelInfo
 
 NAME = Qt.ItemDataRole.UserRole
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QSplitter, QVBoxLayout, QWidget
 
-from app.forms.fields import tokens
-from app.kernels.timed import Measured
-from app.panels.heading import link, muted
-from app.panels.kernels.timed import OLD, Pages, TimedPage
-from app.panels.table import Table
-from app.plots.ledger import LedgerChart
-from app.words import mebibytes, percent
-from passes.analysis.memory import MemoryOptions
+from espalier.app.forms.fields import tokens
+from espalier.app.kernels.timed import Measured
+from espalier.app.panels.heading import link, muted
+from espalier.app.panels.kernels.timed import OLD, Pages, TimedPage
+from espalier.app.panels.table import Table
+from espalier.app.plots.ledger import LedgerChart
+from espalier.app.words import mebibytes, percent
+from espalier.passes.analysis.memory import MemoryOptions
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 LEDGER, MORE = range(2)
 ACTS = {"quantize": "Quantise…", "pack_mx": "MX weights…"}

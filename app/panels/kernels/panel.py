@@ -10,10 +10,10 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QScrollArea, QTabBar, QVBoxLayout, QWidget
 
-from app.panels.bench import Front
+from espalier.app.panels.bench import Front
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 LEAST = 100  # pixels of a page that are always seen
 PASSED_ON = ("begun", "node_wanted", "mode_wanted", "pass_wanted", "overlay_changed", "save_wanted", "load_wanted")
@@ -33,11 +33,11 @@ class Tab:
 
 
 TABS: tuple[Tab, ...] = (
-    Tab("Run", "app.panels.kernels.runs", "KernelRuns"),
-    Tab("Compile", "app.panels.kernels.compile", "CompilePage"),
-    Tab("Profile", "app.panels.kernels.profile", "ProfilePage"),
-    Tab("Memory", "app.panels.kernels.memory", "MemoryPage"),
-    Tab("How it works", "app.panels.kernels.explained", "KernelsExplained"),
+    Tab("Run", "espalier.app.panels.kernels.runs", "KernelRuns"),
+    Tab("Compile", "espalier.app.panels.kernels.compile", "CompilePage"),
+    Tab("Profile", "espalier.app.panels.kernels.profile", "ProfilePage"),
+    Tab("Memory", "espalier.app.panels.kernels.memory", "MemoryPage"),
+    Tab("How it works", "espalier.app.panels.kernels.explained", "KernelsExplained"),
 )
 
 

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.canvas.colouring import MEASURED, Overlay
-from app.forms.fields import Choice, tokens
-from app.jobs.previews import Previews
-from app.kernels.timed import Measured
-from app.kernels.words import time_words
-from app.panels.heading import empty_state, link
-from app.panels.kernels.profile_timeline import HELP, TimelineView
-from app.panels.kernels.timed import OLD, Pages, TimedPage
-from app.panels.table import Table
-from app.plots.run_lanes import Run, run_of
-from app.words import count, mebibytes, percent
-from kernels.bench.others import busy_words
-from passes.analysis.profile import ProfileOptions
+from espalier.app.canvas.colouring import MEASURED, Overlay
+from espalier.app.forms.fields import Choice, tokens
+from espalier.app.jobs.previews import Previews
+from espalier.app.kernels.timed import Measured
+from espalier.app.kernels.words import time_words
+from espalier.app.panels.heading import empty_state, link
+from espalier.app.panels.kernels.profile_timeline import HELP, TimelineView
+from espalier.app.panels.kernels.timed import OLD, Pages, TimedPage
+from espalier.app.panels.table import Table
+from espalier.app.plots.run_lanes import Run, run_of
+from espalier.app.words import count, mebibytes, percent
+from espalier.kernels.bench.others import busy_words
+from espalier.passes.analysis.profile import ProfileOptions
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 TIMELINE, NODES = range(2)
 SLOT, MANY = "run", 1500  # spans that the window's own thread arranges at most

@@ -22,14 +22,14 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame
 
-from app.figures.curves import ticks
-from app.forms.fields import tokens
-from app.kernels.words import time_words
-from app.plots.picture import Table, in_light, write_chart
-from app.plots.run_lanes import COLOURS, Floats, Lane, Run, Span, rows_of, seen_of
-from app.plots.wave_rows import Span as Stretch
-from app.theme import CATEGORIES, Palette, rgb
-from app.words import mebibytes
+from espalier.app.figures.curves import ticks
+from espalier.app.forms.fields import tokens
+from espalier.app.kernels.words import time_words
+from espalier.app.plots.picture import Table, in_light, write_chart
+from espalier.app.plots.run_lanes import COLOURS, Floats, Lane, Run, Span, rows_of, seen_of
+from espalier.app.plots.wave_rows import Span as Stretch
+from espalier.app.theme import CATEGORIES, Palette, rgb
+from espalier.app.words import mebibytes
 
 HEAD, GAP, MEMORY, NAMES = 24, 2, 44, 74  # pixels: the axis, between lanes, the curve below, the lanes' names
 HIGH = {"module": 18, "node": 22, "operation": 14, "device": 18}

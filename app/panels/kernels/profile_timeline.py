@@ -8,11 +8,11 @@ from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QToolTip
 
-from app.kernels.words import time_words
-from app.panels.kernels.profile_canvas import NAMES, TimelineCanvas
-from app.plots.run_lanes import Lane, Run, Span
-from app.plots.wave_rows import Span as Stretch
-from app.words import mebibytes, percent, plural
+from espalier.app.kernels.words import time_words
+from espalier.app.panels.kernels.profile_canvas import NAMES, TimelineCanvas
+from espalier.app.plots.run_lanes import Lane, Run, Span
+from espalier.app.plots.wave_rows import Span as Stretch
+from espalier.app.words import mebibytes, percent, plural
 
 ZOOM, PAN = 1.25, 0.12  # of a notch of the wheel: the factor, the part of what is seen
 NEAR = 3.0  # pixels

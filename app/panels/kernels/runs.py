@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice, wear_field_style
-from app.kernels.runs import Run, kernel_runs_of
-from app.kernels.words import busy_words, limits_words
-from app.panels.bench import FormArea
-from app.panels.heading import Elided, link, muted, row_of, warning
-from app.panels.kernels.beside import show_names
-from app.panels.kernels.list import KernelList
-from app.panels.kernels.setup import KernelSetup
-from app.panels.kernels.views import SOURCE, Views
-from app.words import plural
-from kernels.bench.request import Request
-from model.errors import EspalierError
+from espalier.app.forms.fields import Choice, wear_field_style
+from espalier.app.kernels.runs import Run, kernel_runs_of
+from espalier.app.kernels.words import busy_words, limits_words
+from espalier.app.panels.bench import FormArea
+from espalier.app.panels.heading import Elided, link, muted, row_of, warning
+from espalier.app.panels.kernels.beside import show_names
+from espalier.app.panels.kernels.list import KernelList
+from espalier.app.panels.kernels.setup import KernelSetup
+from espalier.app.panels.kernels.views import SOURCE, Views
+from espalier.app.words import plural
+from espalier.kernels.bench.request import Request
+from espalier.model.errors import EspalierError
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 LIST, SETUP = 220, 256
 

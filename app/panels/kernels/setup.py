@@ -8,15 +8,15 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice, Line, NumberField, chain
-from app.forms.flow import Flow
-from app.panels.heading import muted
-from app.panels.pressed import hand_over
-from app.theme import ROW
-from app.words import duration, plural
-from kernels.bench.request import Request
-from kernels.bench.spec import KernelInfo, Lab, VersionInfo, parse_shape, shape_text
-from model.errors import EspalierError, OptionsError
+from espalier.app.forms.fields import Choice, Line, NumberField, chain
+from espalier.app.forms.flow import Flow
+from espalier.app.panels.heading import muted
+from espalier.app.panels.pressed import hand_over
+from espalier.app.theme import ROW
+from espalier.app.words import duration, plural
+from espalier.kernels.bench.request import Request
+from espalier.kernels.bench.spec import KernelInfo, Lab, VersionInfo, parse_shape, shape_text
+from espalier.model.errors import EspalierError, OptionsError
 
 TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}

@@ -9,15 +9,15 @@ from PySide6.QtCore import QEvent, Signal
 from PySide6.QtGui import QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice
-from app.forms.flow import Flow
-from app.kernels.words import model_words
-from app.panels.hardware.colours import Highlighter
-from app.panels.hardware.find import Find
-from app.panels.hardware.text import SourceText
-from app.panels.heading import empty_state, link
-from kernels.bench.results import Row
-from kernels.bench.spec import KernelInfo
+from espalier.app.forms.fields import Choice
+from espalier.app.forms.flow import Flow
+from espalier.app.kernels.words import model_words
+from espalier.app.panels.hardware.colours import Highlighter
+from espalier.app.panels.hardware.find import Find
+from espalier.app.panels.hardware.text import SourceText
+from espalier.app.panels.heading import empty_state, link
+from espalier.kernels.bench.results import Row
+from espalier.kernels.bench.spec import KernelInfo
 
 QUOTES, INSIDE = '"""', 1
 FIND = QKeySequence.StandardKey.Find

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QSignalBlocker, Qt, Signal
 
-from app.kernels.words import TIME, cells
-from app.panels.table import Index, Table, TableModel, alignment
-from kernels.bench.results import Row
+from espalier.app.kernels.words import TIME, cells
+from espalier.app.panels.table import Index, Table, TableModel, alignment
+from espalier.kernels.bench.results import Row
 
 KERNEL = "kernel"  # a column that says nothing where there is one alone; copies have it
 FITTED = (1, 4, 16, 64)  # numbers of rows at which columns are fitted again

@@ -9,21 +9,21 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut, QStandardItemModel
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTabBar, QVBoxLayout, QWidget
 
-from app.forms.fields import OPTION, Choice, wear_field_style
-from app.forms.flow import Flow
-from app.forms.form import Form
-from app.jobs.words import doing
-from app.kernels.runs import kernel_runs_of
-from app.kernels.timed import Measured, timed_of
-from app.panels.bench import Bench, Front, invitation
-from app.panels.heading import empty_state, link, muted, warning
-from app.panels.pressed import hand_over
-from model.errors import EspalierError
-from passes.timed.inputs import batch_symbols
+from espalier.app.forms.fields import OPTION, Choice, wear_field_style
+from espalier.app.forms.flow import Flow
+from espalier.app.forms.form import Form
+from espalier.app.jobs.words import doing
+from espalier.app.kernels.runs import kernel_runs_of
+from espalier.app.kernels.timed import Measured, timed_of
+from espalier.app.panels.bench import Bench, Front, invitation
+from espalier.app.panels.heading import empty_state, link, muted, warning
+from espalier.app.panels.pressed import hand_over
+from espalier.model.errors import EspalierError
+from espalier.passes.timed.inputs import batch_symbols
 
 if TYPE_CHECKING:
-    from app.session import Session
-    from model.graph import Graph
+    from espalier.app.session import Session
+    from espalier.model.graph import Graph
 
 WORDS = 520
 OLD = "of an earlier state: run it again"

@@ -7,20 +7,20 @@ from pathlib import Path
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QTabBar, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice
-from app.forms.flow import Flow
-from app.kernels.runs import Run
-from app.kernels.words import type_word
-from app.panels.bench import Front
-from app.panels.heading import empty_state, link
-from app.panels.kernels.beside import KernelsBeside
-from app.panels.kernels.source import KernelSource
-from app.panels.kernels.table import KernelTable
-from app.panels.table import Table
-from app.plots.chart import Chart
-from app.plots.kernel_sweep import KernelSweep
-from app.plots.roofline import Roofline
-from kernels.bench.results import Row
+from espalier.app.forms.fields import Choice
+from espalier.app.forms.flow import Flow
+from espalier.app.kernels.runs import Run
+from espalier.app.kernels.words import type_word
+from espalier.app.panels.bench import Front
+from espalier.app.panels.heading import empty_state, link
+from espalier.app.panels.kernels.beside import KernelsBeside
+from espalier.app.panels.kernels.source import KernelSource
+from espalier.app.panels.kernels.table import KernelTable
+from espalier.app.panels.table import Table
+from espalier.app.plots.chart import Chart
+from espalier.app.plots.kernel_sweep import KernelSweep
+from espalier.app.plots.roofline import Roofline
+from espalier.kernels.bench.results import Row
 
 TABS = ("Table", "Curves", "Roofline", "Source", "Compare")
 TABLE, CURVES, ROOF, SOURCE, BESIDE = range(5)

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 
-from app.canvas.captions import title
-from app.canvas.figures import badge, choices, differ, sparsity, twins_of
-from app.canvas.hierarchy import Hierarchy
-from app.canvas.namespaces import build
-from app.words import plural
-from model.graph import Graph, Node
-from model.ops import spec
+from espalier.app.canvas.captions import title
+from espalier.app.canvas.figures import badge, choices, differ, sparsity, twins_of
+from espalier.app.canvas.hierarchy import Hierarchy
+from espalier.app.canvas.namespaces import build
+from espalier.app.words import plural
+from espalier.model.graph import Graph, Node
+from espalier.model.ops import spec
 
 Index = QModelIndex | QPersistentModelIndex
 ROOT = QModelIndex()

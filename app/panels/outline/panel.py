@@ -16,20 +16,20 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QMenu, QVBoxLayout, QWidget
 
-from app.canvas.hierarchy import default_open
-from app.canvas.relayout import SYNCHRONOUS
-from app.forms.fields import Check
-from app.jobs.latest import Latest
-from app.panels.heading import empty_state
-from app.panels.outline.model import Contents, OutlineModel, contents
-from app.panels.outline.selection import SharedSelection
-from app.panels.outline.view import OutlineTree
-from app.words import plural
-from model.document import Change
+from espalier.app.canvas.hierarchy import default_open
+from espalier.app.canvas.relayout import SYNCHRONOUS
+from espalier.app.forms.fields import Check
+from espalier.app.jobs.latest import Latest
+from espalier.app.panels.heading import empty_state
+from espalier.app.panels.outline.model import Contents, OutlineModel, contents
+from espalier.app.panels.outline.selection import SharedSelection
+from espalier.app.panels.outline.view import OutlineTree
+from espalier.app.words import plural
+from espalier.model.document import Change
 
 if TYPE_CHECKING:
-    from app.canvas.view import GraphCanvas
-    from app.session import Session
+    from espalier.app.canvas.view import GraphCanvas
+    from espalier.app.session import Session
 
 OPEN_ROWS = 40
 OPEN_MATCHES = 300  # with more matches than this, groups stay as they are

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QItemSelectionRange, QModelIndex, QObject, Qt, QTimer
 from PySide6.QtGui import QGuiApplication
 
-from app.canvas.hierarchy import Hierarchy
-from app.panels.outline.model import OutlineModel
-from app.panels.outline.view import OutlineTree
+from espalier.app.canvas.hierarchy import Hierarchy
+from espalier.app.panels.outline.model import OutlineModel
+from espalier.app.panels.outline.view import OutlineTree
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 MANY_ROWS = 1000  # selected, from which on the rows are marked without Qt's selection
 Select = QItemSelectionModel.SelectionFlag

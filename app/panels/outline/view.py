@@ -6,10 +6,10 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPointF, QRect, Q
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTreeView
 
-from app.forms.fields import tokens
-from app.panels.outline.model import CHIPS, Chips
-from app.theme import ROW, SPARSITY, Palette
-from app.words import THIN
+from espalier.app.forms.fields import tokens
+from espalier.app.panels.outline.model import CHIPS, Chips
+from espalier.app.theme import ROW, SPARSITY, Palette
+from espalier.app.words import THIN
 
 Index = QModelIndex | QPersistentModelIndex
 INDENT, LEFT, RIGHT, GAP = 13, 5, 10, 6

@@ -8,10 +8,10 @@ from PySide6.QtCore import QAbstractItemModel, QEvent, QModelIndex, QPersistentM
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QAbstractItemView, QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from app.forms.fields import tokens
+from espalier.app.forms.fields import tokens
 
 if TYPE_CHECKING:
-    from app.panels.recipe.panel import Line
+    from espalier.app.panels.recipe.panel import Line
 
 Index = QModelIndex | QPersistentModelIndex
 LINE = Qt.ItemDataRole.UserRole

@@ -10,18 +10,18 @@ from PySide6.QtCore import QAbstractListModel, QMimeData, QModelIndex, QPersiste
 from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QListView, QMenu, QVBoxLayout, QWidget
 
-from app.panels.heading import empty_state
-from app.panels.recipe.paint import LINE, RecipePainter
-from app.panels.recipe.step_words import origin, result, summary, title
-from app.words import plural
-from model.errors import EspalierError
-from model.recipe import Recipe
-from passes.config import recipe_to_dict
-from passes.jobs import Failed, JobEvent, ReplayJob, Started
-from passes.pasted import parse_recipe
+from espalier.app.panels.heading import empty_state
+from espalier.app.panels.recipe.paint import LINE, RecipePainter
+from espalier.app.panels.recipe.step_words import origin, result, summary, title
+from espalier.app.words import plural
+from espalier.model.errors import EspalierError
+from espalier.model.recipe import Recipe
+from espalier.passes.config import recipe_to_dict
+from espalier.passes.jobs import Failed, JobEvent, ReplayJob, Started
+from espalier.passes.pasted import parse_recipe
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()

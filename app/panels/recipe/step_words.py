@@ -6,23 +6,23 @@ import contextlib
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from app.words import cell, percent, plural
-from model.errors import EspalierError
-from model.graph import Graph
-from model.recipe import Raw, Step
-from model.registry import PASSES
-from model.source import SourceInfo
-from passes.base import Report
-from passes.offered import typed
-from passes.select import Select
-from passes.transform.freeze import FreezeOptions
-from passes.transform.load_adapter import LoadAdapterOptions
-from passes.transform.lora import LoraOptions
-from passes.transform.prune import PruneOptions
-from passes.transform.prune_activations import PruneActivationsOptions
-from passes.transform.prune_structured import PruneStructuredOptions
-from passes.transform.quantize import QuantizeOptions, Rule
-from passes.transform.take_weights import TakeWeightsOptions
+from espalier.app.words import cell, percent, plural
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Raw, Step
+from espalier.model.registry import PASSES
+from espalier.model.source import SourceInfo
+from espalier.passes.base import Report
+from espalier.passes.offered import typed
+from espalier.passes.select import Select
+from espalier.passes.transform.freeze import FreezeOptions
+from espalier.passes.transform.load_adapter import LoadAdapterOptions
+from espalier.passes.transform.lora import LoraOptions
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.prune_activations import PruneActivationsOptions
+from espalier.passes.transform.prune_structured import PruneStructuredOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
+from espalier.passes.transform.take_weights import TakeWeightsOptions
 
 REMOVED = {"remove_pruned": "unit", "remove_layers": "layer"}  # what a pass counts as removed, where not nodes
 

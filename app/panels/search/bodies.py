@@ -7,21 +7,21 @@ from typing import Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QCompleter, QGridLayout, QLabel, QWidget
 
-from app.forms.chips import Chips
-from app.forms.fields import Choice, Line, NumberField
-from app.forms.flow import Flow
-from app.forms.form import SelectEditor
-from app.panels.search.formats import FormatsField
-from app.panels.sweeps.axis import AxisField
-from model.errors import EspalierError, OptionsError
-from model.graph import Graph
-from model.recipe import Recipe
-from passes.pruning.choice import METHODS
-from passes.search.spec import Vary
-from passes.sweep.sweep import axis_name
-from passes.sweep.text import parse_place
-from passes.sweep.values import values_text
-from passes.transform.quantize import PORTS
+from espalier.app.forms.chips import Chips
+from espalier.app.forms.fields import Choice, Line, NumberField
+from espalier.app.forms.flow import Flow
+from espalier.app.forms.form import SelectEditor
+from espalier.app.panels.search.formats import FormatsField
+from espalier.app.panels.sweeps.axis import AxisField
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Recipe
+from espalier.passes.pruning.choice import METHODS
+from espalier.passes.search.spec import Vary
+from espalier.passes.sweep.sweep import axis_name
+from espalier.passes.sweep.text import parse_place
+from espalier.passes.sweep.values import values_text
+from espalier.passes.transform.quantize import PORTS
 
 CONFIG_KEYS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size")
 

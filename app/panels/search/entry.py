@@ -8,16 +8,16 @@ from dataclasses import replace
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import Check, Choice, Line, NumberField
-from app.forms.flow import Flow
-from app.forms.fold import Fold
-from app.panels.heading import link
-from app.panels.search.bodies import BODIES, TITLES
-from model.errors import EspalierError
-from model.graph import Graph
-from model.recipe import Recipe
-from passes.search.spec import Vary, When
-from passes.sweep.values import parse_values, value_text
+from espalier.app.forms.fields import Check, Choice, Line, NumberField
+from espalier.app.forms.flow import Flow
+from espalier.app.forms.fold import Fold
+from espalier.app.panels.heading import link
+from espalier.app.panels.search.bodies import BODIES, TITLES
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Recipe
+from espalier.passes.search.spec import Vary, When
+from espalier.passes.sweep.values import parse_values, value_text
 
 TIED = {
     "layer": "each layer its own",

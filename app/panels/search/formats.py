@@ -5,13 +5,23 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.forms.chips import Chips
-from app.forms.fields import Line
-from app.forms.format_choice import FormatChoice
-from app.panels.heading import link
-from app.studies.format_families import ALL, FLOAT, Family, begun, chip_parameter, chips, parameters, read, write
-from model.errors import EspalierError
-from model.registry import FORMATS
+from espalier.app.forms.chips import Chips
+from espalier.app.forms.fields import Line
+from espalier.app.forms.format_choice import FormatChoice
+from espalier.app.panels.heading import link
+from espalier.app.studies.format_families import (
+    ALL,
+    FLOAT,
+    Family,
+    begun,
+    chip_parameter,
+    chips,
+    parameters,
+    read,
+    write,
+)
+from espalier.model.errors import EspalierError
+from espalier.model.registry import FORMATS
 
 SPECIAL = {FLOAT: "stays float", ALL: "every format at its usual widths"}
 ADD = "+ format"

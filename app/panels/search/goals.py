@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice, Line, NumberField
-from app.forms.flow import Flow
-from app.panels.heading import link
-from app.studies.words import figure_name
-from model.errors import OptionsError
-from passes.search.spec import Goal
+from espalier.app.forms.fields import Choice, Line, NumberField
+from espalier.app.forms.flow import Flow
+from espalier.app.panels.heading import link
+from espalier.app.studies.words import figure_name
+from espalier.model.errors import OptionsError
+from espalier.passes.search.spec import Goal
 
 BETTER = {"": "as it is meant", "high": "high", "low": "low"}
 SIGNS = {"<=": "at most", ">=": "at least"}

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice
-from app.forms.flow import Flow
-from app.panels.heading import Elided, link, warning
-from app.panels.jobs import status_text
-from app.panels.progress import Bar
-from app.studies.study import ASKED
-from app.studies.words import best_words, pace_words
-from app.words import count, duration, left, plural
+from espalier.app.forms.fields import Choice
+from espalier.app.forms.flow import Flow
+from espalier.app.panels.heading import Elided, link, warning
+from espalier.app.panels.jobs import status_text
+from espalier.app.panels.progress import Bar
+from espalier.app.studies.study import ASKED
+from espalier.app.studies.words import best_words, pace_words
+from espalier.app.words import count, duration, left, plural
 
 if TYPE_CHECKING:
-    from app.studies.searches import Study
-    from passes.search.trial import Trial
+    from espalier.app.studies.searches import Study
+    from espalier.passes.search.trial import Trial
 
 NAME = 220
 HEIRS = {"pause": "again", "again": "pause", "on": "pause"}  # links that take the focus of one that goes

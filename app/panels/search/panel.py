@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QInputDialog, QWidget
 
-from app.panels.bench import Bench, invitation
-from app.panels.heading import link, muted
-from app.panels.search.head import MORE
-from app.panels.search.results import SearchResults
-from app.panels.search.setup import SearchSetup
-from app.studies.searches import Searches, Study, seconds_each
-from app.studies.templates import beginning
-from model.errors import EspalierError, OptionsError
-from model.recipe import Recipe
-from passes.search.expand import expand
-from passes.search.goals import figures
-from passes.search.spec import SearchSpec
-from passes.search.trial import Trial
+from espalier.app.panels.bench import Bench, invitation
+from espalier.app.panels.heading import link, muted
+from espalier.app.panels.search.head import MORE
+from espalier.app.panels.search.results import SearchResults
+from espalier.app.panels.search.setup import SearchSetup
+from espalier.app.studies.searches import Searches, Study, seconds_each
+from espalier.app.studies.templates import beginning
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.recipe import Recipe
+from espalier.passes.search.expand import expand
+from espalier.passes.search.goals import figures
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 ABOUT = (
     "A search tries configurations by itself: which layer gets which number format, how much is pruned, which option "

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
-from app.panels.search.head import SearchHead
-from app.panels.search.trials import SearchTrials
-from app.plots.study.board import StudyBoard
-from app.plots.study.comparison import Compared, ComparisonChart
-from app.studies.searches import Study
-from passes.figure import OPENED
-from passes.search.spec import trains
-from passes.search.trial import Trial
+from espalier.app.panels.search.head import SearchHead
+from espalier.app.panels.search.trials import SearchTrials
+from espalier.app.plots.study.board import StudyBoard
+from espalier.app.plots.study.comparison import Compared, ComparisonChart
+from espalier.app.studies.searches import Study
+from espalier.passes.figure import OPENED
+from espalier.passes.search.spec import trains
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
-    from app.studies.trial_preview import TrialPreview
+    from espalier.app.studies.trial_preview import TrialPreview
 
 CHARTS, TABLE = 700, 430
 AS_PROJECT = "As a project…"  # what is done with a trial of another architecture

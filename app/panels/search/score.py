@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.panels.heading import link, muted
-from app.words import count
-from model.errors import EspalierError
-from passes.analysis.evaluate import EvaluateOptions
+from espalier.app.panels.heading import link, muted
+from espalier.app.words import count
+from espalier.model.errors import EspalierError
+from espalier.passes.analysis.evaluate import EvaluateOptions
 
 if TYPE_CHECKING:
-    from app.forms.form import Form
-    from app.session import Session
+    from espalier.app.forms.form import Form
+    from espalier.app.session import Session
 
 SHORT = ("data", "split", "limit")
 
@@ -39,7 +39,7 @@ class ScoreField(QWidget):
 
     def open(self) -> None:
         """Fields for other data."""
-        from app.forms.form import Form
+        from espalier.app.forms.form import Form
 
         if self.form is None:
             self.form = Form(EvaluateOptions, self._session.measured_on, only=SHORT, brief=True)

@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
 
-from app.forms.fields import Line, wear_field_style
-from app.forms.flow import Flow
-from app.forms.fold import Fold
-from app.forms.grouped import Group, GroupedForm
-from app.forms.owing import Owing
-from app.panels.heading import link, muted
-from app.panels.search.bodies import BEGINNINGS
-from app.panels.search.entry import EntryCard
-from app.panels.search.goals import Goals
-from app.panels.search.score import ScoreField
-from app.panels.search.training import TrainingField
-from app.panels.sweeps.axis import caption
-from app.studies.searches import check_source
-from app.studies.templates import FOLDER, load, templates, to_toml
-from app.studies.words import entry_words, size_words, time_words
-from model.errors import EspalierError, OptionsError
-from model.files import write_text
-from model.graph import Graph
-from model.recipe import Recipe
-from passes.search.goals import wanted
-from passes.search.possible import check_grid, check_limits, check_spec
-from passes.search.space import Space
-from passes.search.spec import SearchSpec, Vary
+from espalier.app.forms.fields import Line, wear_field_style
+from espalier.app.forms.flow import Flow
+from espalier.app.forms.fold import Fold
+from espalier.app.forms.grouped import Group, GroupedForm
+from espalier.app.forms.owing import Owing
+from espalier.app.panels.heading import link, muted
+from espalier.app.panels.search.bodies import BEGINNINGS
+from espalier.app.panels.search.entry import EntryCard
+from espalier.app.panels.search.goals import Goals
+from espalier.app.panels.search.score import ScoreField
+from espalier.app.panels.search.training import TrainingField
+from espalier.app.panels.sweeps.axis import caption
+from espalier.app.studies.searches import check_source
+from espalier.app.studies.templates import FOLDER, load, templates, to_toml
+from espalier.app.studies.words import entry_words, size_words, time_words
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.files import write_text
+from espalier.model.graph import Graph
+from espalier.model.recipe import Recipe
+from espalier.passes.search.goals import wanted
+from espalier.passes.search.possible import check_grid, check_limits, check_spec
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec, Vary
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 Expand = Callable[[SearchSpec, Graph, Recipe], Space]
 GROUPS = (

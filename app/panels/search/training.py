@@ -7,13 +7,13 @@ from typing import Any, get_args
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.forms.fields import Choice
-from app.forms.grouped import GroupedForm
-from app.panels.heading import muted
-from app.panels.training.panel import GROUPS
-from model.codec import decode, encode
-from passes.search.spec import Training
-from passes.training.options import FinetuneOptions
+from espalier.app.forms.fields import Choice
+from espalier.app.forms.grouped import GroupedForm
+from espalier.app.panels.heading import muted
+from espalier.app.panels.training.panel import GROUPS
+from espalier.model.codec import decode, encode
+from espalier.passes.search.spec import Training
+from espalier.passes.training.options import FinetuneOptions
 
 WORDS: dict[str, str] = {
     "none": "nothing", "before": "before it is compressed", "after": "after it is compressed",

@@ -9,14 +9,14 @@ from PySide6.QtCore import QModelIndex, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QHeaderView, QPushButton, QTableView, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice, Line
-from app.panels.heading import link, muted
-from app.panels.table import to_text
-from app.studies.trial_rows import FILTERS, TrialRows, told
-from app.theme import ROW
-from model.files import write_text
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.app.forms.fields import Choice, Line
+from espalier.app.panels.heading import link, muted
+from espalier.app.panels.table import to_text
+from espalier.app.studies.trial_rows import FILTERS, TrialRows, told
+from espalier.app.theme import ROW
+from espalier.model.files import write_text
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 
 WIDEST = 190
 WIDTHS = {"number": 76, "state": 118, "origin": 62, "seconds": 64}  # of what changes as trials end

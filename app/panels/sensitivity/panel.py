@@ -12,21 +12,21 @@ from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QMenu, QStackedWidget, QVBoxLayout, QWidget
 
-from app.canvas.colouring import Overlay
-from app.measured.sensitivities import NO_DATA, sensitivities_of
-from app.panels.heading import empty_state, link, say_as
-from app.panels.job_strip import JobStrip
-from app.panels.sensitivity.views import Views
-from app.plots.heat_lines import LEAST, Heat, arrange, title_of
-from app.plots.heat_picture import export_heat
-from app.words import plural
-from model.errors import EspalierError
-from model.formats.base import Format
-from passes.edits import with_format, with_sparsity
-from passes.sensitivity.table import Candidate, Sensitivity
+from espalier.app.canvas.colouring import Overlay
+from espalier.app.measured.sensitivities import NO_DATA, sensitivities_of
+from espalier.app.panels.heading import empty_state, link, say_as
+from espalier.app.panels.job_strip import JobStrip
+from espalier.app.panels.sensitivity.views import Views
+from espalier.app.plots.heat_lines import LEAST, Heat, arrange, title_of
+from espalier.app.plots.heat_picture import export_heat
+from espalier.app.words import plural
+from espalier.model.errors import EspalierError
+from espalier.model.formats.base import Format
+from espalier.passes.edits import with_format, with_sparsity
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 ABOUT = (
     "One pass over a little data with gradients tells what any format would cost at any layer: the KL divergence of "

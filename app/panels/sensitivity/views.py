@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
-from app.forms.fields import Check, Choice
-from app.forms.flow import Flow
-from app.panels.heading import Elided, empty_state, link, say_as
-from app.plain import rich
-from app.plots.agreement import AgreementChart, agreement_words
-from app.plots.chart import Chart
-from app.plots.error_spread import ErrorSpread
-from app.plots.heat import HeatMap, HeatScale, Present
-from app.plots.heat_bars import LayerBars
-from app.plots.heat_lines import PORTS, Heat, Order
-from app.words import plural
+from espalier.app.forms.fields import Check, Choice
+from espalier.app.forms.flow import Flow
+from espalier.app.panels.heading import Elided, empty_state, link, say_as
+from espalier.app.plain import rich
+from espalier.app.plots.agreement import AgreementChart, agreement_words
+from espalier.app.plots.chart import Chart
+from espalier.app.plots.error_spread import ErrorSpread
+from espalier.app.plots.heat import HeatMap, HeatScale, Present
+from espalier.app.plots.heat_bars import LayerBars
+from espalier.app.plots.heat_lines import PORTS, Heat, Order
+from espalier.app.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.measured.sensitivities import Sensitivities
-    from passes.sensitivity.table import Sensitivity
+    from espalier.app.measured.sensitivities import Sensitivities
+    from espalier.passes.sensitivity.table import Sensitivity
 
 TABS = ("Heat map", "Predicted against measured", "Layers")
 ORDERS: dict[Order, str] = {"model": "in the model's order", "sensitivity": "most sensitive first"}

@@ -10,23 +10,30 @@ from PySide6.QtCore import QModelIndex, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QCursor, QLinearGradient, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
-from app.forms.fields import tokens
-from app.forms.owing import Owing
-from app.jobs.asking import Asking
-from app.panels.heading import Elided, empty_state, link
-from app.panels.inspector.facts import node_path
-from app.panels.sqnr.table import MOST, SqnrTable
-from app.panels.table import to_text
-from app.words import THIN, plural
-from model.errors import ExportError
-from model.files import write_text
-from model.graph import Graph
-from model.recipe import Step
-from passes.analysis.format_sqnr import PORT, FormatSqnrOptions, WeightSqnr, columns, tried_nodes, usual_formats
-from passes.edits import with_format
+from espalier.app.forms.fields import tokens
+from espalier.app.forms.owing import Owing
+from espalier.app.jobs.asking import Asking
+from espalier.app.panels.heading import Elided, empty_state, link
+from espalier.app.panels.inspector.facts import node_path
+from espalier.app.panels.sqnr.table import MOST, SqnrTable
+from espalier.app.panels.table import to_text
+from espalier.app.words import THIN, plural
+from espalier.model.errors import ExportError
+from espalier.model.files import write_text
+from espalier.model.graph import Graph
+from espalier.model.recipe import Step
+from espalier.passes.analysis.format_sqnr import (
+    PORT,
+    FormatSqnrOptions,
+    WeightSqnr,
+    columns,
+    tried_nodes,
+    usual_formats,
+)
+from espalier.passes.edits import with_format
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 BAR = 120  # pixels of the colours
 TELL = "SQNR is 10·log10(Σx² / Σ(x − q(x))²) of the stored weight: 6 dB more is one bit more."

@@ -20,12 +20,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractItemView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTableView, QWidget
 
-from app.forms.fields import tokens
-from app.panels.table import to_text
-from app.theme import ROW, rgb
-from app.words import count
-from model.formats.base import Format
-from passes.analysis.format_sqnr import WeightSqnr
+from espalier.app.forms.fields import tokens
+from espalier.app.panels.table import to_text
+from espalier.app.theme import ROW, rgb
+from espalier.app.words import count
+from espalier.model.formats.base import Format
+from espalier.passes.analysis.format_sqnr import WeightSqnr
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice, Line, chain
-from app.panels.heading import link, muted
-from app.panels.recipe.step_words import title
-from model.errors import EspalierError, OptionsError
-from model.recipe import Recipe
-from passes.sweep.offers import Offer, offer_for, offers
-from passes.sweep.sweep import Axis, Sweep, points
-from passes.sweep.values import parse_values, value_text
+from espalier.app.forms.fields import Choice, Line, chain
+from espalier.app.panels.heading import link, muted
+from espalier.app.panels.recipe.step_words import title
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.recipe import Recipe
+from espalier.passes.sweep.offers import Offer, offer_for, offers
+from espalier.passes.sweep.sweep import Axis, Sweep, points
+from espalier.passes.sweep.values import parse_values, value_text
 
 SHOWN = 14  # values that the preview lists
 

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
 
-from app.figures.curves import draw, figure_title
-from app.forms.fields import Choice
-from app.forms.flow import Flow
-from app.panels.bench import Bench, invitation
-from app.panels.heading import Elided, link, muted, warning
-from app.panels.sweeps.points import SweepPoints
-from app.panels.sweeps.setup import SweepSetup
-from app.plots.curves import CurveChart
-from app.studies.sweeps import Run, Sweeps
-from app.words import plural
-from model.errors import EspalierError
-from model.files import write_text
-from passes.sweep.example import example
-from passes.sweep.outcome import Outcome, figures_of
-from passes.sweep.sweep import Sweep, points
+from espalier.app.figures.curves import draw, figure_title
+from espalier.app.forms.fields import Choice
+from espalier.app.forms.flow import Flow
+from espalier.app.panels.bench import Bench, invitation
+from espalier.app.panels.heading import Elided, link, muted, warning
+from espalier.app.panels.sweeps.points import SweepPoints
+from espalier.app.panels.sweeps.setup import SweepSetup
+from espalier.app.plots.curves import CurveChart
+from espalier.app.studies.sweeps import Run, Sweeps
+from espalier.app.words import plural
+from espalier.model.errors import EspalierError
+from espalier.model.files import write_text
+from espalier.passes.sweep.example import example
+from espalier.passes.sweep.outcome import Outcome, figures_of
+from espalier.passes.sweep.sweep import Sweep, points
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 PAUSE = 100  # milliseconds between two drawings
 ABOUT = (
@@ -248,8 +248,8 @@ class SweepsPanel(Bench):
         if run is None:
             return
         if path.suffix == ".csv":
-            from app.commands.sweep_files import to_csv
-            from passes.sweep.journal import Journal
+            from espalier.app.commands.sweep_files import to_csv
+            from espalier.passes.sweep.journal import Journal
 
             write_text(path, to_csv(Journal(run.sweep, tuple(self.points.outcomes))))
         else:

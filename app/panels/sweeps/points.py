@@ -9,11 +9,11 @@ from typing import Any
 from PySide6.QtCore import QModelIndex, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.panels.heading import muted
-from app.panels.table import Table
-from app.words import percent, signed
-from passes.sweep.outcome import Outcome, point_words, rows
-from passes.sweep.sweep import Sweep, axis_name
+from espalier.app.panels.heading import muted
+from espalier.app.panels.table import Table
+from espalier.app.words import percent, signed
+from espalier.passes.sweep.outcome import Outcome, point_words, rows
+from espalier.passes.sweep.sweep import Sweep, axis_name
 
 LAST = ("seed", "n", "error", "seconds")  # columns that stand behind the figures
 NARROWER, NARROWEST = 16, 44  # pixels of a column

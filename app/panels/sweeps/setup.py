@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice, NumberField, wear_field_style
-from app.panels.heading import link, muted
-from app.panels.sweeps.axis import AxisField, caption
-from app.words import count, duration, plural
-from model.errors import EspalierError
-from model.recipe import Recipe
-from model.registry import PASSES
-from passes.analysis.evaluate import EvaluateOptions
-from passes.figure import OPENED, START
-from passes.sweep.offers import Offer, suggested_lines, usual_axis
-from passes.sweep.run import estimate
-from passes.sweep.sweep import Axis, Sweep, Variant, points
-from passes.sweep.text import variants_of
+from espalier.app.forms.fields import Choice, NumberField, wear_field_style
+from espalier.app.panels.heading import link, muted
+from espalier.app.panels.sweeps.axis import AxisField, caption
+from espalier.app.words import count, duration, plural
+from espalier.model.errors import EspalierError
+from espalier.model.recipe import Recipe
+from espalier.model.registry import PASSES
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.figure import OPENED, START
+from espalier.passes.sweep.offers import Offer, suggested_lines, usual_axis
+from espalier.passes.sweep.run import estimate
+from espalier.passes.sweep.sweep import Axis, Sweep, Variant, points
+from espalier.passes.sweep.text import variants_of
 
 if TYPE_CHECKING:
-    from app.forms.form import Form
-    from app.session import Session
+    from espalier.app.forms.form import Form
+    from espalier.app.session import Session
 
 SHORT = ("data", "split", "limit")  # what one changes of the score's options
 
@@ -180,7 +180,7 @@ class SweepSetup(QWidget):
 
     def open_score(self) -> None:
         """Fields for the data that the score is measured on."""
-        from app.forms.form import Form
+        from espalier.app.forms.form import Form
 
         if self._form is None:
             self._form = Form(EvaluateOptions, self._session.measured_on, only=SHORT, brief=True)

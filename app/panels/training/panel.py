@@ -9,25 +9,25 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
-from app.forms.data_fields import DataField
-from app.forms.grouped import Group, GroupedForm
-from app.forms.owing import Owing
-from app.jobs.previews import Previews
-from app.panels.heading import link, muted, warning
-from app.panels.jobs import trains
-from app.panels.training.run import TrainingRun
-from app.panels.training.what_trains import WhatTrains
-from app.training.estimate import TrainingEstimate
-from app.training.memory import recall, remember
-from app.training.words import begins_with, did, through
-from app.words import count
-from model.errors import EspalierError, OptionsError
-from passes.jobs import JobEvent, ReplayJob
-from passes.training.options import FinetuneOptions
-from passes.training.unfinished import Unfinished, discard, unfinished
+from espalier.app.forms.data_fields import DataField
+from espalier.app.forms.grouped import Group, GroupedForm
+from espalier.app.forms.owing import Owing
+from espalier.app.jobs.previews import Previews
+from espalier.app.panels.heading import link, muted, warning
+from espalier.app.panels.jobs import trains
+from espalier.app.panels.training.run import TrainingRun
+from espalier.app.panels.training.what_trains import WhatTrains
+from espalier.app.training.estimate import TrainingEstimate
+from espalier.app.training.memory import recall, remember
+from espalier.app.training.words import begins_with, did, through
+from espalier.app.words import count
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.passes.jobs import JobEvent, ReplayJob
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.training.unfinished import Unfinished, discard, unfinished
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 PASS = "finetune"
 GROUPS = (

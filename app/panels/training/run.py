@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.panels.heading import Elided
-from app.panels.progress import Bar
-from app.words import count, duration, left, metric
-from passes.jobs import TERMINAL, JobEvent, JobInfo
+from espalier.app.panels.heading import Elided
+from espalier.app.panels.progress import Bar
+from espalier.app.words import count, duration, left, metric
+from espalier.passes.jobs import TERMINAL, JobEvent, JobInfo
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 FIGURES = {
     "validation": {"accuracy": "validation accuracy", "loss": "validation loss"},

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice
-from app.forms.form import Rows
-from app.words import plural
-from model.errors import OptionsError
-from passes.select import Select
+from espalier.app.forms.fields import Choice
+from espalier.app.forms.form import Rows
+from espalier.app.words import plural
+from espalier.model.errors import OptionsError
+from espalier.passes.select import Select
 
 if TYPE_CHECKING:
-    from app.session import Session
+    from espalier.app.session import Session
 
 ALL, CHOSEN, BUT = "all", "selection", "but"
 

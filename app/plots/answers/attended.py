@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF
 
-from app.kernels.words import time_words
-from app.plots.answers.curves import Curve, binary, binary_ticks, draw_curves
-from app.plots.answers.picture import CENTRE, Picture, Sheet
-from app.plots.log_chart import short
-from app.plots.picture import Table
-from app.theme import CATEGORIES
-from app.words import figure
-from kernels.bench.answers.lines import SIZES, plain_attention
-from kernels.bench.answers.passes import online, score_bytes
+from espalier.app.kernels.words import time_words
+from espalier.app.plots.answers.curves import Curve, binary, binary_ticks, draw_curves
+from espalier.app.plots.answers.picture import CENTRE, Picture, Sheet
+from espalier.app.plots.log_chart import short
+from espalier.app.plots.picture import Table
+from espalier.app.theme import CATEGORIES
+from espalier.app.words import figure
+from espalier.kernels.bench.answers.lines import SIZES, plain_attention
+from espalier.kernels.bench.answers.passes import online, score_bytes
 
 COLOURS = {"naive": CATEGORIES["activation"], "torch": CATEGORIES["linear"], "triton": CATEGORIES["matmul"]}
 TITLES = {"naive": "naive", "torch": "fused (torch)", "triton": "fused (triton)"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPolygonF
 
-from app.panels.inspector.bits import COLOURS
-from app.plots.answers.picture import CENTRE, Picture, Sheet
-from app.plots.picture import Table
-from kernels.bench.answers.bits import Dequantised, bfloat16, dequantised, steps
+from espalier.app.panels.inspector.bits import COLOURS
+from espalier.app.plots.answers.picture import CENTRE, Picture, Sheet
+from espalier.app.plots.picture import Table
+from espalier.kernels.bench.answers.bits import Dequantised, bfloat16, dequantised, steps
 
 NAMED = 112.0  # pixels of the names at the left
 SIGN, INTEGER, FRACTION, EXPONENT = (COLOURS[k] for k in ("sign", "integer", "fraction", "exponent"))

@@ -6,14 +6,14 @@ import math
 
 from PySide6.QtCore import QRectF
 
-from app.kernels.words import time_words
-from app.plots.answers.curves import Curve, draw_curves
-from app.plots.answers.picture import Picture, Sheet
-from app.plots.log_chart import short
-from app.plots.picture import Table
-from app.theme import CATEGORIES
-from app.words import count
-from kernels.bench.answers.lines import Compiled, compiled
+from espalier.app.kernels.words import time_words
+from espalier.app.plots.answers.curves import Curve, draw_curves
+from espalier.app.plots.answers.picture import Picture, Sheet
+from espalier.app.plots.log_chart import short
+from espalier.app.plots.picture import Table
+from espalier.app.theme import CATEGORIES
+from espalier.app.words import count
+from espalier.kernels.bench.answers.lines import Compiled, compiled
 
 PARTS = (("small layer", "A small layer"), ("large chain", "A large chain of operations"))
 EAGER, COMPILED = CATEGORIES["linear"], CATEGORIES["activation"]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPen, QPolygonF
 
-from app.plots.answers.picture import CENTRE, LEFT, RIGHT, Sheet
-from app.plots.log_chart import round_numbers, thinned
-from app.theme import PLOT_WIDTH
-from app.words import NOT_MEASURED, THIN
+from espalier.app.plots.answers.picture import CENTRE, LEFT, RIGHT, Sheet
+from espalier.app.plots.log_chart import round_numbers, thinned
+from espalier.app.theme import PLOT_WIDTH
+from espalier.app.words import NOT_MEASURED, THIN
 
 AXIS, FOOT, HEAD = 54.0, 20.0, 40.0  # pixels of the y axis, the x axis, and of title and legend
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF
 
-from app.kernels.answer_words import value_text
-from app.plots.answers.picture import RIGHT, Picture, Sheet
-from app.plots.picture import Table
-from app.theme import CATEGORIES
-from app.words import NOT_MEASURED, mebibytes, percent
-from kernels.bench.answers.lines import Line, lines_of, saving
+from espalier.app.kernels.answer_words import value_text
+from espalier.app.plots.answers.picture import RIGHT, Picture, Sheet
+from espalier.app.plots.picture import Table
+from espalier.app.theme import CATEGORIES
+from espalier.app.words import NOT_MEASURED, mebibytes, percent
+from espalier.kernels.bench.answers.lines import Line, lines_of, saving
 
 ROW, NAME, VALUE = 22.0, 150.0, 76.0
 

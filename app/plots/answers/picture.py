@@ -8,10 +8,10 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPaintDevice, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.forms.fields import tokens
-from app.plots.picture import Table, in_light, write_chart
-from app.theme import BODY, CATEGORIES, SMALL, Palette
-from kernels.bench.answers.known import Known
+from espalier.app.forms.fields import tokens
+from espalier.app.plots.picture import Table, in_light, write_chart
+from espalier.app.theme import BODY, CATEGORIES, SMALL, Palette
+from espalier.kernels.bench.answers.known import Known
 
 LEFT, RIGHT, CENTRE = (
     side | Qt.AlignmentFlag.AlignVCenter

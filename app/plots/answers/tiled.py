@@ -6,10 +6,10 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 
-from app.plots.answers.picture import CENTRE, Picture, Sheet
-from app.plots.picture import Table
-from app.theme import rgb
-from kernels.bench.answers.tiles import Tiling, told
+from espalier.app.plots.answers.picture import CENTRE, Picture, Sheet
+from espalier.app.plots.picture import Table
+from espalier.app.theme import rgb
+from espalier.kernels.bench.answers.tiles import Tiling, told
 
 WORDS = 76.0  # pixels of what is said below the tensor
 INK = "#14171A"  # on the threads' colours, which are pale in both themes

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QRectF
 
-from app.kernels.words import time_words
-from app.plots.answers.picture import READS, RIGHT, WRITES, Picture, Sheet
-from app.plots.picture import Table
-from app.words import NOT_MEASURED, THIN, figure, mebibytes
-from kernels.bench.answers.passes import FUSED, NAIVE, SIZES, WHOLE, Pass, reads, writes
-from kernels.bench.results import Row
+from espalier.app.kernels.words import time_words
+from espalier.app.plots.answers.picture import READS, RIGHT, WRITES, Picture, Sheet
+from espalier.app.plots.picture import Table
+from espalier.app.words import NOT_MEASURED, THIN, figure, mebibytes
+from espalier.kernels.bench.answers.passes import FUSED, NAIVE, SIZES, WHOLE, Pass, reads, writes
+from espalier.kernels.bench.results import Row
 
 ROW, THIN_BAR, GAP = 22.0, 4.0, 2.0
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from app.plots.metrics import spacing
-from app.plots.study.data import COMPLETE, Scale, Study
-from app.plots.study.names import short_names
-from app.plots.study.words import tick_words, title, value_words
-from model.data.base import Array
+from espalier.app.plots.metrics import spacing
+from espalier.app.plots.study.data import COMPLETE, Scale, Study
+from espalier.app.plots.study.names import short_names
+from espalier.app.plots.study.words import tick_words, title, value_words
+from espalier.model.data.base import Array
 
 GOLDEN = 0.6180339887
 SPREAD = 0.3  # of the room of a category, over which its lines are spread

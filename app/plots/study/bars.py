@@ -10,10 +10,10 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QTransform
 from typing_extensions import override
 
-from app.canvas.primitives import draw_rects
-from app.plots.study.kept import Kept, pixels
-from app.plots.study.stamp import argb
-from model.data.base import Array
+from espalier.app.canvas.primitives import draw_rects
+from espalier.app.plots.study.kept import Kept, pixels
+from espalier.app.plots.study.stamp import argb
+from espalier.model.data.base import Array
 
 MANY = 2000  # bars from which each pixel of a lane is drawn once
 LEVELS = 24  # rows of a strip, shared out among the colours that meet in a column

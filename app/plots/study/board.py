@@ -10,25 +10,25 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice as Chooser
-from app.larger import BEFORE
-from app.panels.heading import link
-from app.plots.study.choice_map import ChoiceMap
-from app.plots.study.comparison import Compared, ComparisonChart
-from app.plots.study.data import Study
-from app.plots.study.history import HistoryChart
-from app.plots.study.importance import ImportanceChart
-from app.plots.study.intermediate import IntermediateChart
-from app.plots.study.pairs import PairsChart
-from app.plots.study.parallel import ParallelChart
-from app.plots.study.pareto import ParetoChart
-from app.plots.study.slices import SliceChart
-from app.plots.study.tile import Tile
-from app.plots.study.timeline import TimelineChart
-from passes.figure import OPENED
-from passes.search.space import Choice
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.app.forms.fields import Choice as Chooser
+from espalier.app.larger import BEFORE
+from espalier.app.panels.heading import link
+from espalier.app.plots.study.choice_map import ChoiceMap
+from espalier.app.plots.study.comparison import Compared, ComparisonChart
+from espalier.app.plots.study.data import Study
+from espalier.app.plots.study.history import HistoryChart
+from espalier.app.plots.study.importance import ImportanceChart
+from espalier.app.plots.study.intermediate import IntermediateChart
+from espalier.app.plots.study.pairs import PairsChart
+from espalier.app.plots.study.parallel import ParallelChart
+from espalier.app.plots.study.pareto import ParetoChart
+from espalier.app.plots.study.slices import SliceChart
+from espalier.app.plots.study.tile import Tile
+from espalier.app.plots.study.timeline import TimelineChart
+from espalier.passes.figure import OPENED
+from espalier.passes.search.space import Choice
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 
 PAUSE = 50  # milliseconds between two drawings: 20 a second
 CHARTS = (HistoryChart, ParetoChart, ParallelChart, ImportanceChart, SliceChart, PairsChart, ChoiceMap,

@@ -12,14 +12,14 @@ from PySide6.QtCore import QEvent, QPointF, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.chart import EDGE, Chart, pen, tint
-from app.plots.picture import Table
-from app.plots.study.axes import step_of
-from app.plots.study.data import Study
-from app.plots.study.face import Face
-from app.plots.study.words import tick_words, title, trial_words
-from app.theme import Palette
-from model.data.base import Array
+from espalier.app.plots.chart import EDGE, Chart, pen, tint
+from espalier.app.plots.picture import Table
+from espalier.app.plots.study.axes import step_of
+from espalier.app.plots.study.data import Study
+from espalier.app.plots.study.face import Face
+from espalier.app.plots.study.words import tick_words, title, trial_words
+from espalier.app.theme import Palette
+from espalier.model.data.base import Array
 
 NEAR = 12.0  # pixels between the pointer and what it means
 LEFT, BETWEEN = 64, (44, 90)  # pixels: labels of the left axis, and between two labels of either axis

@@ -10,17 +10,17 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
 from typing_extensions import override
 
-from app.plots.chart import tint
-from app.plots.picture import Table
-from app.plots.study.axes import Axis, axes_of
-from app.plots.study.data import COMPLETE, Scale, Study
-from app.plots.study.face import Option
-from app.plots.study.of_figure import OfFigure
-from app.plots.study.painted import elided
-from app.plots.study.stamp import argb
-from app.plots.study.words import bits_of, plain, title, value_words
-from app.words import figure, plural
-from model.data.base import Array
+from espalier.app.plots.chart import tint
+from espalier.app.plots.picture import Table
+from espalier.app.plots.study.axes import Axis, axes_of
+from espalier.app.plots.study.data import COMPLETE, Scale, Study
+from espalier.app.plots.study.face import Option
+from espalier.app.plots.study.of_figure import OfFigure
+from espalier.app.plots.study.painted import elided
+from espalier.app.plots.study.stamp import argb
+from espalier.app.plots.study.words import bits_of, plain, title, value_words
+from espalier.app.words import figure, plural
+from espalier.model.data.base import Array
 
 TOP, FOOT, STRIP = 20, 20, 34  # the figure's strip above the map
 SHOWN: dict[str, int] = {"best 30": 30, "best 200": 200, "all by goal": 0, "all in order": 0, "front": 0}

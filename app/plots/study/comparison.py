@@ -14,18 +14,18 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip
 from typing_extensions import override
 
-from app.figures.curves import line_style
-from app.plots.chart import pen, tint
-from app.plots.picture import Table
-from app.plots.study.chart import StudyChart, dashed, lighter
-from app.plots.study.data import COMPLETE, Study
-from app.plots.study.face import Option
-from app.plots.study.words import title, value_words
-from app.theme import Palette
-from app.words import plural
-from model.data.base import Array
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.app.figures.curves import line_style
+from espalier.app.plots.chart import pen, tint
+from espalier.app.plots.picture import Table
+from espalier.app.plots.study.chart import StudyChart, dashed, lighter
+from espalier.app.plots.study.data import COMPLETE, Study
+from espalier.app.plots.study.face import Option
+from espalier.app.plots.study.words import title, value_words
+from espalier.app.theme import Palette
+from espalier.app.words import plural
+from espalier.model.data.base import Array
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)

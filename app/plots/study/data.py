@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from app.plots.study.words import SUM, plain, rises
-from model.data.base import Array
-from passes.figure import OPENED
-from passes.figure import Figure as Accuracy
-from passes.search.space import Choice
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.app.plots.study.words import SUM, plain, rises
+from espalier.model.data.base import Array
+from espalier.passes.figure import OPENED
+from espalier.passes.figure import Figure as Accuracy
+from espalier.passes.search.space import Choice
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 
 STATES = ("waiting", "running", "complete", "pruned", "failed")
 WAITING, RUNNING, COMPLETE, PRUNED, FAILED = range(5)

@@ -10,8 +10,8 @@ from functools import lru_cache
 import numpy as np
 from PySide6.QtGui import QImage
 
-from app.theme import Palette, mix, rgb
-from model.data.base import Array
+from espalier.app.theme import Palette, mix, rgb
+from espalier.model.data.base import Array
 
 DEPTHS, SHADES = 16, 16  # of a pixel, by the logarithm of the lines that cross it; colours told apart
 FEW = 1 / 16  # of a picture's pixels, up to which those of lines are counted one by one

@@ -10,8 +10,8 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QTransform
 from typing_extensions import override
 
-from app.plots.study.kept import Kept, pixels, ratio_of
-from model.data.base import Array
+from espalier.app.plots.study.kept import Kept, pixels, ratio_of
+from espalier.model.data.base import Array
 
 MANY = 1500  # dots from which they are small
 Look = tuple[QColor, QPen | None]

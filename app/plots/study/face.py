@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from app.plots.study.data import Study
+from espalier.app.plots.study.data import Study
 
 
 @dataclass(frozen=True, slots=True)

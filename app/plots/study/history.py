@@ -10,17 +10,17 @@ import numpy as np
 import pyqtgraph as pg
 from typing_extensions import override
 
-from app.plots.chart import pen, tint
-from app.plots.study.chart import StudyChart, dashed
-from app.plots.study.data import COMPLETE, FAILED, PRUNED, RUNNING
-from app.plots.study.dots import Dots, dot_look
-from app.plots.study.face import Option
-from app.plots.study.words import title, value_words
-from app.theme import Palette
-from app.words import count
-from model.data.base import Array
-from passes.figure import Figure as Accuracy
-from passes.figure import is_near, wilson
+from espalier.app.plots.chart import pen, tint
+from espalier.app.plots.study.chart import StudyChart, dashed
+from espalier.app.plots.study.data import COMPLETE, FAILED, PRUNED, RUNNING
+from espalier.app.plots.study.dots import Dots, dot_look
+from espalier.app.plots.study.face import Option
+from espalier.app.plots.study.words import title, value_words
+from espalier.app.theme import Palette
+from espalier.app.words import count
+from espalier.model.data.base import Array
+from espalier.passes.figure import Figure as Accuracy
+from espalier.passes.figure import is_near, wilson
 
 GREY, EARLY, GOOD = range(3)  # looks of dots, from below
 BAND = 36  # opacity of the band of noise, of 255

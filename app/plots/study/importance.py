@@ -14,19 +14,19 @@ from PySide6.QtCore import QPointF, QProcess, QProcessEnvironment, QRectF, Qt, Q
 from PySide6.QtGui import QColor, QHideEvent, QKeyEvent, QPainter, QShowEvent, QWheelEvent
 from typing_extensions import override
 
-from app.figures.choices import asked
-from app.figures.curves import COLOURS
-from app.plots.picture import Table
-from app.plots.study.chart import lighter
-from app.plots.study.data import COMPLETE, Study
-from app.plots.study.face import Option
-from app.plots.study.importance_work import FEWEST
-from app.plots.study.names import short_names
-from app.plots.study.painted import PaintedChart, elided
-from app.plots.study.words import title
-from app.words import count, percent
+from espalier.app.figures.choices import asked
+from espalier.app.figures.curves import COLOURS
+from espalier.app.plots.picture import Table
+from espalier.app.plots.study.chart import lighter
+from espalier.app.plots.study.data import COMPLETE, Study
+from espalier.app.plots.study.face import Option
+from espalier.app.plots.study.importance_work import FEWEST
+from espalier.app.plots.study.names import short_names
+from espalier.app.plots.study.painted import PaintedChart, elided
+from espalier.app.plots.study.words import title
+from espalier.app.words import count, percent
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).parents[4]  # of our imports
 ROW, BAR, TOP = 26, 9, 6
 AGAIN = 1.1  # computed anew when there are so many times more trials …
 PAUSE = 4000  # … and at least so many milliseconds later
@@ -146,7 +146,7 @@ class ImportanceChart(PaintedChart):
         process.finished.connect(lambda code, _: self._finished(process, code))
         process.errorOccurred.connect(lambda _: self._finished(process, -1))
         process.started.connect(lambda: (process.write(asked), process.closeWriteChannel()))
-        process.start(sys.executable, ["-m", "app.plots.study.importance_work"])
+        process.start(sys.executable, ["-m", "espalier.app.plots.study.importance_work"])
         self.changed.emit()
 
     _counting = 0

@@ -10,16 +10,16 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
-from app.plots.study.axes import step_of
-from app.plots.study.data import COMPLETE, PRUNED, RUNNING, Study
-from app.plots.study.density import SHADES, Density
-from app.plots.study.face import Option
-from app.plots.study.on_the_way import SEEN, core_of, figure_of, leading
-from app.plots.study.painted import PaintedChart, elided, joined
-from app.plots.study.pieces import Pieces
-from app.plots.study.words import tick_words, title, value_words
-from app.words import count
-from model.data.base import Array
+from espalier.app.plots.study.axes import step_of
+from espalier.app.plots.study.data import COMPLETE, PRUNED, RUNNING, Study
+from espalier.app.plots.study.density import SHADES, Density
+from espalier.app.plots.study.face import Option
+from espalier.app.plots.study.on_the_way import SEEN, core_of, figure_of, leading
+from espalier.app.plots.study.painted import PaintedChart, elided, joined
+from espalier.app.plots.study.pieces import Pieces
+from espalier.app.plots.study.words import tick_words, title, value_words
+from espalier.app.words import count
+from espalier.model.data.base import Array
 
 LEFT, RIGHT, TOP, FOOT = 64, 16, 10, 38
 NEAR = 8.0

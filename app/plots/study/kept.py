@@ -11,7 +11,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QPixmap, QTransform
 from typing_extensions import override
 
-from model.data.base import Array
+from espalier.model.data.base import Array
 
 FIRST = 64
 LARGEST = 16_384.0  # pixels of a picture; more is a plot that has no size yet

@@ -7,8 +7,8 @@ import math
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QKeyEvent, QWheelEvent
 
-from app.plots.study.axes import Axis
-from app.plots.study.painted import PaintedChart
+from espalier.app.plots.study.axes import Axis
+from espalier.app.plots.study.painted import PaintedChart
 
 WIDE, TALL = 150, 104  # least size of one multiple
 HEAD, FOOT, LEFT, GAP = 18, 18, 54, 10

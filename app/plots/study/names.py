@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from passes.search.space import Choice
+from espalier.passes.search.space import Choice
 
 ON_NODES = ("format", "sparsity", "identity", "parallel")  # kinds that are called by their node
 PORTS = ("weight", "bias", "data_in", "data_out", "sparsity", "identity", "products")

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from app.plots.study.data import COMPLETE, Study
-from app.plots.study.painted import PaintedChart
-from model.data.base import Array
+from espalier.app.plots.study.data import COMPLETE, Study
+from espalier.app.plots.study.painted import PaintedChart
+from espalier.model.data.base import Array
 
 
 class OfFigure(PaintedChart):

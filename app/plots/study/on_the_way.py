@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.plots.study.data import Study
-from model.data.base import Array
+from espalier.app.plots.study.data import Study
+from espalier.model.data.base import Array
 
 SEEN = {"samples": "samples seen", "steps": "steps of training"}
 

@@ -11,13 +11,13 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.forms.fields import tokens
-from app.plots.picture import Table, in_light, write_chart
-from app.plots.study.chart import MOVED, study_table
-from app.plots.study.data import Study
-from app.plots.study.face import Face
-from app.plots.study.words import trial_words
-from app.theme import SMALL, Palette
+from espalier.app.forms.fields import tokens
+from espalier.app.plots.picture import Table, in_light, write_chart
+from espalier.app.plots.study.chart import MOVED, study_table
+from espalier.app.plots.study.data import Study
+from espalier.app.plots.study.face import Face
+from espalier.app.plots.study.words import trial_words
+from espalier.app.theme import SMALL, Palette
 
 MIDDLE = Qt.AlignmentFlag.AlignVCenter
 

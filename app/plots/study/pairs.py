@@ -12,17 +12,17 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
-from app.panels.sqnr.table import ink
-from app.plots.picture import Table
-from app.plots.study.axes import Axis, axes_of
-from app.plots.study.data import COMPLETE, Study
-from app.plots.study.face import Option
-from app.plots.study.of_figure import OfFigure
-from app.plots.study.painted import elided
-from app.plots.study.telling import telling
-from app.plots.study.words import title, value_words
-from app.words import plural
-from model.data.base import Array
+from espalier.app.panels.sqnr.table import ink
+from espalier.app.plots.picture import Table
+from espalier.app.plots.study.axes import Axis, axes_of
+from espalier.app.plots.study.data import COMPLETE, Study
+from espalier.app.plots.study.face import Option
+from espalier.app.plots.study.of_figure import OfFigure
+from espalier.app.plots.study.painted import elided
+from espalier.app.plots.study.telling import telling
+from espalier.app.plots.study.words import title, value_words
+from espalier.app.words import plural
+from espalier.model.data.base import Array
 
 PARTS = 8  # of a choice that is any number between two
 TOP, FOOT, LINE, RIGHT, WIDEST = 6, 34, 16, 10, 130  # pixels beside the cells

@@ -11,17 +11,17 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
-from app.plots.study.axes import Axis, axes_made
-from app.plots.study.data import COMPLETE, Study
-from app.plots.study.density import SHADES, Density
-from app.plots.study.face import Option
-from app.plots.study.painted import elided, joined
-from app.plots.study.parallel_pointing import LINE, SIDE, TOP, AxesOfTrials
-from app.plots.study.pieces import Pieces
-from app.plots.study.telling import picked
-from app.plots.study.words import title, value_words
-from app.words import count
-from model.data.base import Array
+from espalier.app.plots.study.axes import Axis, axes_made
+from espalier.app.plots.study.data import COMPLETE, Study
+from espalier.app.plots.study.density import SHADES, Density
+from espalier.app.plots.study.face import Option
+from espalier.app.plots.study.painted import elided, joined
+from espalier.app.plots.study.parallel_pointing import LINE, SIDE, TOP, AxesOfTrials
+from espalier.app.plots.study.pieces import Pieces
+from espalier.app.plots.study.telling import picked
+from espalier.app.plots.study.words import title, value_words
+from espalier.app.words import count
+from espalier.model.data.base import Array
 
 NARROW = 28  # pixels for a label under which nothing of it could be read
 CLOSE = 38  # pixels between axes under which numbers would lie over each other

@@ -7,9 +7,9 @@ from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
 from typing_extensions import override
 
-from app.plots.study.axes import Axis
-from app.plots.study.painted import PaintedChart
-from model.data.base import Array
+from espalier.app.plots.study.axes import Axis
+from espalier.app.plots.study.painted import PaintedChart
+from espalier.model.data.base import Array
 
 TOP, FOOT, SIDE, LINE = 6, 22, 34, 14
 TITLE = 84  # pixels that a title wants

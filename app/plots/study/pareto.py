@@ -11,14 +11,14 @@ import pyqtgraph as pg
 from PySide6.QtGui import QColor
 from typing_extensions import override
 
-from app.plots.chart import pen, tint
-from app.plots.study.chart import StudyChart, dashed
-from app.plots.study.data import COMPLETE, Study, nondominated
-from app.plots.study.dots import Dots, dot_look
-from app.plots.study.face import Option
-from app.plots.study.words import title, value_words
-from app.theme import Palette
-from model.data.base import Array
+from espalier.app.plots.chart import pen, tint
+from espalier.app.plots.study.chart import StudyChart, dashed
+from espalier.app.plots.study.data import COMPLETE, Study, nondominated
+from espalier.app.plots.study.dots import Dots, dot_look
+from espalier.app.plots.study.face import Option
+from espalier.app.plots.study.words import title, value_words
+from espalier.app.theme import Palette
+from espalier.model.data.base import Array
 
 FRONT = 9  # pixels
 BROKEN = 0  # the look of trials that break a constraint

@@ -11,9 +11,9 @@ from PySide6.QtCore import QPointF, QRectF, QTimer
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QWidget
 
-from app.plots.study.density import Density, colours_of
-from app.theme import Palette
-from model.data.base import Array
+from espalier.app.plots.study.density import Density, colours_of
+from espalier.app.theme import Palette
+from espalier.model.data.base import Array
 
 CHUNK, PIECE = 64, 0.004  # lines at once; seconds of drawing between two events
 REDRAW = 0.045  # seconds between two pictures while lines are drawn

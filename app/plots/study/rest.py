@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtWidgets import QMenu
 
-from app.plots.study.face import Option
+from espalier.app.plots.study.face import Option
 
 
 def fill(

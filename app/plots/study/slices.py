@@ -11,16 +11,16 @@ from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
-from app.plots.chart import tint
-from app.plots.study.axes import ALL, Axis, axes_of, step_of
-from app.plots.study.data import COMPLETE, Study
-from app.plots.study.face import Option
-from app.plots.study.multiples import HEAD, LEFT, Multiples
-from app.plots.study.of_figure import OfFigure
-from app.plots.study.painted import elided
-from app.plots.study.stamp import Stamps, argb
-from app.plots.study.words import tick_words, title
-from model.data.base import Array
+from espalier.app.plots.chart import tint
+from espalier.app.plots.study.axes import ALL, Axis, axes_of, step_of
+from espalier.app.plots.study.data import COMPLETE, Study
+from espalier.app.plots.study.face import Option
+from espalier.app.plots.study.multiples import HEAD, LEFT, Multiples
+from espalier.app.plots.study.of_figure import OfFigure
+from espalier.app.plots.study.painted import elided
+from espalier.app.plots.study.stamp import Stamps, argb
+from espalier.app.plots.study.words import tick_words, title
+from espalier.model.data.base import Array
 
 SHADES = 24
 FEW, NEAR = 400, 9.0  # trials whose dots are large; pixels to a dot

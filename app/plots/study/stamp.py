@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PySide6.QtGui import QImage
 
-from model.data.base import Array
+from espalier.model.data.base import Array
 
 SMALL = ((-1, 1), (-1, 1), (-1, 1))
 ROUND = ((-1, 1), (-2, 2), (-2, 2), (-2, 2), (-1, 1))  # from, to of each row

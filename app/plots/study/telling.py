@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.plots.study.axes import Axis, axes_of
-from app.plots.study.data import COMPLETE, Study
-from model.data.base import Array
+from espalier.app.plots.study.axes import Axis, axes_of
+from espalier.app.plots.study.data import COMPLETE, Study
+from espalier.model.data.base import Array
 
 RECENT = 2000  # trials by which choices are judged
 

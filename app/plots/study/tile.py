@@ -10,13 +10,13 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
-from app.forms.fields import Check, Choice
-from app.panels.heading import empty_state, link
-from app.plots.study.comparison import Compared, ComparisonChart
-from app.plots.study.data import Study
-from app.plots.study.face import Option
-from app.plots.study.parallel import ParallelChart
-from app.plots.study.rest import fill
+from espalier.app.forms.fields import Check, Choice
+from espalier.app.panels.heading import empty_state, link
+from espalier.app.plots.study.comparison import Compared, ComparisonChart
+from espalier.app.plots.study.data import Study
+from espalier.app.plots.study.face import Option
+from espalier.app.plots.study.parallel import ParallelChart
+from espalier.app.plots.study.rest import fill
 
 WIDEST = 150  # pixels of a list of options
 BETWEEN, MORE = " &nbsp; ", " …"  # the parts of a legend

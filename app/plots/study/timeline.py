@@ -13,13 +13,13 @@ from PySide6.QtCore import QPointF, QTimer
 from PySide6.QtGui import QColor, QHideEvent, QShowEvent
 from typing_extensions import override
 
-from app.plots.metrics import spacing
-from app.plots.study.bars import Bars
-from app.plots.study.chart import BETWEEN, StudyChart
-from app.plots.study.data import COMPLETE, FAILED, PRUNED, RUNNING
-from app.theme import CATEGORIES, Palette
-from app.words import count, duration
-from model.data.base import Array
+from espalier.app.plots.metrics import spacing
+from espalier.app.plots.study.bars import Bars
+from espalier.app.plots.study.chart import BETWEEN, StudyChart
+from espalier.app.plots.study.data import COMPLETE, FAILED, PRUNED, RUNNING
+from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.words import count, duration
+from espalier.model.data.base import Array
 
 TALL = 0.76  # of a lane
 GROW = 500  # milliseconds between two looks at the clock

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from app.figures.curves import figure_title
-from app.words import (
+from espalier.app.figures.curves import figure_title
+from espalier.app.words import (
     THIN,
     cell,
     duration,
@@ -20,14 +20,14 @@ from app.words import (
     shown,
     training_words,
 )
-from model.errors import FormatError
-from model.formats.base import parse_format
-from passes.analysis.format_sqnr import columns
-from passes.costs.base import OTHERS
-from passes.search.families import fits
-from passes.search.goals import figures
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import parse_format
+from espalier.passes.analysis.format_sqnr import columns
+from espalier.passes.costs.base import OTHERS
+from espalier.passes.search.families import fits
+from espalier.passes.search.goals import figures
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 
 TIMES = ("latency", "layer_latency")  # of a batch: milliseconds, or less
 SHARES = ("accuracy", "sparsity", "agreement", OTHERS)

@@ -9,7 +9,7 @@ import math
 import struct
 from dataclasses import dataclass
 
-from kernels.bench.spec import KernelError
+from espalier.kernels.bench.spec import KernelError
 
 CODES, EXPONENTS, BIAS, FRACTION = (-128, 127), (0, 255), 127, 6
 NAN_FIELD = 255

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.results import Row
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.results import Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.bench.answers import passes
-from kernels.bench.answers.known import Known
-from kernels.bench.results import ABOVE, Row, disturbed
-from kernels.bench.spec import shape_text
+from espalier.kernels.bench.answers import passes
+from espalier.kernels.bench.answers.known import Known
+from espalier.kernels.bench.results import ABOVE, Row, disturbed
+from espalier.kernels.bench.spec import shape_text
 
 SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 TIMED = {  # question → kernels whose times it tells

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.bench import machine, run
-from kernels.bench.answers.known import Fact
-from kernels.bench.request import Request
-from kernels.bench.results import Row
-from kernels.bench.run import Found, Progress
-from kernels.bench.spec import KERNELS, KernelError, parse_shape
-from kernels.bench.timing import Clock, take_turns
-from model.errors import nearest
+from espalier.kernels.bench import machine, run
+from espalier.kernels.bench.answers.known import Fact
+from espalier.kernels.bench.request import Request
+from espalier.kernels.bench.results import Row
+from espalier.kernels.bench.run import Found, Progress
+from espalier.kernels.bench.spec import KERNELS, KernelError, parse_shape
+from espalier.kernels.bench.timing import Clock, take_turns
+from espalier.model.errors import nearest
 
 SECONDS = 0.3
 TOKENS = {"cpu": (64, 128, 256, 512, 1024, 2048), "cuda": (256, 512, 1024, 2048, 4096, 8192)}
@@ -108,8 +108,8 @@ def _tiles(device: str, progress: Progress, found: Found) -> None:
 
 def _memory(device: str, progress: Progress, found: Found) -> None:
     """A Linear's weight in float32, as MXINT8 and as MXINT4: bytes that storages take."""
-    from model.formats.mxint import MXInt
-    from model.mx_weights import packed
+    from espalier.model.formats.mxint import MXInt
+    from espalier.model.mx_weights import packed
 
     progress(0, 0, "packing a weight")
     weight = torch.empty(3072, 768, device=device).normal_()

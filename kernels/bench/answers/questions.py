@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels.bench.spec import KernelError
-from model.errors import nearest
+from espalier.kernels.bench.spec import KernelError
+from espalier.model.errors import nearest
 
 ROOT = Path(__file__).resolve().parents[3]
 

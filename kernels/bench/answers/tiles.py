@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kernels.bench.spec import KernelError
+from espalier.kernels.bench.spec import KernelError
 
 WARP, SECTOR = 32, 32  # threads that run together; bytes that memory gives at once
 ORDERS = ("rows", "columns")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from kernels.fake_quant.loops.stretches import stretched
-from kernels.fake_quant.loops.together import SIZES, side_by_side
-from kernels.fake_quant.loops.words import INFINITY, bits, cut_size, real
+from espalier.kernels.fake_quant.loops.stretches import stretched
+from espalier.kernels.fake_quant.loops.together import SIZES, side_by_side
+from espalier.kernels.fake_quant.loops.words import INFINITY, bits, cut_size, real
 
 _MANTISSA = np.int32(23)
 _ABOVE_ROOT, _LEAST_DENORMAL, _NORMAL = np.int32(0x3504F4), np.int32(0x5A827A), np.int32(1 << 23)

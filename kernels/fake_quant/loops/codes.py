@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from kernels.fake_quant.loops.compiled import loop
-from kernels.fake_quant.loops.scales import stored
-from kernels.fake_quant.loops.stretches import plain_pattern
-from kernels.fake_quant.loops.words import REDO, bits, real, size
+from espalier.kernels.fake_quant.loops.compiled import loop
+from espalier.kernels.fake_quant.loops.scales import stored
+from espalier.kernels.fake_quant.loops.stretches import plain_pattern
+from espalier.kernels.fake_quant.loops.words import REDO, bits, real, size
 
 
 @register_jitable

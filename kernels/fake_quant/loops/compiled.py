@@ -52,7 +52,7 @@ def _compiler() -> Callable[..., Any]:
     if not settings.CACHE_DIR:
         settings.CACHE_DIR = str(_cache_folder() or "")
     if getattr(settings, "CACHE_LOCATOR_CLASSES", None) == "":  # numba before 0.62 has none
-        from kernels.fake_quant.loops.shared_cache import LOCATORS
+        from espalier.kernels.fake_quant.loops.shared_cache import LOCATORS
 
         settings.CACHE_LOCATOR_CLASSES = ",".join(LOCATORS)
     cached = bool(settings.CACHE_DIR)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from kernels.fake_quant.loops.blocks import power, small
-from kernels.fake_quant.loops.compiled import loop
-from kernels.fake_quant.loops.stretches import stretched
-from kernels.fake_quant.loops.words import bits, cut_size, narrow, real, widen
+from espalier.kernels.fake_quant.loops.blocks import power, small
+from espalier.kernels.fake_quant.loops.compiled import loop
+from espalier.kernels.fake_quant.loops.stretches import stretched
+from espalier.kernels.fake_quant.loops.words import bits, cut_size, narrow, real, widen
 
 
 @register_jitable

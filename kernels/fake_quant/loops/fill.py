@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from kernels.fake_quant.loops.words import MAGNITUDE, bits, real, size, unsigned_part, widen
+from espalier.kernels.fake_quant.loops.words import MAGNITUDE, bits, real, size, unsigned_part, widen
 
 PIECE = 512  # elements that are fetched at a time
 LINE = 64  # bytes of a line of cache

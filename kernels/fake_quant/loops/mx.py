@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from kernels.fake_quant.loops.compiled import any_order, loop
-from kernels.fake_quant.loops.words import cut, narrow, real
+from espalier.kernels.fake_quant.loops.compiled import any_order, loop
+from espalier.kernels.fake_quant.loops.words import cut, narrow, real
 
 
 @register_jitable

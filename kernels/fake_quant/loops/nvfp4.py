@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from kernels.fake_quant.loops.blocks import small
-from kernels.fake_quant.loops.compiled import loop
-from kernels.fake_quant.loops.quotients import LARGE, SMALL, quotient
-from kernels.fake_quant.loops.stretches import counted_pattern, furthest, pattern_of_all, stretched
-from kernels.fake_quant.loops.together import SIZES, side_by_side
-from kernels.fake_quant.loops.words import INFINITY, MOST, bits, holds, nearest, real, signed, size
+from espalier.kernels.fake_quant.loops.blocks import small
+from espalier.kernels.fake_quant.loops.compiled import loop
+from espalier.kernels.fake_quant.loops.quotients import LARGE, SMALL, quotient
+from espalier.kernels.fake_quant.loops.stretches import counted_pattern, furthest, pattern_of_all, stretched
+from espalier.kernels.fake_quant.loops.together import SIZES, side_by_side
+from espalier.kernels.fake_quant.loops.words import INFINITY, MOST, bits, holds, nearest, real, signed, size
 
 _SIX, _FINEST, _LARGEST = np.float32(6), np.float32(2.0**-6), np.float32(448)
 _BEYOND, _SAFE = np.float32(8), np.float32(6.9)

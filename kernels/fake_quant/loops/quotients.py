@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from kernels.fake_quant.loops.words import fused
+from espalier.kernels.fake_quant.loops.words import fused
 
 SMALL, LARGE = np.float32(2.0**-60), np.float32(2.0**60)  # divisors whose reciprocals lose nothing
 

@@ -11,13 +11,13 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload, register_jitable
 
-from kernels.fake_quant.loops.compiled import loop
-from kernels.fake_quant.loops.fill import fill_beyond
-from kernels.fake_quant.loops.quotients import LARGE, SMALL, quotient
-from kernels.fake_quant.loops.stretches import counted_pattern, furthest, pattern_of_all, stretched
-from kernels.fake_quant.loops.sums import mean, mean_kept, own_levels
-from kernels.fake_quant.loops.together import SIZES, side_by_side
-from kernels.fake_quant.loops.words import (
+from espalier.kernels.fake_quant.loops.compiled import loop
+from espalier.kernels.fake_quant.loops.fill import fill_beyond
+from espalier.kernels.fake_quant.loops.quotients import LARGE, SMALL, quotient
+from espalier.kernels.fake_quant.loops.stretches import counted_pattern, furthest, pattern_of_all, stretched
+from espalier.kernels.fake_quant.loops.sums import mean, mean_kept, own_levels
+from espalier.kernels.fake_quant.loops.together import SIZES, side_by_side
+from espalier.kernels.fake_quant.loops.words import (
     INFINITY,
     MOST,
     bits,

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from kernels.fake_quant.loops.compiled import loop
-from kernels.fake_quant.loops.fill import PIECE, fetch, fetch_room, fill, fill_sizes, result_in
-from kernels.fake_quant.loops.words import (
+from espalier.kernels.fake_quant.loops.compiled import loop
+from espalier.kernels.fake_quant.loops.fill import PIECE, fetch, fetch_room, fill, fill_sizes, result_in
+from espalier.kernels.fake_quant.loops.words import (
     INFINITY,
     MOST,
     bits,

@@ -9,9 +9,9 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload, register_jitable
 
-from kernels.fake_quant.loops.compiled import any_order, loop
-from kernels.fake_quant.loops.fill import PIECE, fetch_room, four
-from kernels.fake_quant.loops.words import INFINITY, MOST, bits, real, size, widen
+from espalier.kernels.fake_quant.loops.compiled import any_order, loop
+from espalier.kernels.fake_quant.loops.fill import PIECE, fetch_room, four
+from espalier.kernels.fake_quant.loops.words import INFINITY, MOST, bits, real, size, widen
 
 _NONE = np.float32(0)
 

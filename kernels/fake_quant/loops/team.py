@@ -14,7 +14,7 @@ from numba import from_dtype, typeof
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from kernels.fake_quant.loops.compiled import loop
+from espalier.kernels.fake_quant.loops.compiled import loop
 
 _LONG, _INT, _BYTES = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
 _WORK = ir.FunctionType(ir.VoidType(), [_BYTES])

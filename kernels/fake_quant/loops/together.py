@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from kernels.fake_quant.loops.compiled import loop
-from kernels.fake_quant.loops.fill import fetch, fetch_room, fill, fill_sizes, result_in
-from kernels.fake_quant.loops.stretches import (
+from espalier.kernels.fake_quant.loops.compiled import loop
+from espalier.kernels.fake_quant.loops.fill import fetch, fetch_room, fill, fill_sizes, result_in
+from espalier.kernels.fake_quant.loops.stretches import (
     AHEAD,
     any_below,
     counted_pattern,
@@ -19,8 +19,8 @@ from kernels.fake_quant.loops.stretches import (
     stopped,
     stopped_at,
 )
-from kernels.fake_quant.loops.tops import SIDE, tops
-from kernels.fake_quant.loops.words import INFINITY, cut, narrow, real, widen
+from espalier.kernels.fake_quant.loops.tops import SIDE, tops
+from espalier.kernels.fake_quant.loops.words import INFINITY, cut, narrow, real, widen
 
 SIZES = (16, 32, 64, 128)  # of stretches that have a loop of their own
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.fake_quant.plan import Plan, planned
-from model.formats.binary import Binary
+from espalier.kernels.fake_quant.plan import Plan, planned
+from espalier.model.formats.binary import Binary
 
 if TYPE_CHECKING:
     import torch

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.fake_quant.plan import Plan, planned
-from kernels.fake_quant.plans.ends import held, last_below
-from model.formats.integer import Integer
+from espalier.kernels.fake_quant.plan import Plan, planned
+from espalier.kernels.fake_quant.plans.ends import held, last_below
+from espalier.model.formats.integer import Integer
 
 if TYPE_CHECKING:
     import torch

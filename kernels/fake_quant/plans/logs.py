@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.fake_quant.plan import Plan, planned
-from kernels.fake_quant.plans.ends import MOST, most_pattern
-from kernels.fake_quant.plans.small_floats import saturates
-from model.formats.block_log import BlockLog
-from model.formats.log import Log
+from espalier.kernels.fake_quant.plan import Plan, planned
+from espalier.kernels.fake_quant.plans.ends import MOST, most_pattern
+from espalier.kernels.fake_quant.plans.small_floats import saturates
+from espalier.model.formats.block_log import BlockLog
+from espalier.model.formats.log import Log
 
 if TYPE_CHECKING:
     import torch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels.fake_quant.plan import Plan, planned
-from kernels.fake_quant.plans.ends import most_pattern
-from model.formats.nvfp4 import NVFP4
+from espalier.kernels.fake_quant.plan import Plan, planned
+from espalier.kernels.fake_quant.plans.ends import most_pattern
+from espalier.model.formats.nvfp4 import NVFP4
 
 if TYPE_CHECKING:
     import torch

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.fake_quant.plan import Plan, planned
-from kernels.fake_quant.plans.ends import most_pattern
-from model.formats.base import Array
-from model.formats.binary_residual import BinaryResidual
-from model.formats.binary_scaled import BinaryScaled
-from model.formats.scaled import per_of
-from model.formats.scaled_integer import ScaledInteger
-from model.formats.stored_scale import SCALE_BITS, tensor_scale
-from model.formats.ternary import Ternary
+from espalier.kernels.fake_quant.plan import Plan, planned
+from espalier.kernels.fake_quant.plans.ends import most_pattern
+from espalier.model.formats.base import Array
+from espalier.model.formats.binary_residual import BinaryResidual
+from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.scaled import per_of
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.stored_scale import SCALE_BITS, tensor_scale
+from espalier.model.formats.ternary import Ternary
 
 if TYPE_CHECKING:
     import torch

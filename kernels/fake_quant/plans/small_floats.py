@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.fake_quant.plan import Plan, planned
-from kernels.fake_quant.plans.ends import MOST, held, most_pattern
-from model.formats.base import Format
-from model.formats.block_fp import BlockFP
-from model.formats.block_minifloat import BlockMinifloat
-from model.formats.blocks import PowerBlocks
-from model.formats.minifloat_denorm import MinifloatDenorm
-from model.formats.minifloat_ieee import MinifloatIEEE
-from model.formats.mxfp import MXFP
-from model.formats.mxint import MXInt
-from model.formats.small_float import SmallFloat
+from espalier.kernels.fake_quant.plan import Plan, planned
+from espalier.kernels.fake_quant.plans.ends import MOST, held, most_pattern
+from espalier.model.formats.base import Format
+from espalier.model.formats.block_fp import BlockFP
+from espalier.model.formats.block_minifloat import BlockMinifloat
+from espalier.model.formats.blocks import PowerBlocks
+from espalier.model.formats.minifloat_denorm import MinifloatDenorm
+from espalier.model.formats.minifloat_ieee import MinifloatIEEE
+from espalier.model.formats.mxfp import MXFP
+from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.small_float import SmallFloat
 
 if TYPE_CHECKING:
     import torch

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from model.errors import EspalierError, PassError
-from model.graph import Graph
-from model.ports import weight_at
-from model.project import Project
-from model.recipe import Recipe
-from model.source import SourceInfo
-from model.weights import WeightStore
-from passes.base import Context
-from passes.replay import Memo
-from passes.search.architecture.configuration import Origin, origin_of, why_not
-from passes.search.architecture.inheriting import inherit
+from espalier.model.errors import EspalierError, PassError
+from espalier.model.graph import Graph
+from espalier.model.ports import weight_at
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.replay import Memo
+from espalier.passes.search.architecture.configuration import Origin, origin_of, why_not
+from espalier.passes.search.architecture.inheriting import inherit
 
 KEPT = 1 << 30  # bytes of weights of architectures that stay in memory; others are made again when they are wanted
 
@@ -88,7 +88,7 @@ class Architect:
     def _made(self, spec: str) -> Built:
         import torch
 
-        from model.opening import open_source
+        from espalier.model.opening import open_source
 
         with torch.random.fork_rng(devices=()):
             opened = open_source(spec, Path(tempfile.gettempdir()), self.origin.info.inputs, self.seed, cached=False)

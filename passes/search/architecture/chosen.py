@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from model.errors import OptionsError
-from model.project import Project
-from passes.base import Context
-from passes.replay import Memo, milestones, replay
-from passes.search.architecture.building import Architect, Built, square
-from passes.search.search import Search
-from passes.search.space import Space
-from passes.search.with_training import fitted_to
+from espalier.model.errors import OptionsError
+from espalier.model.project import Project
+from espalier.passes.base import Context
+from espalier.passes.replay import Memo, milestones, replay
+from espalier.passes.search.architecture.building import Architect, Built, square
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Space
+from espalier.passes.search.with_training import fitted_to
 
 
 def configured(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def configured(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def source_of(search: Search, space: Space, params: Mapping[str, Any]) -> str:
     """The `config:` source of a trial's model."""
-    from passes.search.architecture.configuration import origin_of
+    from espalier.passes.search.architecture.configuration import origin_of
 
     if search.info is None:
         raise OptionsError("Where the model came from is not known, so no other can be built.", "Open its source.")

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import EspalierError
-from model.graph import Graph
-from model.meta import Weight
-from model.weights import Tensor, WeightStore
-from passes.structure.axes import Axis, Dims, factors
-from passes.structure.sets import structure_of
+from espalier.model.errors import EspalierError
+from espalier.model.graph import Graph
+from espalier.model.meta import Weight
+from espalier.model.weights import Tensor, WeightStore
+from espalier.passes.structure.axes import Axis, Dims, factors
+from espalier.passes.structure.sets import structure_of
 
 Places = NDArray[np.int64]  # for each place of the new dimension the old one; −1: none
 _NUMBER = re.compile(r"^(.*?)\.(\d+)\.")

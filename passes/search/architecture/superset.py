@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from model.errors import OptionsError
-from model.graph import Graph, Node
-from model.recipe import Recipe
-from model.source import SourceInfo
-from passes.base import Context, is_lasting
-from passes.replay import replay
-from passes.search.architecture.building import Architect, Built
-from passes.search.architecture.configuration import LAYERS
-from passes.search.space import Choice, Space, values_of
-from passes.search.spec import SearchSpec, When
+from espalier.model.errors import OptionsError
+from espalier.model.graph import Graph, Node
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
+from espalier.passes.base import Context, is_lasting
+from espalier.passes.replay import replay
+from espalier.passes.search.architecture.building import Architect, Built
+from espalier.passes.search.architecture.configuration import LAYERS
+from espalier.passes.search.space import Choice, Space, values_of
+from espalier.passes.search.spec import SearchSpec, When
 
 TRIED = 100  # combinations that are asked for one that can be built
 _LAYER = re.compile(r"^(.*?)\.(\d+)(?:\.|$)")

@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from passes.search.outage import OUTAGE, STORAGE
-from passes.search.storage import outages, reason
+from espalier.passes.search.outage import OUTAGE, STORAGE
+from espalier.passes.search.storage import outages, reason
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage

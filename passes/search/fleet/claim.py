@@ -10,9 +10,9 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from model.borders import tried
-from passes.search.fleet.beat import BEAT, LOST, WORKER, id_of, signature, storage_of, worker_name
-from passes.search.trial import violation_of
+from espalier.model.borders import tried
+from espalier.passes.search.fleet.beat import BEAT, LOST, WORKER, id_of, signature, storage_of, worker_name
+from espalier.passes.search.trial import violation_of
 
 if TYPE_CHECKING:
     import optuna

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.errors import StorageError
-from model.leftovers import Scratch
-from passes.search.fleet.beat import worker_name
-from passes.search.fleet.memory import Room, free, resident
-from passes.search.fleet.work import ENDED, PARENT, wait_for_others
-from passes.search.outage import LIMIT, OUTAGE
-from passes.search.storage import NAMED, broken_off, outages, reason, shown
-from passes.search.trial import Trial
+from espalier.model.errors import StorageError
+from espalier.model.leftovers import Scratch
+from espalier.passes.search.fleet.beat import worker_name
+from espalier.passes.search.fleet.memory import Room, free, resident
+from espalier.passes.search.fleet.work import ENDED, PARENT, wait_for_others
+from espalier.passes.search.outage import LIMIT, OUTAGE
+from espalier.passes.search.storage import NAMED, broken_off, outages, reason, shown
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
-    from passes.search.study import Running
+    from espalier.passes.search.study import Running
 
-MAIN = Path(__file__).resolve().parents[3] / "main.py"
+MAIN = Path(__file__).parents[3] / "__main__.py"
 PATIENCE = 20.0  # seconds for a worker to give its trial back
 
 
@@ -108,7 +108,7 @@ def together(running: Running, crew: Crew) -> Generator[Trial, None, str]:
 
 def _patiently(running: Running, crew: Crew) -> Generator[Trial, None, str]:
     """The same, while the storage may be away for some minutes: then the search is begun again where it was."""
-    from passes.search.study import begin
+    from espalier.passes.search.study import begin
 
     since, name = 0.0, shown(crew.storage)
     while True:

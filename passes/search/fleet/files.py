@@ -13,10 +13,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
-from model.errors import StorageError
-from model.files import explained, placing
-from passes.search.fleet.token import metadata, refused
-from passes.search.storage import TIMEOUT, address, database_url, path_of, scheme_of, shown
+from espalier.model.errors import StorageError
+from espalier.model.files import explained, placing
+from espalier.passes.search.fleet.token import metadata, refused
+from espalier.passes.search.storage import TIMEOUT, address, database_url, path_of, scheme_of, shown
 
 CHUNK = 1 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}")

@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from model.codec import decode, encode
-from model.data.cache import TOKENIZER_FILES, cache_folder
-from model.data.local import find
-from model.errors import DataError, StorageError
-from model.files import replacing_folder
-from model.graph_json import fingerprint
-from model.leftovers import scratch
-from model.opening import Opened, is_project, needs_source, open_any
-from model.project import Project, keys_of, save_project
-from model.recipe import Recipe
-from model.trust import Origin
-from model.weights import WeightStore
-from passes.search.fleet.files import Files, digest_of, files_of, is_digest, keep, pieces
+from espalier.model.codec import decode, encode
+from espalier.model.data.cache import TOKENIZER_FILES, cache_folder
+from espalier.model.data.local import find
+from espalier.model.errors import DataError, StorageError
+from espalier.model.files import replacing_folder
+from espalier.model.graph_json import fingerprint
+from espalier.model.leftovers import scratch
+from espalier.model.opening import Opened, is_project, needs_source, open_any
+from espalier.model.project import Project, keys_of, save_project
+from espalier.model.recipe import Recipe
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
+from espalier.passes.search.fleet.files import Files, digest_of, files_of, is_digest, keep, pieces
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -92,7 +92,7 @@ def _bytes(place: Any) -> int:
 
     import numpy as np
 
-    from model.weights import Tensor
+    from espalier.model.weights import Tensor
 
     return math.prod(place.shape) * np.dtype(Tensor.carrier(place.dtype)).itemsize
 

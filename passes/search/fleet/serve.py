@@ -12,10 +12,10 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from model.errors import StorageError
-from passes.search.fleet.files import SERVICE, Files, FolderFiles, TableFiles, own_files_of
-from passes.search.fleet.token import KEY
-from passes.search.storage import open_storage, require_grpc
+from espalier.model.errors import StorageError
+from espalier.passes.search.fleet.files import SERVICE, Files, FolderFiles, TableFiles, own_files_of
+from espalier.passes.search.fleet.token import KEY
+from espalier.passes.search.storage import open_storage, require_grpc
 
 if TYPE_CHECKING:
     import grpc

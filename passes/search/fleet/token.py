@@ -10,10 +10,10 @@ import secrets
 import stat
 from pathlib import Path
 
-from model.errors import StorageError
-from model.files import write_private
-from model.private import private_folder
-from passes.training.unfinished import home
+from espalier.model.errors import StorageError
+from espalier.model.files import write_private
+from espalier.model.private import private_folder
+from espalier.passes.training.unfinished import home
 
 TOKEN, TOKEN_FILE = "ESPALIER_TOKEN", "ESPALIER_TOKEN_FILE"
 KEY = "espalier-token"  # in the metadata of each call

@@ -12,23 +12,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from model.codec import decode
-from model.errors import EspalierError, StorageError
-from model.project import recipe_from_json
-from passes.base import Context, Progress
-from passes.search.fleet.beat import INTERVAL, Watch, worker_name
-from passes.search.fleet.handing import Received, elsewhere, receive
-from passes.search.outage import LIMIT, OUTAGE
-from passes.search.records import ABOUT, VERSION
-from passes.search.search import Search
-from passes.search.spec import SearchSpec
-from passes.search.storage import broken_off, load_study, open_storage, outages, reason, shown
-from passes.search.trial import Trial
+from espalier.model.codec import decode
+from espalier.model.errors import EspalierError, StorageError
+from espalier.model.project import recipe_from_json
+from espalier.passes.base import Context, Progress
+from espalier.passes.search.fleet.beat import INTERVAL, Watch, worker_name
+from espalier.passes.search.fleet.handing import Received, elsewhere, receive
+from espalier.passes.search.outage import LIMIT, OUTAGE
+from espalier.passes.search.records import ABOUT, VERSION
+from espalier.passes.search.search import Search
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.storage import broken_off, load_study, open_storage, outages, reason, shown
+from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
-    from passes.search.study import Plan
+    from espalier.passes.search.study import Plan
 
 PARENT = "ESPALIER_PARENT"  # the process that a worker was started for, and does not outlive
 ENDED = ("complete", "pruned", "failed")
@@ -65,7 +65,7 @@ class Part:
 
 def joined(wish: Wish, workdir: Path, progress: Progress, tell: Callable[[str], None], part: Part) -> Plan:
     """The search of a study that is there, on a model that is here; raises StorageError."""
-    from passes.search.study import Plan
+    from espalier.passes.search.study import Plan
 
     study = load_study(open_storage(wish.storage), wish.study)
     about = _about(study)
@@ -139,7 +139,7 @@ def _worked(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Tr
 
 
 def _trials(plan: Plan, part: Part) -> Generator[Trial]:
-    from passes.search.study import run
+    from espalier.passes.search.study import run
 
     with contextlib.closing(run(plan)) as running:
         while True:

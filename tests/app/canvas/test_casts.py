@@ -10,19 +10,19 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from app.canvas.captions import shape_text, text_width
-from app.canvas.casts import CastLayer, Chip, casts_of
-from app.canvas.hierarchy import open_all
-from app.canvas.layout import HEAD, Layout, layout
-from app.canvas.namespaces import build
-from app.canvas.scene import curve
-from app.canvas.svg import to_svg
-from app.theme import SECONDARY
-from model.casts import casts
-from model.formats.integer import Integer
-from model.graph import Graph, Node, Ref, out_port, sort
-from model.meta import Precision, TensorMeta
-from model.ports import carriers
+from espalier.app.canvas.captions import shape_text, text_width
+from espalier.app.canvas.casts import CastLayer, Chip, casts_of
+from espalier.app.canvas.hierarchy import open_all
+from espalier.app.canvas.layout import HEAD, Layout, layout
+from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.scene import curve
+from espalier.app.canvas.svg import to_svg
+from espalier.app.theme import SECONDARY
+from espalier.model.casts import casts
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Node, Ref, out_port, sort
+from espalier.model.meta import Precision, TensorMeta
+from espalier.model.ports import carriers
 from tests.benchmarks.synthetic import transformer
 from tests.patience import budget
 

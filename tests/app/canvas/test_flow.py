@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from app.canvas.hierarchy import Hierarchy, open_all
-from app.canvas.layout import Layout, layout
-from app.canvas.namespaces import build
-from app.canvas.ordering import ranks
-from app.canvas.svg import to_svg
-from model.graph import Graph, Node, Ref
-from model.trace.trace import trace
-from model.weights import WeightStore
+from espalier.app.canvas.hierarchy import Hierarchy, open_all
+from espalier.app.canvas.layout import Layout, layout
+from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.ordering import ranks
+from espalier.app.canvas.svg import to_svg
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
 from tests.benchmarks.synthetic import transformer
 
 Box = tuple[str, int]  # "node" or "group", and its number

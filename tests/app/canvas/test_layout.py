@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.canvas.hierarchy import Cancelled, Hierarchy, default_open, open_all, same_structure
-from app.canvas.layout import HEAD, Layout, layout
-from app.canvas.namespaces import build
-from app.canvas.ordering import crossings, order
-from app.canvas.placing import spread
-from app.canvas.scene import curve
-from model.formats.integer import Integer
-from model.graph import Graph, Node, Ref
-from model.meta import Precision
+from espalier.app.canvas.hierarchy import Cancelled, Hierarchy, default_open, open_all, same_structure
+from espalier.app.canvas.layout import HEAD, Layout, layout
+from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.ordering import crossings, order
+from espalier.app.canvas.placing import spread
+from espalier.app.canvas.scene import curve
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.meta import Precision
 from tests.benchmarks.synthetic import Maker, transformer
 
 NAMES = ("a", "b", "layer.0", "layer.1", "head")

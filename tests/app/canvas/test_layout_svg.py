@@ -6,14 +6,14 @@ import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from app.canvas.hierarchy import open_all
-from app.canvas.namespaces import build
-from app.canvas.svg import to_svg
-from app.theme import DARK
-from model.formats.integer import Integer
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.meta import Adapter, Precision, Sparsity
+from espalier.app.canvas.hierarchy import open_all
+from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.svg import to_svg
+from espalier.app.theme import DARK
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.meta import Adapter, Precision, Sparsity
 from tests.benchmarks.synthetic import transformer
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -12,7 +12,7 @@ class Failed(Exception):
 
 def command(*words: object) -> None:
     """The command line, in this process: raises its error where the command tells one, Failed where it fails."""
-    import app.cli as cli
+    import espalier.app.cli as cli
 
     caught: list[BaseException] = []
 
@@ -30,6 +30,6 @@ def command(*words: object) -> None:
         raise Failed from (caught[0] if caught else None)
     if code == 2:
         lines = [line for line in err.getvalue().splitlines() if line.strip()]
-        from model.errors import EspalierError
+        from espalier.model.errors import EspalierError
 
         raise EspalierError(lines[-2] if len(lines) > 1 else "", lines[-1] if lines else "")

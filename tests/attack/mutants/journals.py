@@ -14,8 +14,8 @@ from tests.attack.mutants.written import SEARCH, SWEEP
 
 
 def _spec() -> tuple[Any, Any, Any]:
-    from passes.search.expand import expand
-    from passes.search.spec_file import load_search
+    from espalier.passes.search.expand import expand
+    from espalier.passes.search.spec_file import load_search
     from tests.model.zoo import case
 
     with tempfile.TemporaryDirectory() as folder:
@@ -27,8 +27,8 @@ def _spec() -> tuple[Any, Any, Any]:
 
 
 def study_record() -> bytes:
-    from app.studies.record import Record, dump
-    from passes.search.trial import Trial
+    from espalier.app.studies.record import Record, dump
+    from espalier.passes.search.trial import Trial
 
     spec, recipe, space = _spec()
     params = {c.name: c.values[0] for c in space.choices}
@@ -44,11 +44,11 @@ def records(folder: Path) -> None:
 
 
 def read_record(path: Path, rng: Random) -> None:
-    from app.commands.search_charts import study_of
-    from app.commands.search_files import to_csv
-    from app.studies.record import load
-    from passes.search.goals import best, wanted
-    from passes.search.space import Space
+    from espalier.app.commands.search_charts import study_of
+    from espalier.app.commands.search_files import to_csv
+    from espalier.app.studies.record import load
+    from espalier.passes.search.goals import best, wanted
+    from espalier.passes.search.space import Space
 
     held = load(path.read_bytes())
     to_csv(held.trials)
@@ -59,8 +59,8 @@ def read_record(path: Path, rng: Random) -> None:
 def journals(folder: Path) -> None:
     import optuna
 
-    from passes.search.records import ABOUT, about
-    from passes.search.storage import journal_url, open_storage
+    from espalier.passes.search.records import ABOUT, about
+    from espalier.passes.search.storage import journal_url, open_storage
 
     spec, recipe, space = _spec()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -85,17 +85,17 @@ def journals(folder: Path) -> None:
 
 
 def read_journal(path: Path, rng: Random) -> None:
-    from app.commands.search_charts import _groups, _read
+    from espalier.app.commands.search_charts import _groups, _read
 
     _groups(_read(str(path)))
 
 
 def sweep_journal() -> bytes:
-    from model.recipe import Recipe
-    from passes.sweep.journal import Journal, dump
-    from passes.sweep.outcome import BASELINE, Outcome
-    from passes.sweep.spec import load_wish, made
-    from passes.sweep.sweep import points
+    from espalier.model.recipe import Recipe
+    from espalier.passes.sweep.journal import Journal, dump
+    from espalier.passes.sweep.outcome import BASELINE, Outcome
+    from espalier.passes.sweep.spec import load_wish, made
+    from espalier.passes.sweep.sweep import points
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s.json"
@@ -113,9 +113,9 @@ def sweep_journals(folder: Path) -> None:
 
 
 def read_sweep(path: Path, rng: Random) -> None:
-    from passes.sweep import journal
-    from passes.sweep.outcome import baseline_of, change_of, curves, figures_of, mean_rows, rows
-    from passes.sweep.sweep import points
+    from espalier.passes.sweep import journal
+    from espalier.passes.sweep.outcome import baseline_of, change_of, curves, figures_of, mean_rows, rows
+    from espalier.passes.sweep.sweep import points
 
     held = journal.load(path.read_bytes().decode("utf-8", "replace"))
     journal.read(path)

@@ -21,7 +21,7 @@ OFTEN = 0.05  # share of the mutants that go through a whole command, where that
 def projects(folder: Path) -> None:
     from dataclasses import replace
 
-    from model.project import save_project
+    from espalier.model.project import save_project
     from tests.model.project_cases import make
 
     modules = {"add": {"text": "a", "original": "b"}}
@@ -35,14 +35,14 @@ def projects(folder: Path) -> None:
 
 
 def open_project(path: Path, rng: Random) -> None:
-    from app.hardware.kept import from_bytes as hardware
-    from app.studies.record import records
-    from model.build import build
-    from model.errors import EspalierError
-    from model.project import load_project, save_project
-    from model.weights import WeightStore
-    from passes.sweep.journal import journals
-    from verilog.edited import from_bytes as modules
+    from espalier.app.hardware.kept import from_bytes as hardware
+    from espalier.app.studies.record import records
+    from espalier.model.build import build
+    from espalier.model.errors import EspalierError
+    from espalier.model.project import load_project, save_project
+    from espalier.model.weights import WeightStore
+    from espalier.passes.sweep.journal import journals
+    from espalier.verilog.edited import from_bytes as modules
 
     store = WeightStore(path.parent / "work")
     project = load_project(path, store)
@@ -63,15 +63,15 @@ def open_project(path: Path, rng: Random) -> None:
 
 
 def packed(folder: Path) -> None:
-    from model.formats.integer import Integer
-    from model.packed.file import write_packed
-    from model.recipe import Recipe, Step
-    from model.source import SourceInfo
-    from passes.base import Context
-    from passes.replay import replay
-    from passes.select import Select
-    from passes.transform.prune import PruneOptions
-    from passes.transform.quantize import QuantizeOptions, Rule
+    from espalier.model.formats.integer import Integer
+    from espalier.model.packed.file import write_packed
+    from espalier.model.recipe import Recipe, Step
+    from espalier.model.source import SourceInfo
+    from espalier.passes.base import Context
+    from espalier.passes.replay import replay
+    from espalier.passes.select import Select
+    from espalier.passes.transform.prune import PruneOptions
+    from espalier.passes.transform.quantize import QuantizeOptions, Rule
     from tests.model.zoo import case
 
     for name, width in (("mlp", 4), ("bert", 6)):
@@ -83,9 +83,9 @@ def packed(folder: Path) -> None:
 
 
 def open_model(path: Path, rng: Random) -> None:
-    from model.build import build
-    from model.opening import open_any
-    from model.trust import Origin
+    from espalier.model.build import build
+    from espalier.model.opening import open_any
+    from espalier.model.trust import Origin
 
     opened = open_any(str(path), path.parent / "work", cached=False, origin=Origin.TYPED)
     build(opened.project.graph, opened.store)
@@ -102,7 +102,7 @@ def folders(folder: Path) -> None:
     model.save_pretrained(folder / "bert")
     gpt = transformers.GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2, n_positions=32)
     transformers.GPT2LMHeadModel(gpt).save_pretrained(folder / "gpt2")
-    from model.demos import RESOURCES
+    from espalier.model.demos import RESOURCES
 
     for name in ("tokenizer.json", "tokenizer_config.json"):
         if (RESOURCES / "reviews" / name).exists():
@@ -110,15 +110,15 @@ def folders(folder: Path) -> None:
 
 
 def open_folder(path: Path, rng: Random) -> None:
-    from model.data.naming import model_names
-    from model.data.tokens import longest, open_tokenizer
-    from model.source import load_source
-    from model.trust import Origin
+    from espalier.model.data.naming import model_names
+    from espalier.model.data.tokens import longest, open_tokenizer
+    from espalier.model.source import load_source
+    from espalier.model.trust import Origin
 
     model_names(str(path))
     longest(path)
     if (path / "tokenizer.json").exists():
-        from model.errors import DataError
+        from espalier.model.errors import DataError
 
         with contextlib.suppress(DataError):
             open_tokenizer(path)(["a good film"], 16)
@@ -129,9 +129,9 @@ def open_folder(path: Path, rng: Random) -> None:
 
 
 def adapters(folder: Path) -> None:
-    from passes.lowrank.peft_write import write_peft
-    from passes.select import Select
-    from passes.transform.lora import LoraOptions, Rank
+    from espalier.passes.lowrank.peft_write import write_peft
+    from espalier.passes.select import Select
+    from espalier.passes.transform.lora import LoraOptions, Rank
     from tests.passes.lowrank.lora_cases import case, step, trained
 
     for name in ("mlp", "bert"):
@@ -143,7 +143,7 @@ def adapters(folder: Path) -> None:
 
 
 def load_adapter(path: Path, rng: Random) -> None:
-    from passes.transform.load_adapter import LoadAdapterOptions
+    from espalier.passes.transform.load_adapter import LoadAdapterOptions
     from tests.passes.lowrank.lora_cases import case, step
 
     held = case(path.name)
@@ -158,8 +158,8 @@ def programs(folder: Path) -> None:
 
 
 def open_program(path: Path, rng: Random) -> None:
-    from model.source import load_source
-    from model.trust import Origin
+    from espalier.model.source import load_source
+    from espalier.model.trust import Origin
 
     if rng.random() < OFTEN:
         command("trace", path, "--no-cache")

@@ -16,8 +16,8 @@ from tests.attack.mutants.mutate import DEEP, NUMBERS, of_bytes
 
 
 def results(folder: Path) -> None:
-    from kernels.bench.ceilings import Ceilings
-    from kernels.bench.results import Results, Row, save
+    from espalier.kernels.bench.ceilings import Ceilings
+    from espalier.kernels.bench.results import Results, Row, save
 
     rows = tuple(Row("softmax", v, "cpu", "float32", {"m": 64 * n, "n": 128}, 1e-3 * n, 9e-4, 8e-4, 0.02, 0.5, 20,
                      1000, 2000, 1500, 1.5, "torch", 1e-7, 1e-8, True, 0.4)
@@ -57,11 +57,11 @@ def tables(folder: Path) -> None:
 
 
 def read_table(path: Path, rng: Random) -> None:
-    from model.data.base import LoadOptions
-    from model.data.glance import glance
-    from model.data.local import find
-    from model.data.tables import read_rows
-    from model.errors import EspalierError
+    from espalier.model.data.base import LoadOptions
+    from espalier.model.data.glance import glance
+    from espalier.model.data.local import find
+    from espalier.model.data.tables import read_rows
+    from espalier.model.errors import EspalierError
 
     with contextlib.suppress(EspalierError):
         glance(str(path))
@@ -72,9 +72,9 @@ def read_table(path: Path, rng: Random) -> None:
 PLUGIN = '''
 """A plug-in: a pass, a labs' pass and a format."""
 from dataclasses import dataclass
-from model.formats.base import Format
-from model.registry import FORMATS
-from passes.base import Report, transform
+from espalier.model.formats.base import Format
+from espalier.model.registry import FORMATS
+from espalier.passes.base import Report, transform
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def plugins(folder: Path) -> None:
 
 
 def load_plugin(path: Path, rng: Random) -> None:
-    from passes.plugins import load_plugin, unload_plugins
+    from espalier.passes.plugins import load_plugin, unload_plugins
 
     try:
         load_plugin(path)
@@ -110,7 +110,7 @@ def load_plugin(path: Path, rng: Random) -> None:
 
 
 def formats(folder: Path) -> None:
-    from model.registry import FORMATS
+    from espalier.model.registry import FORMATS
 
     texts = [str(cls()) for _, cls in FORMATS.items()]
     (folder / "formats.txt").write_text("\n".join(texts))

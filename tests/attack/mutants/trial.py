@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from model.errors import EspalierError
+from espalier.model.errors import EspalierError
 from tests.attack.mutants.calling import Failed
 from tests.attack.mutants.kinds import Kind
 

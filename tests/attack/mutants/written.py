@@ -47,10 +47,10 @@ def recipes(folder: Path) -> None:
 
 
 def run_recipe(path: Path, rng: Random) -> None:
-    from passes.base import Context
-    from passes.config import load_recipe, recipe_to_dict
-    from passes.pasted import load_recipe_file
-    from passes.replay import replay
+    from espalier.passes.base import Context
+    from espalier.passes.config import load_recipe, recipe_to_dict
+    from espalier.passes.pasted import load_recipe_file
+    from espalier.passes.replay import replay
     from tests.model.zoo import case
 
     recipe = load_recipe_file(path)
@@ -89,7 +89,7 @@ sparsity = 0.5
 def searches(folder: Path) -> None:
     import tomllib
 
-    from app.commands.search_files import TEMPLATES
+    from espalier.app.commands.search_files import TEMPLATES
     from tests.model.zoo import case
 
     _ = case("mlp"), case("bert")  # traced once, which is no part of what is timed
@@ -102,12 +102,12 @@ def searches(folder: Path) -> None:
 def prepare(path: Path, rng: Random) -> None:
     from dataclasses import replace
 
-    from model.codec import encode
-    from passes.base import Context
-    from passes.replay import Memo
-    from passes.search.prepare import prepared as prepare
-    from passes.search.search import Search
-    from passes.search.spec_file import filled, load_search, search_to_dict
+    from espalier.model.codec import encode
+    from espalier.passes.base import Context
+    from espalier.passes.replay import Memo
+    from espalier.passes.search.prepare import prepared as prepare
+    from espalier.passes.search.search import Search
+    from espalier.passes.search.spec_file import filled, load_search, search_to_dict
     from tests.model.zoo import case
 
     recipe, spec = load_search(path)
@@ -132,8 +132,8 @@ def sweeps(folder: Path) -> None:
 
 
 def points(path: Path, rng: Random) -> None:
-    from passes.sweep.spec import load_wish, made
-    from passes.sweep.sweep import points
+    from espalier.passes.sweep.spec import load_wish, made
+    from espalier.passes.sweep.sweep import points
 
     recipe, wish = load_wish(path)
     if wish.varies:

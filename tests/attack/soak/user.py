@@ -29,13 +29,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.actions import file as files
-from app.window import Window
-from model.formats.base import Format
-from model.formats.integer import Integer
-from model.formats.mxint import MXInt
-from model.recipe import Step
-from passes.transform.finetune import FinetuneOptions
+from espalier.app.actions import file as files
+from espalier.app.window import Window
+from espalier.model.formats.base import Format
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.mxint import MXInt
+from espalier.model.recipe import Step
+from espalier.passes.transform.finetune import FinetuneOptions
 from tests.attack.soak.watch import Watch
 
 T = TypeVar("T")

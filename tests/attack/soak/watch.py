@@ -18,10 +18,10 @@ import psutil
 from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 
-from app.errors import CRASHES, install_hooks
-from app.window import Window
-from model.errors import EspalierError
-from passes.jobs import TERMINAL, Failed, JobEvent
+from espalier.app.errors import CRASHES, install_hooks
+from espalier.app.window import Window
+from espalier.model.errors import EspalierError
+from espalier.passes.jobs import TERMINAL, Failed, JobEvent
 
 INSIDE, DEAD, UNSAVED = "Something went wrong inside", "worker process ended", "could not be saved ("
 QUIET = ("propagateSizeHints", "This plugin does not support")  # what the offscreen platform says of itself

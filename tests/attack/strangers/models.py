@@ -262,9 +262,9 @@ def _packed(spec: Callable[[Place], str], old: str = "", new: Callable[[Place], 
     """A packed file of a source, in whose graph `old` is another text; its checksum is right."""
 
     def make(place: Place) -> Stranger:
-        from model.packed import graph
-        from model.packed.file import write_packed
-        from model.source import SourceInfo
+        from espalier.model.packed import graph
+        from espalier.model.packed.file import write_packed
+        from espalier.model.source import SourceInfo
         from tests.model.zoo import case
 
         text = json.dumps(new(place))[1:-1].encode()

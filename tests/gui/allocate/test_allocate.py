@@ -12,19 +12,19 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.panels.allocate.panel import AllocatePanel
-from app.panels.allocate.table import AllocateTable
-from app.panels.allocate.words import FIRST
-from app.window import Window
-from model.graph import Graph
-from passes.analysis.allocated import AllocatedOptions
-from passes.analysis.sensitivity import SensitivityOptions
-from passes.base import Report
-from passes.costs.base import figures
-from passes.figure import EXPANSION, OPENED
-from passes.jobs import AnalyseJob, Failed, Found, JobInfo, Progress, Started
-from passes.score import static_score
-from passes.sensitivity.table import Predictions
+from espalier.app.panels.allocate.panel import AllocatePanel
+from espalier.app.panels.allocate.table import AllocateTable
+from espalier.app.panels.allocate.words import FIRST
+from espalier.app.window import Window
+from espalier.model.graph import Graph
+from espalier.passes.analysis.allocated import AllocatedOptions
+from espalier.passes.analysis.sensitivity import SensitivityOptions
+from espalier.passes.base import Report
+from espalier.passes.costs.base import figures
+from espalier.passes.figure import EXPANSION, OPENED
+from espalier.passes.jobs import AnalyseJob, Failed, Found, JobInfo, Progress, Started
+from espalier.passes.score import static_score
+from espalier.passes.sensitivity.table import Predictions
 from tests.gui.bert import open_bert
 from tests.gui.conftest import FakeRunner
 from tests.passes.allocation.cases import made_table
@@ -285,7 +285,7 @@ def test_it_is_measured_truly(panel: AllocatePanel, runner: list[FakeRunner], wi
 
 
 def test_an_edit_ends_what_was_tried(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
-    from model.formats.integer import Integer
+    from espalier.model.formats.integer import Integer
 
     find(window, runner)
     panel.slider.setValue(300)
@@ -360,7 +360,7 @@ def test_names_are_read_in_a_narrow_table_and_tab_leaves_it(
 
 
 def test_the_legend_follows_the_theme(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
-    from app.theme import DARK, LIGHT
+    from espalier.app.theme import DARK, LIGHT
 
     find(window, runner)
     other = LIGHT if panel.chart.look.dark else DARK

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.panels.allocate.panel import AllocatePanel
-from app.window import Window
-from passes.allocation.solve import allocate
-from passes.costs.limits import Limit
-from passes.score import static_score
+from espalier.app.panels.allocate.panel import AllocatePanel
+from espalier.app.window import Window
+from espalier.passes.allocation.solve import allocate
+from espalier.passes.costs.limits import Limit
+from espalier.passes.score import static_score
 from tests.gui.allocate.test_allocate import find, graph_of, panel
 from tests.gui.conftest import FakeRunner
 
@@ -68,8 +68,8 @@ def test_a_budget_that_cannot_be_held_is_told_and_not_applied(
     window: Window,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from app.allocation import held as allocation_held
-    from model.errors import OptionsError
+    from espalier.app.allocation import held as allocation_held
+    from espalier.model.errors import OptionsError
 
     def never(problem: object, limits: object) -> None:
         raise OptionsError("The budget cannot be held: the least possible is 7.", "Raise it.")

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.measured.estimate import estimate_of
-from app.panels.allocate.panel import AllocatePanel
-from app.panels.allocate.parts import STEPS
-from app.window import Window
-from passes.allocation.falling import POINTS
-from passes.sensitivity.table import Sensitivity
-from passes.sensitivity.whole import packed
+from espalier.app.measured.estimate import estimate_of
+from espalier.app.panels.allocate.panel import AllocatePanel
+from espalier.app.panels.allocate.parts import STEPS
+from espalier.app.window import Window
+from espalier.passes.allocation.falling import POINTS
+from espalier.passes.sensitivity.table import Sensitivity
+from espalier.passes.sensitivity.whole import packed
 from tests.gui.allocate import test_allocate
 from tests.gui.allocate.test_allocate import find, panel
 from tests.gui.conftest import FakeRunner

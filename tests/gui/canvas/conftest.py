@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.canvas.view import GraphCanvas
+from espalier.app.canvas.view import GraphCanvas
 from tests.benchmarks.synthetic import transformer
 from tests.gui.canvas.steps import settle
 

@@ -10,10 +10,10 @@ from PySide6.QtGui import QImage, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.canvas.view import GraphCanvas
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.meta import Precision
+from espalier.app.canvas.view import GraphCanvas
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision
 
 LAYER = "model.layers.0"
 LINEAR = "model_layers_0_attention_query"

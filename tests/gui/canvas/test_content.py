@@ -9,10 +9,10 @@ import pytest
 from PySide6.QtCore import QPointF, Qt
 from pytestqt.qtbot import QtBot
 
-from app.canvas.view import GraphCanvas
-from app.theme import LIGHT
-from model.graph import Graph
-from model.meta import Adapter, Sparsity
+from espalier.app.canvas.view import GraphCanvas
+from espalier.app.theme import LIGHT
+from espalier.model.graph import Graph
+from espalier.model.meta import Adapter, Sparsity
 from tests.benchmarks.synthetic import transformer
 from tests.gui.canvas.steps import LAYER, LINEAR, head, pixels, settle, spot, with_precision
 

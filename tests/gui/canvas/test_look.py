@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.canvas.view import GraphCanvas
+from espalier.app.canvas.view import GraphCanvas
 from tests.benchmarks.synthetic import transformer
 from tests.gui.canvas.steps import LAYER, LINEAR, drag, settle, spot, wheel
 

@@ -11,16 +11,16 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QImage, QPainter
 from pytestqt.qtbot import QtBot
 
-from app.canvas.camera import Area
-from app.canvas.layout import HEAD
-from app.canvas.paint import DETAIL_FROM
-from app.canvas.scene import Scene
-from app.canvas.sprites import Face, paint_node
-from app.canvas.view import GraphCanvas
-from app.theme import DARK, LIGHT
-from model.errors import FileError
-from model.formats.integer import Integer
-from model.meta import Precision, TensorMeta
+from espalier.app.canvas.camera import Area
+from espalier.app.canvas.layout import HEAD
+from espalier.app.canvas.paint import DETAIL_FROM
+from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.sprites import Face, paint_node
+from espalier.app.canvas.view import GraphCanvas
+from espalier.app.theme import DARK, LIGHT
+from espalier.model.errors import FileError
+from espalier.model.formats.integer import Integer
+from espalier.model.meta import Precision, TensorMeta
 from tests.gui.canvas.steps import LINEAR, draw_on, pixels, settle, with_precision
 
 pytestmark = pytest.mark.gui

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.canvas.view import GraphCanvas
+from espalier.app.canvas.view import GraphCanvas
 from tests.gui.canvas.steps import LAYER, LINEAR, settle, with_precision
 
 pytestmark = pytest.mark.gui

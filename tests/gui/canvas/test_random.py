@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.canvas.view import GraphCanvas
+from espalier.app.canvas.view import GraphCanvas
 from tests.benchmarks.synthetic import transformer
 from tests.gui.canvas.steps import settle, with_precision
 

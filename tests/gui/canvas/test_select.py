@@ -6,8 +6,8 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from pytestqt.qtbot import QtBot
 
-from app.canvas.scene import Hit
-from app.canvas.view import GraphCanvas
+from espalier.app.canvas.scene import Hit
+from espalier.app.canvas.view import GraphCanvas
 from tests.benchmarks.synthetic import transformer
 from tests.gui.canvas.steps import LAYER, LINEAR, drag, head, pixels, settle, spot
 

@@ -9,20 +9,20 @@ import pytest
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.commands.console import table as console_table
-from app.measured.findings import NO_DATA, NOTHING, RUNNING, STALE, values_of
-from app.panels.options import OptionsWindow
-from app.panels.sqnr.table import words_of
-from app.window import Window
-from app.words import column_title, shown
-from model.formats.integer import Integer
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report, StepResult
-from passes.export import Exported
-from passes.jobs import AnalyseJob, ExportJob, ReplayJob, ReplayResult
-from passes.select import Select
-from passes.transform.calibrate import CalibrateOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.app.commands.console import table as console_table
+from espalier.app.measured.findings import NO_DATA, NOTHING, RUNNING, STALE, values_of
+from espalier.app.panels.options import OptionsWindow
+from espalier.app.panels.sqnr.table import words_of
+from espalier.app.window import Window
+from espalier.app.words import column_title, shown
+from espalier.model.formats.integer import Integer
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Report, StepResult
+from espalier.passes.export import Exported
+from espalier.passes.jobs import AnalyseJob, ExportJob, ReplayJob, ReplayResult
+from espalier.passes.select import Select
+from espalier.passes.transform.calibrate import CalibrateOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.forms.format_editor import FormatEditor
-from model.formats.base import parse_format
+from espalier.app.forms.format_editor import FormatEditor
+from espalier.model.formats.base import parse_format
 
 pytestmark = pytest.mark.gui
 

@@ -9,14 +9,14 @@ import pytest
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from app.figures.formats import LISTED, alone, format_figures
-from app.panels.inspector.bits import BitsBar, key_words, layout_of, stored_words
-from app.panels.inspector.format import FormatSection
-from app.plots.staircase import short
-from model.errors import EspalierError
-from model.formats.base import Format, parse_format
-from model.registry import FORMATS
-from passes.analysis.format_sqnr import usual_formats
+from espalier.app.figures.formats import LISTED, alone, format_figures
+from espalier.app.panels.inspector.bits import BitsBar, key_words, layout_of, stored_words
+from espalier.app.panels.inspector.format import FormatSection
+from espalier.app.plots.staircase import short
+from espalier.model.errors import EspalierError
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.registry import FORMATS
+from espalier.passes.analysis.format_sqnr import usual_formats
 
 
 def all_formats() -> list[Format]:

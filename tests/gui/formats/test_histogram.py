@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.figures.formats import format_figures
-from app.figures.parts import CHUNK, Stopped
-from app.figures.statistics import SHARES, tensor_statistics
-from app.figures.weights import FEW, MANY, histogram, loss, quick_loss
-from app.jobs.previews import Previews
-from app.plots.histogram import WeightHistogram, figures_of, round_ticks
-from app.plots.staircase import Staircase
-from app.theme import DARK
-from model.formats.base import parse_format
-from model.formats.integer import Integer
-from model.views import View
-from model.weights import Tensor
+from espalier.app.figures.formats import format_figures
+from espalier.app.figures.parts import CHUNK, Stopped
+from espalier.app.figures.statistics import SHARES, tensor_statistics
+from espalier.app.figures.weights import FEW, MANY, histogram, loss, quick_loss
+from espalier.app.jobs.previews import Previews
+from espalier.app.plots.histogram import WeightHistogram, figures_of, round_ticks
+from espalier.app.plots.staircase import Staircase
+from espalier.app.theme import DARK
+from espalier.model.formats.base import parse_format
+from espalier.model.formats.integer import Integer
+from espalier.model.views import View
+from espalier.model.weights import Tensor
 
 RANDOM = np.random.default_rng(7)
 

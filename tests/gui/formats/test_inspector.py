@@ -6,13 +6,13 @@ import pytest
 from PySide6.QtGui import QFont
 from pytestqt.qtbot import QtBot
 
-from app.panels.inspector.facts import NO_SELECTION, node_facts, weight_of
-from app.panels.inspector.panel import InspectorPanel
-from app.session import Session
-from model.check import Problem
-from model.formats.integer import Integer
-from model.graph import Graph, Node, Ref
-from model.meta import TensorMeta, Weight
+from espalier.app.panels.inspector.facts import NO_SELECTION, node_facts, weight_of
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.session import Session
+from espalier.model.check import Problem
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.meta import TensorMeta, Weight
 from tests.gui.bert import ATTENTION, KEY, NORM
 from tests.gui.formats.inspecting import choose, facts
 

@@ -8,12 +8,12 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.forms.format_choice import grouped
-from app.panels.inspector.panel import InspectorPanel
-from app.panels.search.formats import FormatsField
-from app.session import Session
-from model.formats.base import parse_format
-from model.registry import FORMATS
+from espalier.app.forms.format_choice import grouped
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.panels.search.formats import FormatsField
+from espalier.app.session import Session
+from espalier.model.formats.base import parse_format
+from espalier.model.registry import FORMATS
 from tests.gui.bert import KEY
 from tests.gui.formats.inspecting import fmt_of
 

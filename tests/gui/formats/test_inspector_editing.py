@@ -8,12 +8,12 @@ from PySide6.QtGui import QCloseEvent, QKeySequence, QShortcutEvent
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.forms.fields import NumberField
-from app.forms.format_editor import FLOAT
-from app.panels.inspector.panel import InspectorPanel
-from app.session import Session
-from model.formats.base import parse_format
-from model.formats.integer import Integer
+from espalier.app.forms.fields import NumberField
+from espalier.app.forms.format_editor import FLOAT
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.session import Session
+from espalier.model.formats.base import parse_format
+from espalier.model.formats.integer import Integer
 from tests.gui.bert import GELU, KEY, NORM, QUERY
 from tests.gui.formats.inspecting import choose, fmt_of, write
 

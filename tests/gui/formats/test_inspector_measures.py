@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.panels.inspector.facts import weight_of
-from app.panels.inspector.panel import InspectorPanel
-from app.session import Session
-from app.words import figure
-from model.formats.base import parse_format
-from model.formats.integer import Integer
-from passes.analysis.activations import ActivationSample
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report
-from passes.jobs import AnalyseJob, Done, Found
+from espalier.app.panels.inspector.facts import weight_of
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.session import Session
+from espalier.app.words import figure
+from espalier.model.formats.base import parse_format
+from espalier.model.formats.integer import Integer
+from espalier.passes.analysis.activations import ActivationSample
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Report
+from espalier.passes.jobs import AnalyseJob, Done, Found
 from tests.gui.bert import GELU, KEY, QUERY
 from tests.gui.conftest import FakeRunner
 from tests.gui.formats.inspecting import fmt_of

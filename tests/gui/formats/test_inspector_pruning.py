@@ -6,13 +6,13 @@ import pytest
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.figures.weights import Loss
-from app.forms.fields import MIXED
-from app.panels.inspector.panel import InspectorPanel
-from app.panels.inspector.weight import error_words
-from app.session import Session
-from passes.jobs import ReplayJob
-from passes.transform.prune import METHODS
+from espalier.app.figures.weights import Loss
+from espalier.app.forms.fields import MIXED
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.panels.inspector.weight import error_words
+from espalier.app.session import Session
+from espalier.passes.jobs import ReplayJob
+from espalier.passes.transform.prune import METHODS
 from tests.gui.bert import KEY, QUERY, answer_prune
 from tests.gui.conftest import FakeRunner
 

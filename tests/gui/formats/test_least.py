@@ -9,13 +9,13 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent
 from pytestqt.qtbot import QtBot
 
-from app.figures.weights import loss
-from app.jobs.previews import Previews
-from app.panels.inspector import several
-from app.panels.inspector.facts import weight_of
-from app.panels.inspector.panel import InspectorPanel
-from app.session import Session
-from model.formats.integer import Integer
+from espalier.app.figures.weights import loss
+from espalier.app.jobs.previews import Previews
+from espalier.app.panels.inspector import several
+from espalier.app.panels.inspector.facts import weight_of
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.session import Session
+from espalier.model.formats.integer import Integer
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 from tests.gui.formats.inspecting import fmt_of
@@ -39,8 +39,8 @@ def panel(qtbot: QtBot, session: Session, runner: list[FakeRunner]) -> Iterator[
 def test_a_sample_bounds_nothing_and_all_values_follow(
     panel: InspectorPanel, session: Session, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.figures.weights.FEW", 16)
-    monkeypatch.setattr("app.figures.parts.SAMPLE", 4)
+    monkeypatch.setattr("espalier.app.figures.weights.FEW", 16)
+    monkeypatch.setattr("espalier.app.figures.parts.SAMPLE", 4)
     graph, store = session.open_document.graph, session.open_document.store
     found: list[float] = []
     for node in (KEY, QUERY):

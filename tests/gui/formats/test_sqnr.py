@@ -12,14 +12,14 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.panels.sqnr.panel import FIRST, HOW, SqnrPanel
-from app.panels.sqnr.table import NAMES, in_lines, ink, words_of
-from app.theme import ROW, SEQUENTIAL
-from app.window import Window
-from model.formats.base import Format
-from passes.analysis.format_sqnr import WeightSqnr, tried_nodes, usual_formats
-from passes.base import Report
-from passes.jobs import AnalyseJob, Failed, Found
+from espalier.app.panels.sqnr.panel import FIRST, HOW, SqnrPanel
+from espalier.app.panels.sqnr.table import NAMES, in_lines, ink, words_of
+from espalier.app.theme import ROW, SEQUENTIAL
+from espalier.app.window import Window
+from espalier.model.formats.base import Format
+from espalier.passes.analysis.format_sqnr import WeightSqnr, tried_nodes, usual_formats
+from espalier.passes.base import Report
+from espalier.passes.jobs import AnalyseJob, Failed, Found
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 

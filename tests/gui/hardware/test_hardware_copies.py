@@ -10,21 +10,21 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-import app.hardware.copies
-import app.panels.hardware.source
-from app.actions.hardware import panel_of
-from app.panels.hardware.panel import HardwarePanel
-from app.panels.hardware.text import Mark
-from app.panels.hardware.words import verdicts
-from app.window import Window
-from model.errors import OptionsError
-from model.project import load_project, save_project
-from model.weights import WeightStore
-from passes.jobs import AnalyseJob
+from espalier.app.actions.hardware import panel_of
+from espalier.app.hardware import copies
+from espalier.app.panels.hardware import source as source_module
+from espalier.app.panels.hardware.panel import HardwarePanel
+from espalier.app.panels.hardware.text import Mark
+from espalier.app.panels.hardware.words import verdicts
+from espalier.app.window import Window
+from espalier.model.errors import OptionsError
+from espalier.model.project import load_project, save_project
+from espalier.model.weights import WeightStore
+from espalier.passes.jobs import AnalyseJob
+from espalier.verilog.edited import MEMBER, from_bytes, texts_in
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.hardware.test_hardware_panel import LINEAR, check, nested, quantised
 from tests.patience import PATIENCE
-from verilog.edited import MEMBER, from_bytes, texts_in
 
 pytestmark = pytest.mark.gui
 FILE = "rtl/linear.sv"
@@ -34,7 +34,7 @@ FILE = "rtl/linear.sv"
 def panel(window: Window, runner: list[FakeRunner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HardwarePanel:
     """The dock after a check, with the library's `linear` as the test's own text."""
     ours = lambda module: LINEAR if module == "linear" else None  # noqa: E731
-    for place in (app.hardware.copies, app.panels.hardware.source):
+    for place in (copies, source_module):
         monkeypatch.setattr(place, "ours", ours)
     window.live.enabled = False
     open_small(window, runner, quantised())
@@ -134,8 +134,8 @@ def test_a_copy_survives_save_and_reopen(panel: HardwarePanel, window: Window, r
     assert document is not None
     save_project(document.snapshot(), document.store, tmp_path / "p.espalier")
     again = load_project(tmp_path / "p.espalier", WeightStore(tmp_path / "store"))
-    monkeypatch.setattr(app.hardware.copies, "ours", lambda module: "module linear;\nendmodule\n")
-    monkeypatch.setattr(app.panels.hardware.source, "ours", lambda module: "module linear;\nendmodule\n")
+    monkeypatch.setattr(copies, "ours", lambda module: "module linear;\nendmodule\n")
+    monkeypatch.setattr(source_module, "ours", lambda module: "module linear;\nendmodule\n")
     open_small(window, runner, again)
     assert "17" in panel.held.copies.texts["linear"] and panel.held.copies.outdated("linear")
     source = panel.views.source
@@ -173,7 +173,7 @@ def test_what_is_written_stays_in_sight_beside_its_errors(panel: HardwarePanel) 
 
 
 def test_without_slang_it_says_how_to_get_it(panel: HardwarePanel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app.panels.hardware.source, "can_check", lambda: False)
+    monkeypatch.setattr(source_module, "can_check", lambda: False)
     begin(panel)
     assert "pip install espalier[rtl]" in panel.views.source.state.text()
 

@@ -11,18 +11,18 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.actions.hardware import panel_of
-from app.panels.hardware.panel import HardwarePanel
-from app.panels.hardware.views import LINT, MISMATCHES, SOURCE
-from app.panels.hardware.words import verdicts
-from app.panels.inspector.panel import InspectorPanel
-from app.window import Window
-from model.formats.integer import Integer
-from model.meta import Precision
-from model.project import Project
-from passes.analysis.hardware import HardwareOptions
-from passes.base import Report
-from passes.jobs import AnalyseJob, Failed, Progress, Started, Stopped
+from espalier.app.actions.hardware import panel_of
+from espalier.app.panels.hardware.panel import HardwarePanel
+from espalier.app.panels.hardware.views import LINT, MISMATCHES, SOURCE
+from espalier.app.panels.hardware.words import verdicts
+from espalier.app.panels.inspector.panel import InspectorPanel
+from espalier.app.window import Window
+from espalier.model.formats.integer import Integer
+from espalier.model.meta import Precision
+from espalier.model.project import Project
+from espalier.passes.analysis.hardware import HardwareOptions
+from espalier.passes.base import Report
+from espalier.passes.jobs import AnalyseJob, Failed, Progress, Started, Stopped
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui
@@ -327,9 +327,9 @@ def test_parallelism_is_edited_in_the_inspector(panel: HardwarePanel, window: Wi
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is missing")
 def test_the_pass_gives_what_the_panel_shows(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path) -> None:
     """The keys of the report are those that the panel reads: a real run of the pass, handed over as the worker does."""
-    from model.opening import open_any
-    from model.recipe import Step
-    from passes.base import Context, run_step
+    from espalier.model.opening import open_any
+    from espalier.model.recipe import Step
+    from espalier.passes.base import Context, run_step
 
     opened = open_any("demo:digits-mlp", tmp_path / "store")
     chosen = {

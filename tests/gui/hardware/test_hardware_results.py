@@ -13,26 +13,26 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.actions.hardware import panel_of
-from app.panels.hardware.front import areas_of
-from app.panels.hardware.panel import HardwarePanel
-from app.panels.hardware.views import FRONT, HOST, LINT, TABLE, WAVES
-from app.panels.hardware.wave_canvas import HEAD, ROW
-from app.panels.hardware.wave_view import WaveView
-from app.panels.hardware.waves import GONE, NOT_RUN
-from app.panels.hardware.words import figures
-from app.plots.area_front import AreaFront, within
-from app.window import Window
-from app.words import percent
-from model.formats.integer import Integer
-from model.project import load_project, save_project
-from model.weights import WeightStore
-from passes.base import Report
-from passes.jobs import AnalyseJob, Failed
+from espalier.app.actions.hardware import panel_of
+from espalier.app.panels.hardware.front import areas_of
+from espalier.app.panels.hardware.panel import HardwarePanel
+from espalier.app.panels.hardware.views import FRONT, HOST, LINT, TABLE, WAVES
+from espalier.app.panels.hardware.wave_canvas import HEAD, ROW
+from espalier.app.panels.hardware.wave_view import WaveView
+from espalier.app.panels.hardware.waves import GONE, NOT_RUN
+from espalier.app.panels.hardware.words import figures
+from espalier.app.plots.area_front import AreaFront, within
+from espalier.app.window import Window
+from espalier.app.words import percent
+from espalier.model.formats.integer import Integer
+from espalier.model.project import load_project, save_project
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Report
+from espalier.passes.jobs import AnalyseJob, Failed
+from espalier.verilog.proof.waves import Handshakes, Lane, State, keep
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.hardware.test_hardware_panel import ROWS, WRONG, check, quantised, report, selected
 from tests.patience import MILLISECONDS
-from verilog.proof.waves import Handshakes, Lane, State, keep
 
 pytestmark = pytest.mark.gui
 RAN = {"simulator": "icarus", "samples": 4, "stuck": False, "first_mismatches": [WRONG], "mismatches": 1}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.request import Request
-from kernels.bench.results import Results, Row
-from kernels.bench.spec import KernelInfo, Lab, VersionInfo
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.request import Request
+from espalier.kernels.bench.results import Results, Row
+from espalier.kernels.bench.spec import KernelInfo, Lab, VersionInfo
 
 NO_CUDA = "no CUDA device"
 NO_TRITON = "triton is not installed"

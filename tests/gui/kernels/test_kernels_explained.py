@@ -14,24 +14,24 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.kernels.answers import MEMBER, Kept, from_bytes, kernel_answers_of, to_bytes
-from app.kernels.runs import kernel_runs_of
-from app.panels.kernels.answer_pictures import BitsView, OnlineView, TilesView
-from app.panels.kernels.explained import KernelsExplained
-from app.plots.answers.picture import Picture
-from app.session import Session
-from app.theme import DARK, LIGHT
-from app.window import Window
-from kernels.bench.answers.known import Fact, Known, gathered
-from kernels.bench.answers.questions import QUESTIONS
-from kernels.bench.ceilings import Ceilings
-from kernels.bench.request import Request
-from kernels.bench.results import Results, Row
-from kernels.bench.spec import Lab
-from model.errors import OptionsError
-from passes.base import Report
-from passes.jobs import AnalyseJob, Done, Failed, Found, Progress, Started
-from passes.kernel_jobs import AnswerJob, KernelsJob, LabJob
+from espalier.app.kernels.answers import MEMBER, Kept, from_bytes, kernel_answers_of, to_bytes
+from espalier.app.kernels.runs import kernel_runs_of
+from espalier.app.panels.kernels.answer_pictures import BitsView, OnlineView, TilesView
+from espalier.app.panels.kernels.explained import KernelsExplained
+from espalier.app.plots.answers.picture import Picture
+from espalier.app.session import Session
+from espalier.app.theme import DARK, LIGHT
+from espalier.app.window import Window
+from espalier.kernels.bench.answers.known import Fact, Known, gathered
+from espalier.kernels.bench.answers.questions import QUESTIONS
+from espalier.kernels.bench.ceilings import Ceilings
+from espalier.kernels.bench.request import Request
+from espalier.kernels.bench.results import Results, Row
+from espalier.kernels.bench.spec import Lab
+from espalier.model.errors import OptionsError
+from espalier.passes.base import Report
+from espalier.passes.jobs import AnalyseJob, Done, Failed, Found, Progress, Started
+from espalier.passes.kernel_jobs import AnswerJob, KernelsJob, LabJob
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.kernels.kernels_lab import LAB
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app.actions.kernels import panel_of
-from app.kernels.runs import MEMBER, kernel_runs_of
-from app.panels.kernels.runs import KernelRuns
-from app.window import Window
-from kernels.bench.results import compared, load
-from kernels.bench.spec import KernelError
-from passes.jobs import Done, Found, OpenJob, OpenResult
-from passes.kernel_jobs import KernelsJob, LabJob
+from espalier.app.actions.kernels import panel_of
+from espalier.app.kernels.runs import MEMBER, kernel_runs_of
+from espalier.app.panels.kernels.runs import KernelRuns
+from espalier.app.window import Window
+from espalier.kernels.bench.results import compared, load
+from espalier.kernels.bench.spec import KernelError
+from espalier.passes.jobs import Done, Found, OpenJob, OpenResult
+from espalier.passes.kernel_jobs import KernelsJob, LabJob
 from tests.gui.conftest import FakeRunner, open_small, small_project
 from tests.gui.kernels.kernels_lab import LAB, row
 from tests.gui.kernels.test_kernels_panel import begin, job, measured, quiet

@@ -18,19 +18,19 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QTabBar
 from pytestqt.qtbot import QtBot
 
-from app.actions.kernels import panel_of
-from app.kernels.words import BYTES, cells, size_axis, spoken
-from app.panels.kernels.panel import TABS, KernelsPanel
-from app.panels.kernels.runs import KernelRuns
-from app.panels.kernels.source import KernelSource
-from app.panels.kernels.views import BESIDE, CURVES, ROOF, SOURCE, TABLE
-from app.plots.kernel_sweep import KernelSweep
-from app.plots.log_chart import seen
-from app.plots.roofline import Roofline
-from app.window import Window
-from kernels.bench.results import ABOVE
-from passes.jobs import Done, Failed, Found, JobInfo, OpenJob, Progress, Started, Stopped
-from passes.kernel_jobs import KernelsJob, LabJob
+from espalier.app.actions.kernels import panel_of
+from espalier.app.kernels.words import BYTES, cells, size_axis, spoken
+from espalier.app.panels.kernels.panel import TABS, KernelsPanel
+from espalier.app.panels.kernels.runs import KernelRuns
+from espalier.app.panels.kernels.source import KernelSource
+from espalier.app.panels.kernels.views import BESIDE, CURVES, ROOF, SOURCE, TABLE
+from espalier.app.plots.kernel_sweep import KernelSweep
+from espalier.app.plots.log_chart import seen
+from espalier.app.plots.roofline import Roofline
+from espalier.app.window import Window
+from espalier.kernels.bench.results import ABOVE
+from espalier.passes.jobs import Done, Failed, Found, JobInfo, OpenJob, Progress, Started, Stopped
+from espalier.passes.kernel_jobs import KernelsJob, LabJob
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.kernels.kernels_lab import LAB, LIMITS, NO_CUDA, NO_TRITON, header, row, rows
 

@@ -15,32 +15,32 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.actions.kernels import panel_of
-from app.actions.model import default_options
-from app.actions.timed import measure
-from app.kernels.timed import Timed, from_bytes
-from app.panels.inspector.facts import node_facts
-from app.panels.kernels.compile import MODULE, SELECTED, CompilePage, restless
-from app.panels.kernels.memory import MemoryPage
-from app.panels.kernels.profile import MANY, ProfilePage
-from app.panels.kernels.profile_canvas import NAMES
-from app.panels.kernels.timed import OLD, TimedPage
-from app.plots.paying import EACH, Calls, even_at
-from app.plots.run_lanes import seen_of
-from app.theme import DARK
-from app.window import Window
-from kernels.bench.spec import Lab
-from model.codec import encode
-from model.formats.integer import Integer
-from model.formats.mxint import MXInt
-from model.meta import Precision
-from model.project import load_project, save_project
-from model.registry import PASSES
-from model.weights import WeightStore
-from passes.analysis.compile import CompileOptions
-from passes.analysis.profile import ProfileOptions
-from passes.base import Report
-from passes.jobs import AnalyseJob, Failed, Found, Started, Stopped
+from espalier.app.actions.kernels import panel_of
+from espalier.app.actions.model import default_options
+from espalier.app.actions.timed import measure
+from espalier.app.kernels.timed import Timed, from_bytes
+from espalier.app.panels.inspector.facts import node_facts
+from espalier.app.panels.kernels.compile import MODULE, SELECTED, CompilePage, restless
+from espalier.app.panels.kernels.memory import MemoryPage
+from espalier.app.panels.kernels.profile import MANY, ProfilePage
+from espalier.app.panels.kernels.profile_canvas import NAMES
+from espalier.app.panels.kernels.timed import OLD, TimedPage
+from espalier.app.plots.paying import EACH, Calls, even_at
+from espalier.app.plots.run_lanes import seen_of
+from espalier.app.theme import DARK
+from espalier.app.window import Window
+from espalier.kernels.bench.spec import Lab
+from espalier.model.codec import encode
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.mxint import MXInt
+from espalier.model.meta import Precision
+from espalier.model.project import load_project, save_project
+from espalier.model.registry import PASSES
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.compile import CompileOptions
+from espalier.passes.analysis.profile import ProfileOptions
+from espalier.passes.base import Report
+from espalier.passes.jobs import AnalyseJob, Failed, Found, Started, Stopped
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui
@@ -54,7 +54,7 @@ def job_of(runner: list[FakeRunner], name: str) -> Any:
 
 def finish(runner: list[FakeRunner], name: str, report: Report, **more: Any) -> None:
     """Let the job of an analysis end as the worker would."""
-    from passes.jobs import Done
+    from espalier.passes.jobs import Done
 
     info = job_of(runner, name)
     for event in (Started(), Found(more), Done(report)):
@@ -202,7 +202,7 @@ def test_a_wrong_setting_is_told(small: Window, runner: list[FakeRunner]) -> Non
 
 
 def test_a_device_that_is_not_here_says_why(small: Window, runner: list[FakeRunner]) -> None:
-    from app.kernels.runs import kernel_runs_of
+    from espalier.app.kernels.runs import kernel_runs_of
 
     page = profile(small)
     held = kernel_runs_of(small.session)
@@ -309,8 +309,8 @@ def test_the_graph_takes_the_colours(small: Window, runner: list[FakeRunner]) ->
 
 
 def test_the_trace_is_copied_while_it_is_there(small: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
-    from app.actions import file as file_actions
-    from app.actions import timed as timed_actions
+    from espalier.app.actions import file as file_actions
+    from espalier.app.actions import timed as timed_actions
 
     page = profile(small)
     page.run()
@@ -391,7 +391,7 @@ def test_a_part_is_what_was_chosen(small: Window, runner: list[FakeRunner]) -> N
 
 
 def test_a_missing_compiler_is_told(small: Window, monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.panels.kernels import compile as kernels_compile
+    from espalier.app.panels.kernels import compile as kernels_compile
 
     monkeypatch.setattr(kernels_compile, "has_compiler", lambda: False)
     page = compiling(small)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from passes.search.space import Choice
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.passes.search.space import Choice
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 
 FORMATS = ("integer(width=2, frac_width=1)", "integer(width=4, frac_width=2)", "mxint(width=4)",
            "integer(width=8, frac_width=6)", "float")  # fmt: skip

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.panels.search.panel import SearchPanel
-from app.window import Window
-from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import (
+from espalier.app.panels.search.panel import SearchPanel
+from espalier.app.window import Window
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.jobs import (
     Found,
     JobInfo,
     SearchJob,
     Started,
     Stopped,
 )
-from passes.search.trial import Trial
+from espalier.passes.search.trial import Trial
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 DATA = EvaluateOptions(data="demo:small")

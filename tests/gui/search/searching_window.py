@@ -12,8 +12,8 @@ from typing import Any
 from PySide6.QtCore import QSettings, QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.application import make_application, make_window
-from app.settings import Settings
+from espalier.app.application import make_application, make_window
+from espalier.app.settings import Settings
 
 SAVED, MANY = 3, 5000
 

@@ -9,21 +9,21 @@ import pytest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.forms.fields import field_style, wear_field_style
-from app.panels.search.panel import SearchPanel
-from app.studies.format_families import Family, read, write
-from app.studies.templates import beginning, to_toml
-from app.studies.templates import load as load_template
-from app.studies.words import size_words
-from app.style import Appearance
-from app.theme import DARK, LIGHT
-from app.window import Window
-from model.errors import OptionsError
-from model.recipe import Recipe, Step
-from passes.search.space import Choice, Space
-from passes.search.spec import Goal, SearchSpec, Vary, When
-from passes.select import Select
-from passes.transform.prune import PruneOptions
+from espalier.app.forms.fields import field_style, wear_field_style
+from espalier.app.panels.search.panel import SearchPanel
+from espalier.app.studies.format_families import Family, read, write
+from espalier.app.studies.templates import beginning, to_toml
+from espalier.app.studies.templates import load as load_template
+from espalier.app.studies.words import size_words
+from espalier.app.style import Appearance
+from espalier.app.theme import DARK, LIGHT
+from espalier.app.window import Window
+from espalier.model.errors import OptionsError
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.spec import Goal, SearchSpec, Vary, When
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions
 from tests.gui.conftest import FakeRunner, open_small, small_graph
 from tests.gui.search.searching import DATA, quiet, search_job, search_panel
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.panels.jobs import JobsPanel
-from app.panels.log import LogPanel
-from app.panels.search.panel import SearchPanel
-from app.studies.words import accuracy_words
-from app.window import Window
-from model.recipe import Recipe
-from passes.base import Report
-from passes.jobs import (
+from espalier.app.panels.jobs import JobsPanel
+from espalier.app.panels.log import LogPanel
+from espalier.app.panels.search.panel import SearchPanel
+from espalier.app.studies.words import accuracy_words
+from espalier.app.window import Window
+from espalier.model.recipe import Recipe
+from espalier.passes.base import Report
+from espalier.passes.jobs import (
     AnalyseJob,
     Continued,
     Done,

@@ -13,20 +13,20 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.panels.search.panel import SearchPanel
-from app.studies import files
-from app.studies.record import Record, damage, dump, load, member_of, records
-from app.studies.searches import seconds_each
-from app.studies.study import Study
-from app.studies.words import time_words
-from app.window import Window
-from model.errors import OptionsError
-from model.recipe import Recipe
-from passes.jobs import Done, Found, SaveJob
-from passes.search import kept
-from passes.search.serving import serve_search
-from passes.search.space import Choice, Space
-from passes.search.spec import SearchSpec, Vary
+from espalier.app.panels.search.panel import SearchPanel
+from espalier.app.studies import files
+from espalier.app.studies.record import Record, damage, dump, load, member_of, records
+from espalier.app.studies.searches import seconds_each
+from espalier.app.studies.study import Study
+from espalier.app.studies.words import time_words
+from espalier.app.window import Window
+from espalier.model.errors import OptionsError
+from espalier.model.recipe import Recipe
+from espalier.passes.jobs import Done, Found, SaveJob
+from espalier.passes.search import kept
+from espalier.passes.search.serving import serve_search
+from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.spec import SearchSpec, Vary
 from tests.gui.conftest import FakeRunner, open_small, small_project
 from tests.gui.search.searching import WIDTHS, begin, feed, quiet, search_panel, trial
 
@@ -112,7 +112,7 @@ def test_what_cannot_be_read_of_a_study_is_told(panel: SearchPanel, runner: list
 def test_the_worker_tells_what_of_a_journal_it_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, heard = SimpleNamespace(damage="2 records are damaged."), list[object]()
     running = SimpleNamespace(study=SimpleNamespace(_storage=storage), trials=lambda: iter([trial(0)]))
-    monkeypatch.setattr("passes.search.study.begin", lambda plan: running)
+    monkeypatch.setattr("espalier.passes.search.study.begin", lambda plan: running)
     job: Any = SimpleNamespace(search=None, storage="", resume=True, held=(), by_hand=())
     assert serve_search(job, None, None, heard.append, lambda: None) == ""  # type: ignore[arg-type]
     assert heard == ["2 records are damaged.", trial(0)]

@@ -10,13 +10,13 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.panels.search.panel import SearchPanel
-from app.studies.trial_preview import trial_graph
-from app.window import Window
-from model.errors import OptionsError
-from model.formats.integer import Integer
-from model.recipe import Recipe, Step
-from passes.jobs import (
+from espalier.app.panels.search.panel import SearchPanel
+from espalier.app.studies.trial_preview import trial_graph
+from espalier.app.window import Window
+from espalier.model.errors import OptionsError
+from espalier.model.formats.integer import Integer
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.jobs import (
     AnalyseJob,
     Done,
     Found,
@@ -25,11 +25,11 @@ from passes.jobs import (
     Started,
     TrialJob,
 )
-from passes.search.space import Choice, Space, fit_key
-from passes.search.spec import Vary
-from passes.search.trial import Trial
-from passes.select import Select
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.passes.search.space import Choice, Space, fit_key
+from espalier.passes.search.spec import Vary
+from espalier.passes.search.trial import Trial
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.gui.conftest import FakeRunner, small_graph
 from tests.gui.search.searching import DATA, WIDTHS, begin, feed, search_job, search_panel, trial
 
@@ -284,7 +284,7 @@ def test_after_pause_the_keyboard_stands_on_continue(
 def test_many_trials_at_once_are_told_in_parts(
     panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.studies.searches.CELLS", 90)  # 30 trials of two choices in a turn
+    monkeypatch.setattr("espalier.app.studies.searches.CELLS", 90)  # 30 trials of two choices in a turn
     info = begin(panel, runner)
     told: list[int] = []
     panel.searches.changed.connect(lambda study, news: told.append(len(news)))

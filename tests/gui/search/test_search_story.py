@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.panels.search.panel import SearchPanel
-from app.studies import files as study_files
-from app.window import Window
-from passes.search.kept import member
+from espalier.app.panels.search.panel import SearchPanel
+from espalier.app.studies import files as study_files
+from espalier.app.window import Window
+from espalier.passes.search.kept import member
 from tests.gui.test_story import PATIENCE, idle, opened, window
 
 pytestmark = [pytest.mark.gui, pytest.mark.slow]

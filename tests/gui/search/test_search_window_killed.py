@@ -12,13 +12,13 @@ import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.panels.search.panel import SearchPanel
-from app.studies import files as study_files
-from app.studies.record import ENDING
-from app.window import Window
-from passes.search.kept import ENDING as JOURNAL
-from passes.search.records import trials_of
-from passes.search.storage import journal_url, load_study, open_storage
+from espalier.app.panels.search.panel import SearchPanel
+from espalier.app.studies import files as study_files
+from espalier.app.studies.record import ENDING
+from espalier.app.window import Window
+from espalier.passes.search.kept import ENDING as JOURNAL
+from espalier.passes.search.records import trials_of
+from espalier.passes.search.storage import journal_url, load_study, open_storage
 from tests.gui.search.searching_window import SAVED
 from tests.gui.test_story import PATIENCE, idle, opened, window
 
@@ -36,7 +36,7 @@ def test_a_killed_window_loses_only_the_running_trial(
     monkeypatch.setattr(study_files, "data_folder", lambda name: notes)
     notes = tmp_path / "share" / "espalier" / "studies"
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "share"), "QT_QPA_PLATFORM": "offscreen",
-                   "TMPDIR": str(own), "PYTHONPATH": str(ROOT)}  # fmt: skip
+                   "TMPDIR": str(own), "PYTHONPATH": str(ROOT / "roots")}  # fmt: skip
     words = [sys.executable, str(ROOT / "tests" / "gui" / "search" / "searching_window.py"), str(project)]
     with subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -15,24 +15,24 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QMenu
 from pytestqt.qtbot import QtBot
 
-from app.forms.fields import option_of
-from app.forms.form import PortFormats
-from app.panels.options import OptionsWindow
-from app.panels.recipe.panel import RecipePanel
-from app.panels.sweeps.panel import SweepsPanel
-from app.panels.sweeps.setup import work_words
-from app.window import Window
-from model.errors import FileError
-from model.formats.integer import Integer
-from model.recipe import Recipe, Step
-from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import AnalyseJob, Done, Failed, Found, JobInfo, ReplayJob, Started, Stopped, SweepJob
-from passes.select import Select
-from passes.sweep import journal
-from passes.sweep.journal import Journal
-from passes.sweep.outcome import Outcome
-from passes.sweep.sweep import Axis, Sweep, points
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.app.forms.fields import option_of
+from espalier.app.forms.form import PortFormats
+from espalier.app.panels.options import OptionsWindow
+from espalier.app.panels.recipe.panel import RecipePanel
+from espalier.app.panels.sweeps.panel import SweepsPanel
+from espalier.app.panels.sweeps.setup import work_words
+from espalier.app.window import Window
+from espalier.model.errors import FileError
+from espalier.model.formats.integer import Integer
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.jobs import AnalyseJob, Done, Failed, Found, JobInfo, ReplayJob, Started, Stopped, SweepJob
+from espalier.passes.select import Select
+from espalier.passes.sweep import journal
+from espalier.passes.sweep.journal import Journal
+from espalier.passes.sweep.outcome import Outcome
+from espalier.passes.sweep.sweep import Axis, Sweep, points
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui
@@ -355,7 +355,7 @@ def test_steps_are_duplicated_copied_and_pasted(panel: SweepsPanel, window: Wind
 
 
 def test_a_recipe_is_loaded_from_a_file(panel: SweepsPanel, window: Window, tmp_path: Path) -> None:
-    from app.actions.file import open_path
+    from espalier.app.actions.file import open_path
 
     path = tmp_path / "labs.json"
     config = {"name": "integer", "weight_width": 3, "weight_frac_width": 1}
@@ -369,7 +369,7 @@ def test_a_recipe_is_loaded_from_a_file(panel: SweepsPanel, window: Window, tmp_
 
 
 def test_a_failed_edit_leaves_the_earlier_steps(panel: SweepsPanel, window: Window, runner: list[FakeRunner]) -> None:
-    from passes.transform.prune import PruneOptions
+    from espalier.passes.transform.prune import PruneOptions
 
     session, steps = window.session, recipe_panel(window)
     session.run_pass("prune", PruneOptions(0.5))
@@ -397,7 +397,7 @@ def test_a_journal_of_a_newer_version_stays_in_the_file(window: Window, runner: 
 
 
 def test_an_option_is_swept_from_its_form(panel: SweepsPanel, window: Window) -> None:
-    from app.actions.model import ask, edit_step
+    from espalier.app.actions.model import ask, edit_step
 
     edit_step(window, 0)
     form = window.findChildren(OptionsWindow)[-1]

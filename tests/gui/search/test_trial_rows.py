@@ -7,11 +7,11 @@ import time
 import pytest
 from PySide6.QtCore import Qt
 
-from app.studies.trial_rows import TrialRows, state_words, told
-from app.studies.words import limit_words
-from passes.figure import hits_of
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.app.studies.trial_rows import TrialRows, state_words, told
+from espalier.app.studies.words import limit_words
+from espalier.passes.figure import hits_of
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 from tests.gui.search.searching import trial
 from tests.patience import budget
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from app.plots.study.axes import Axis, step_of
-from app.plots.study.board import StudyBoard
-from app.plots.study.data import Scale, Study
-from app.plots.study.names import short_names
-from app.plots.study.words import bits_of, plain
-from passes.search.space import Choice
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.app.plots.study.axes import Axis, step_of
+from espalier.app.plots.study.board import StudyBoard
+from espalier.app.plots.study.data import Scale, Study
+from espalier.app.plots.study.names import short_names
+from espalier.app.plots.study.words import bits_of, plain
+from espalier.passes.search.space import Choice
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 from tests.gui.search.made_study import choices
 
 pytestmark = pytest.mark.gui

@@ -10,10 +10,10 @@ import pytest
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 
-from app.plots.study.board import KINDS, StudyBoard
-from app.plots.study.comparison import Compared
-from app.style import Appearance
-from app.words import percent
+from espalier.app.plots.study.board import KINDS, StudyBoard
+from espalier.app.plots.study.comparison import Compared
+from espalier.app.style import Appearance
+from espalier.app.words import percent
 from tests.gui.search.made_study import BASELINE, GOALS, trials
 from tests.gui.study_plots.shown import show
 

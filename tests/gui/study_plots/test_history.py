@@ -10,11 +10,11 @@ from PySide6.QtCore import QEvent
 from PySide6.QtGui import QHelpEvent
 from PySide6.QtWidgets import QApplication, QToolTip
 
-from app.plots.study.board import StudyBoard
-from app.plots.study.history import GREY, HistoryChart
-from passes.figure import wilson
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.app.plots.study.board import StudyBoard
+from espalier.app.plots.study.history import GREY, HistoryChart
+from espalier.passes.figure import wilson
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 from tests.gui.search.made_study import GOALS, WITHIN, choices, trial, trials
 from tests.gui.study_plots.shown import show, spot
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from app.plots.study.board import StudyBoard
-from app.plots.study.data import nondominated
-from app.plots.study.rest import fill
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.app.plots.study.board import StudyBoard
+from espalier.app.plots.study.data import nondominated
+from espalier.app.plots.study.rest import fill
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 from tests.gui.search.made_study import GOALS, choices, trial, trials
 from tests.gui.study_plots.shown import show
 

@@ -11,10 +11,10 @@ from PySide6.QtCore import QPointF
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.plots.study.board import StudyBoard
-from app.plots.study.comparison import Compared
-from passes.search.spec import Goal
-from passes.search.trial import Trial
+from espalier.app.plots.study.board import StudyBoard
+from espalier.app.plots.study.comparison import Compared
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
 from tests.gui.search import made_study
 from tests.gui.search.made_study import GOALS, choices, trial, trials
 from tests.gui.study_plots.shown import LEFT, NONE, show

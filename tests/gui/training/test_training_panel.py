@@ -11,19 +11,30 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from app.panels.training import panel as module
-from app.panels.training.panel import GROUPS, TrainingPanel
-from app.panels.training.what_trains import BUT, CHOSEN
-from app.training import memory as training_memory
-from app.training.words import did, will_do
-from app.window import Window
-from model.recipe import Recipe
-from passes.base import Report, StepResult
-from passes.jobs import AnalyseJob, Done, Failed, JobInfo, Metric, Progress, ReplayJob, ReplayResult, Started, Stopped
-from passes.select import Select
-from passes.training.options import FinetuneOptions
-from passes.training.unfinished import Unfinished
-from passes.transform.finetune import UNHELPED
+from espalier.app.panels.training import panel as module
+from espalier.app.panels.training.panel import GROUPS, TrainingPanel
+from espalier.app.panels.training.what_trains import BUT, CHOSEN
+from espalier.app.training import memory as training_memory
+from espalier.app.training.words import did, will_do
+from espalier.app.window import Window
+from espalier.model.recipe import Recipe
+from espalier.passes.base import Report, StepResult
+from espalier.passes.jobs import (
+    AnalyseJob,
+    Done,
+    Failed,
+    JobInfo,
+    Metric,
+    Progress,
+    ReplayJob,
+    ReplayResult,
+    Started,
+    Stopped,
+)
+from espalier.passes.select import Select
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.training.unfinished import Unfinished
+from espalier.passes.transform.finetune import UNHELPED
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
 from tests.patience import PatientBot, budget
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from model.cache import captures as cached
-from model.cache.captures import captures
-from model.cache.entries import Entries
-from model.graph_json import fingerprint
-from model.opening import Opened, open_source
-from model.trust import Origin
+from espalier.model.cache import captures as cached
+from espalier.model.cache.captures import captures
+from espalier.model.cache.entries import Entries
+from espalier.model.graph_json import fingerprint
+from espalier.model.opening import Opened, open_source
+from espalier.model.trust import Origin
 
 FACTORY = """
 import torch
@@ -273,7 +273,7 @@ def test_it_can_be_switched_off(
 
 def test_two_processes_at_once_read_whole_entries_only(cache: Path) -> None:
     code = (
-        "import sys\nfrom model.cache.captures import captures\n"
+        "import sys\nfrom espalier.model.cache.captures import captures\n"
         "for i in range(300):\n"
         "    captures().write('k', {'body': [int(sys.argv[1])] * 5000})\n"
         "    found = captures().read('k')\n"
@@ -286,7 +286,7 @@ def test_two_processes_at_once_read_whole_entries_only(cache: Path) -> None:
 
 CODE = """
 import json, sys
-from app.cli import main
+from espalier.app.cli import main
 code = main(sys.argv[1:])
 print(json.dumps([code, sorted({"torch", "transformers", "PySide6"} & set(sys.modules))]), file=sys.stderr)
 """

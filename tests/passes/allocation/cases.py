@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from model.formats.base import Format, parse_format
-from model.graph import Graph
-from passes.allocation.problem import Group, Problem, undominated
-from passes.costs.base import cost
-from passes.sensitivity.table import Candidate, Sensitivity
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.graph import Graph
+from espalier.passes.allocation.problem import Group, Problem, undominated
+from espalier.passes.costs.base import cost
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 WIDTHS = (2, 3, 4, 6, 8)
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from passes.allocation.exact import exact, least_under
-from passes.allocation.hulls import Hulls, hull
-from passes.allocation.problem import undominated
+from espalier.passes.allocation.exact import exact, least_under
+from espalier.passes.allocation.hulls import Hulls, hull
+from espalier.passes.allocation.problem import undominated
 from tests.passes.allocation.cases import bare_problem, brute
 
 Rows = list[list[float]]

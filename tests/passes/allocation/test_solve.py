@@ -9,23 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.errors import OptionsError
-from model.graph import Graph
-from model.opening import Opened, open_any
-from model.ops import decomposable
-from model.recipe import Recipe
-from model.trust import Origin
-from passes.allocation.places import column
-from passes.allocation.plan import configured, previewed, steps
-from passes.allocation.solve import Competing, allocate, front, problem_of
-from passes.base import Context
-from passes.config import load_recipe, recipe_to_dict
-from passes.costs.base import figures
-from passes.costs.limits import Limit, parse_budget
-from passes.replay import replay
-from passes.score import static_score
-from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.whole import Wholes, packed
+from espalier.model.errors import OptionsError
+from espalier.model.graph import Graph
+from espalier.model.opening import Opened, open_any
+from espalier.model.ops import decomposable
+from espalier.model.recipe import Recipe
+from espalier.model.trust import Origin
+from espalier.passes.allocation.places import column
+from espalier.passes.allocation.plan import configured, previewed, steps
+from espalier.passes.allocation.solve import Competing, allocate, front, problem_of
+from espalier.passes.base import Context
+from espalier.passes.config import load_recipe, recipe_to_dict
+from espalier.passes.costs.base import figures
+from espalier.passes.costs.limits import Limit, parse_budget
+from espalier.passes.replay import replay
+from espalier.passes.score import static_score
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
+from espalier.passes.sensitivity.whole import Wholes, packed
 from tests.passes.allocation.cases import fitted, made_table
 
 SPEC = (

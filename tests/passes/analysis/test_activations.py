@@ -7,10 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.errors import DataError
-from model.opening import open_source
-from passes.analysis.activations import MOST, ActivationOptions, ActivationSample, activation_ports, activations
-from passes.base import Context
+from espalier.model.errors import DataError
+from espalier.model.opening import open_source
+from espalier.passes.analysis.activations import (
+    MOST,
+    ActivationOptions,
+    ActivationSample,
+    activation_ports,
+    activations,
+)
+from espalier.passes.base import Context
 
 
 def test_samples_of_the_digits_demo(tmp_path: Path) -> None:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from model.formats.base import parse_format
-from model.opening import open_any
-from model.recipe import Recipe, Step
-from passes.allocation.plan import steps
-from passes.analysis.allocated import AllocatedOptions
-from passes.analysis.divergence import DivergenceOptions
-from passes.base import Context, run_step
-from passes.config import recipe_to_dict
-from passes.replay import replay
-from passes.sensitivity.table import Candidate
+from espalier.model.formats.base import parse_format
+from espalier.model.opening import open_any
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.allocation.plan import steps
+from espalier.passes.analysis.allocated import AllocatedOptions
+from espalier.passes.analysis.divergence import DivergenceOptions
+from espalier.passes.base import Context, run_step
+from espalier.passes.config import recipe_to_dict
+from espalier.passes.replay import replay
+from espalier.passes.sensitivity.table import Candidate
 
 
 def test_it_is_the_divergence_of_the_recipe(tmp_path: Path) -> None:

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import torch
 
-from model.errors import OptionsError, PassError
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.meta import Precision
-from model.recipe import Step
-from passes.analysis import compile as module
-from passes.analysis.compile import CompileOptions, _difference, _line
-from passes.base import Context, Report, run_step
-from passes.timed.part import part_of
-from passes.timed.settled import settle
-from passes.timed.why import Facts, reasons
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision
+from espalier.model.recipe import Step
+from espalier.passes.analysis import compile as module
+from espalier.passes.analysis.compile import CompileOptions, _difference, _line
+from espalier.passes.base import Context, Report, run_step
+from espalier.passes.timed.part import part_of
+from espalier.passes.timed.settled import settle
+from espalier.passes.timed.why import Facts, reasons
 from tests.model.zoo import Case, case, tensors
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -165,7 +165,7 @@ def test_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionsError, match=r"C\+\+ compiler"):
         told(case("mlp"), backend="inductor")
     monkeypatch.setattr(module, "has_compiler", lambda: True)
-    monkeypatch.setattr("kernels.bench.machine.spaced", lambda: True)
+    monkeypatch.setattr("espalier.kernels.bench.machine.spaced", lambda: True)
     with pytest.raises(OptionsError, match="a space in its name"):
         told(case("mlp"), backend="inductor")
 

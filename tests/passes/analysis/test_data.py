@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-import model.data.demo as demo
-from model.data.base import Split, TaskData
-from model.data.look import balance, look
-from model.errors import DataError
-from model.opening import Opened, open_any
-from model.reading import Reading
-from model.recipe import Step
-from passes.analysis.data import head
-from passes.analysis.data_rows import DataRowsOptions
-from passes.analysis.evaluate import EvaluateOptions
-from passes.analysis.predictions import Predictions
-from passes.base import Context, run_step
+import espalier.model.data.demo as demo
+from espalier.model.data.base import Split, TaskData
+from espalier.model.data.look import balance, look
+from espalier.model.errors import DataError
+from espalier.model.opening import Opened, open_any
+from espalier.model.reading import Reading
+from espalier.model.recipe import Step
+from espalier.passes.analysis.data import head
+from espalier.passes.analysis.data_rows import DataRowsOptions
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.analysis.predictions import Predictions
+from espalier.passes.base import Context, run_step
 
 
 @pytest.fixture(scope="module")

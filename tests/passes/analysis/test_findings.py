@@ -13,25 +13,25 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from app.cli import main
-from model.build import build
-from model.data.base import Split
-from model.errors import DataError
-from model.formats.base import parse_format
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.opening import open_any, open_source
-from model.recipe import Step
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, load_split
-from passes.analysis.statistics import StatisticsOptions
-from passes.base import Context, Report, run_step
-from passes.observed import lockstep
-from passes.observed.options import ObserveOptions
-from passes.select import Select
-from passes.transform.calibrate import CalibrateOptions
-from passes.transform.gptq import GptqOptions
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.app.cli import main
+from espalier.model.build import build
+from espalier.model.data.base import Split
+from espalier.model.errors import DataError
+from espalier.model.formats.base import parse_format
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.opening import open_any, open_source
+from espalier.model.recipe import Step
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
+from espalier.passes.analysis.statistics import StatisticsOptions
+from espalier.passes.base import Context, Report, run_step
+from espalier.passes.observed import lockstep
+from espalier.passes.observed.options import ObserveOptions
+from espalier.passes.select import Select
+from espalier.passes.transform.calibrate import CalibrateOptions
+from espalier.passes.transform.gptq import GptqOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 
 DIGITS, LIMIT = "demo:digits", 50
 KEYS = ["node", "port", "kind", "format", "bits", "sqnr_db", "max_error", "mean_error", "saturated", "zeros",
@@ -265,7 +265,9 @@ def test_a_language_model_is_compared_without_classes(tmp_path: Path, monkeypatc
     (tmp_path / "net.py").write_text(WORDS)
     made = open_source(f"{tmp_path / 'net.py'}:make", tmp_path / "work", origin=Origin.TYPED)
     ids = np.random.default_rng(0).integers(0, 20, (8, 6))
-    monkeypatch.setattr("passes.analysis.evaluate.load_split", lambda *_: Split({"input_ids": ids}, np.zeros(8, int)))
+    monkeypatch.setattr(
+        "espalier.passes.analysis.evaluate.load_split", lambda *_: Split({"input_ids": ids}, np.zeros(8, int))
+    )
     context = Context(made.store, base=made.project.base)
     graph = chosen(made.project.base, context, "integer(width=4, frac_width=3)")
     report = found("quantization", graph, context, ObserveOptions(data="made here"))

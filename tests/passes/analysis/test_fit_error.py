@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from model.errors import DataError
-from passes.analysis.evaluate import fit_error
+from espalier.model.errors import DataError
+from espalier.passes.analysis.evaluate import fit_error
 
 
 @pytest.mark.parametrize("said", ["expected 3 channels, but got 1 instead", "index out of range."])

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from model.formats.base import Format, parse_format
-from model.formats.integer import Integer
-from model.graph import Graph, Node, Ref
-from model.meta import Sparsity, TensorMeta, Weight
-from model.weights import Tensor, WeightStore
-from passes.analysis.format_sqnr import (
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Node, Ref
+from espalier.model.meta import Sparsity, TensorMeta, Weight
+from espalier.model.weights import Tensor, WeightStore
+from espalier.passes.analysis.format_sqnr import (
     FormatSqnrOptions,
     WeightSqnr,
     columns,
@@ -23,7 +23,7 @@ from passes.analysis.format_sqnr import (
     tried_nodes,
     usual_formats,
 )
-from passes.base import Context
+from espalier.passes.base import Context
 
 RANDOM = np.random.default_rng(3)
 

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from model.errors import OptionsError
-from model.formats.base import Format
-from model.formats.integer import Integer
-from model.formats.mxint import MXInt
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.meta import Precision
-from model.packed.layout import packed_size
-from model.recipe import Step
-from passes.analysis.memory import MemoryOptions
-from passes.base import Context, Report, run_step
-from passes.transform.pack_mx import PackMXOptions
-from passes.transform.prune import PruneOptions
+from espalier.model.errors import OptionsError
+from espalier.model.formats.base import Format
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision
+from espalier.model.packed.layout import packed_size
+from espalier.model.recipe import Step
+from espalier.passes.analysis.memory import MemoryOptions
+from espalier.passes.base import Context, Report, run_step
+from espalier.passes.transform.pack_mx import PackMXOptions
+from espalier.passes.transform.prune import PruneOptions
 from tests.model.zoo import Case, case
 
 

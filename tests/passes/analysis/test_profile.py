@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from kernels.bench import others
-from model.errors import DataError, ExportError, OptionsError
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.meta import Precision
-from model.recipe import Step
-from passes.analysis.compile import _counted
-from passes.analysis.profile import ProfileOptions
-from passes.base import Context, Report, run_step
-from passes.timed.spans import AT, RUN, Seen, by_host
-from passes.timed.timeline import timeline
+from espalier.kernels.bench import others
+from espalier.model.errors import DataError, ExportError, OptionsError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision
+from espalier.model.recipe import Step
+from espalier.passes.analysis.compile import _counted
+from espalier.passes.analysis.profile import ProfileOptions
+from espalier.passes.base import Context, Report, run_step
+from espalier.passes.timed.spans import AT, RUN, Seen, by_host
+from espalier.passes.timed.timeline import timeline
 from tests.model.zoo import Case, case
 
 

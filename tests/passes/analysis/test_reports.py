@@ -13,20 +13,20 @@ import pytest
 import torch
 from torch import nn
 
-import passes.analysis
-from model.errors import PassError
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.meta import Precision, Weight
-from model.registry import PASSES, walk
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.base import Context, Report, Row
-from passes.score import bitops
-from passes.transform.prune import PruneOptions, prune
+from espalier.model.errors import PassError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision, Weight
+from espalier.model.registry import PASSES, walk
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes import analysis
+from espalier.passes.base import Context, Report, Row
+from espalier.passes.score import bitops
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.patience import PATIENCE
 
-walk(passes.analysis)
+walk(analysis)
 REPORTS = ("graph", "types", "shapes", "parameters", "cost", "statistics", "quantization")
 INSTANT = ("graph", "types", "shapes", "parameters", "cost")
 
@@ -149,7 +149,7 @@ def test_statistics_against_torch(graph: Graph, context: Context) -> None:
 def test_statistics_see_masks_and_odd_values(graph: Graph, context: Context) -> None:
     pruned, _ = prune(graph, PruneOptions(0.5), context)
     assert rows_by(run("statistics", pruned, context), "weight")["hidden.weight"]["zeros"] == 8
-    from model.weights import Tensor
+    from espalier.model.weights import Tensor
 
     odd = context.store.hold(Tensor(np.array([np.nan, np.inf, 1, 0], np.float32), "float32"))
     spoilt = graph.with_weights({"hidden.bias": Weight(odd, (4,), "float32")})
@@ -193,11 +193,11 @@ def test_instant_reports_need_no_torch(root: Path) -> None:
     code = (
         "import sys, passes.analysis\n"
         "from pathlib import Path\n"
-        "from model.graph import Graph, Node, Ref\n"
-        "from model.registry import PASSES, walk\n"
-        "from model.weights import WeightStore\n"
-        "from passes.base import Context, NoOptions\n"
-        "walk(passes.analysis)\n"
+        "from espalier.model.graph import Graph, Node, Ref\n"
+        "from espalier.model.registry import PASSES, walk\n"
+        "from espalier.model.weights import WeightStore\n"
+        "from espalier.passes.base import Context, NoOptions\n"
+        "walk(analysis)\n"
         "nodes = {'x': Node('x', 'placeholder', 'placeholder', 'x'),\n"
         "         'output': Node('output', 'output', 'output', 'output', (Ref('x'),))}\n"
         f"for name in {INSTANT!r}:\n"

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from model.errors import PassError
-from model.weights import Tensor
-from passes.analysis.sparsity import SparsityOptions, sparsity
-from passes.base import Context, Row
-from passes.transform.prune import PruneOptions, prune
-from passes.transform.prune_activations import PruneActivationsOptions, prune_activations
+from espalier.model.errors import PassError
+from espalier.model.weights import Tensor
+from espalier.passes.analysis.sparsity import SparsityOptions, sparsity
+from espalier.passes.base import Context, Row
+from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune_activations import PruneActivationsOptions, prune_activations
 from tests.model.zoo import case
 
 

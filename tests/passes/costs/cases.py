@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from model.formats.base import parse_format
-from model.graph import Graph
-from passes.costs.base import with_candidates
-from passes.sensitivity.table import Candidate
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.passes.costs.base import with_candidates
+from espalier.passes.sensitivity.table import Candidate
 
 TEXTS = ("integer(width=4, frac_width=3)", "mxint(width=8)", "scaled_integer(width=6)")
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import OptionsError, RegistryError
-from model.formats.base import parse_format
-from model.graph import Graph
-from model.opening import open_any
-from model.packed.layout import users_of
-from model.trust import Origin
-from passes.base import Context, run_step
-from passes.costs.base import COSTS, Cost, cost, figures, separable, table, with_candidates
-from passes.costs.limits import Limit, parse_budget, parse_limit, violations
-from passes.plugins import load_plugin, unload_plugins
-from passes.score import static_score
-from passes.sensitivity.table import Candidate
+from espalier.model.errors import OptionsError, RegistryError
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.model.opening import open_any
+from espalier.model.packed.layout import users_of
+from espalier.model.trust import Origin
+from espalier.passes.base import Context, run_step
+from espalier.passes.costs.base import COSTS, Cost, cost, figures, separable, table, with_candidates
+from espalier.passes.costs.limits import Limit, parse_budget, parse_limit, violations
+from espalier.passes.plugins import load_plugin, unload_plugins
+from espalier.passes.score import static_score
+from espalier.passes.sensitivity.table import Candidate
 from tests.passes.costs.cases import mixed
 
 FORMATS = ("integer(width=3, frac_width=2)", "mxint(width=4)", "scaled_integer(width=8)")
@@ -86,7 +86,7 @@ def test_a_grid_is_what_one_by_one_gives(graph: Graph) -> None:
 
 
 def test_latency_is_measured(tmp_path: Path) -> None:
-    from passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.analysis.evaluate import EvaluateOptions
 
     opened = open_any("demo:digits-mlp", tmp_path)
     measure = cost("latency").measure
@@ -158,8 +158,8 @@ def test_violations_are_shares_of_the_limit() -> None:
 PLUGIN = '''
 """Area: look-up tables of a multiplier, by the bits of both operands."""
 
-from passes.costs.base import COSTS, Cost, Shares
-from passes.score import one_sample, port_bits
+from espalier.passes.costs.base import COSTS, Cost, Shares
+from espalier.passes.score import one_sample, port_bits
 
 
 def area(node, graph):
@@ -204,10 +204,10 @@ def test_a_cost_does_not_take_the_name_of_another(tmp_path: Path) -> None:
 
 
 def test_the_planned_sparsity_is_what_pruning_gives(tmp_path: Path) -> None:
-    from model.recipe import Step
-    from passes.costs.base import with_candidate
-    from passes.select import Select
-    from passes.transform.prune import PruneOptions
+    from espalier.model.recipe import Step
+    from espalier.passes.costs.base import with_candidate
+    from espalier.passes.select import Select
+    from espalier.passes.transform.prune import PruneOptions
 
     opened = open_any("demo:digits-mlp", tmp_path)
     graph = opened.project.graph

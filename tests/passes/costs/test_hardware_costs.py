@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from model.errors import OptionsError
-from model.formats.base import parse_format
-from model.graph import Graph
-from model.meta import Parallel, Precision
-from model.opening import Opened, open_any
-from passes.costs.base import cost, with_candidates
-from passes.costs.hardware import area_of, cycles_of, layers
-from passes.score import static_score
-from passes.sensitivity.table import Candidate
-from verilog.lower import lower
-from verilog.options import EmitOptions
-from verilog.templates.linear import Linear
+from espalier.model.errors import OptionsError
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.model.meta import Parallel, Precision
+from espalier.model.opening import Opened, open_any
+from espalier.passes.costs.base import cost, with_candidates
+from espalier.passes.costs.hardware import area_of, cycles_of, layers
+from espalier.passes.score import static_score
+from espalier.passes.sensitivity.table import Candidate
+from espalier.verilog.lower import lower
+from espalier.verilog.options import EmitOptions
+from espalier.verilog.templates.linear import Linear
 
 
 @pytest.fixture(scope="module")

@@ -13,25 +13,25 @@ from typing import Any
 import pytest
 import torch
 
-from model.build import build
-from model.errors import ExportError
-from model.formats.integer import Integer
-from model.meta import Precision
-from model.opening import Opened, open_any
-from model.project import Project, save_project
-from model.recipe import Raw, Recipe, Step
-from model.source import SourceInfo
-from model.trust import Origin
-from passes.base import Context
-from passes.config import load_recipe
-from passes.export import export
-from passes.export.checkpoint import SCRIPT
-from passes.export.loading import load_folder
-from passes.export.recipe import to_toml
-from passes.plugins import load_plugin, unload_plugins
-from passes.replay import replay
-from passes.score import static_score
-from passes.transform.prune import PruneOptions, prune
+from espalier.model.build import build
+from espalier.model.errors import ExportError
+from espalier.model.formats.integer import Integer
+from espalier.model.meta import Precision
+from espalier.model.opening import Opened, open_any
+from espalier.model.project import Project, save_project
+from espalier.model.recipe import Raw, Recipe, Step
+from espalier.model.source import SourceInfo
+from espalier.model.trust import Origin
+from espalier.passes.base import Context
+from espalier.passes.config import load_recipe
+from espalier.passes.export import export
+from espalier.passes.export.checkpoint import SCRIPT
+from espalier.passes.export.loading import load_folder
+from espalier.passes.export.recipe import to_toml
+from espalier.passes.plugins import load_plugin, unload_plugins
+from espalier.passes.replay import replay
+from espalier.passes.score import static_score
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import case, run
 from tests.patience import PATIENCE
 
@@ -292,7 +292,7 @@ def test_a_script_repeats_every_step(tmp_path: Path, root: Path) -> None:
     opened, project = compressed(BERT.format(task=""), tmp_path)
     script, result = tmp_path / "again.py", tmp_path / "again.espalier"
     export(project, opened.store, "script", script)
-    command, env = [sys.executable, str(script), str(result)], {"PYTHONPATH": str(root), "PATH": ""}
+    command, env = [sys.executable, str(script), str(result)], {"PYTHONPATH": str(root / "roots"), "PATH": ""}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["size_bytes"] == static_score(project.graph).size_bytes

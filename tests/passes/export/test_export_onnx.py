@@ -11,27 +11,27 @@ import numpy as np
 import pytest
 import torch
 
-from app.cli import main
-from model.build import build
-from model.errors import ExportError
-from model.formats.base import Format, parse_format
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph
-from model.meta import Precision, Weight
-from model.ops import quantisable
-from model.project import Project
-from model.recipe import Recipe
-from model.source import SourceInfo
-from model.trace.trace import trace
-from model.trust import Origin
-from model.views import View
-from model.weights import Tensor, WeightStore
-from passes.base import Context
-from passes.export import Exported, compare, export
-from passes.export.example import example_inputs
-from passes.export.grids import grid_of
-from passes.export.settings import Settings
-from passes.transform.prune import PruneOptions, prune
+from espalier.app.cli import main
+from espalier.model.build import build
+from espalier.model.errors import ExportError
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision, Weight
+from espalier.model.ops import quantisable
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
+from espalier.model.trace.trace import trace
+from espalier.model.trust import Origin
+from espalier.model.views import View
+from espalier.model.weights import Tensor, WeightStore
+from espalier.passes.base import Context
+from espalier.passes.export import Exported, compare, export
+from espalier.passes.export.example import example_inputs
+from espalier.passes.export.grids import grid_of
+from espalier.passes.export.settings import Settings
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import Case, case
 
 onnx = pytest.importorskip("onnx")
@@ -189,9 +189,9 @@ FLOWING: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", FLOWING, ids=str)
 def test_pruning_of_activations_goes_along(options: dict[str, Any], tmp_path: Path) -> None:
     """The top k of each sample with ties, one random order, a measured threshold."""
-    from model.opening import open_any
-    from passes.config import load_recipe
-    from passes.replay import replay
+    from espalier.model.opening import open_any
+    from espalier.passes.config import load_recipe
+    from espalier.passes.replay import replay
 
     opened = open_any("demo:digits-mlp", tmp_path / "work")
     step = {"pass": "prune_activations", "options": {"sparsity": 0.4, **options}}
@@ -217,10 +217,10 @@ ACTIVATIONS = (
 @pytest.mark.slow
 def test_every_format_of_activations_is_equal_bit_for_bit() -> None:
     """All in one model, at other sizes than those it was exported at."""
-    from model.layers import Effective
-    from model.trace.capture import quiet
-    from passes.export.onnx_nodes import OPSET, activation
-    from passes.export.onnx_powers import TRANSLATIONS
+    from espalier.model.layers import Effective
+    from espalier.model.trace.capture import quiet
+    from espalier.passes.export.onnx_nodes import OPSET, activation
+    from espalier.passes.export.onnx_powers import TRANSLATIONS
 
     formats = [parse_format(t) for t in ACTIVATIONS]
 
@@ -323,7 +323,7 @@ def test_a_given_scale_is_the_one_in_the_file() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("demo", ["demo:digits-mlp", "demo:digits", "demo:reviews"])
 def test_predictions_of_a_demo_are_equal(demo: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from model.data.base import load_data
+    from espalier.model.data.base import load_data
 
     rule = {"select": {"by": "type", "values": ["linear", "conv2d"]},
             "formats": {"weight": INT8[0], "data_in": INT8[1]}}  # fmt: skip
@@ -360,7 +360,7 @@ TINY = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TINY)
 def test_models_of_transformers_are_equal(name: str, tmp_path: Path) -> None:
-    from model.opening import open_any
+    from espalier.model.opening import open_any
 
     opened = open_any(TINY[name], tmp_path / "work", seed=1, origin=Origin.TYPED)
     formats = {"weight": Precision(parse_format("scaled_integer(width=8)")),
@@ -404,7 +404,7 @@ def test_where_no_setting_helps_only_differences_are_told(tmp_path: Path, monkey
 @pytest.mark.slow
 def test_what_the_runtime_rounds_by_itself_is_told_with_its_setting(tmp_path: Path) -> None:
     """onnxruntime makes MatMulNBits of 8-bit weights, which rounds activations too unless the level is 1."""
-    from model.opening import open_any
+    from espalier.model.opening import open_any
 
     opened = open_any("demo:reviews", tmp_path / "work")
     graph, level = opened.project.graph, "session.qdq_matmulnbits_accuracy_level"

@@ -11,20 +11,20 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 
-from model.build import build
-from model.errors import ExportError
-from model.formats.base import parse_format
-from model.graph import Graph
-from model.meta import Precision
-from model.opening import open_any
-from model.ops import quantisable
-from model.project import Project
-from model.recipe import Recipe
-from model.source import SourceInfo
-from model.trust import Origin
-from passes.base import Context
-from passes.export import Exported, export
-from passes.transform.prune import PruneOptions, prune
+from espalier.model.build import build
+from espalier.model.errors import ExportError
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision
+from espalier.model.opening import open_any
+from espalier.model.ops import quantisable
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
+from espalier.model.trust import Origin
+from espalier.passes.base import Context
+from espalier.passes.export import Exported, export
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import Case, case
 from tests.patience import PATIENCE
 

@@ -9,21 +9,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.build import build
-from model.codec import decode
-from model.errors import OptionsError, PassError
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.graph_json import graph_from_json, graph_to_json
-from model.meta import Precision
-from model.mx_weights import MXLinear, plain, values
-from model.recipe import Step
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.analysis.memory import MemoryOptions
-from passes.analysis.profile import ProfileOptions
-from passes.base import Context, run_step
-from passes.transform.pack_mx import PackMXOptions, pack_mx
+from espalier.model.build import build
+from espalier.model.codec import decode
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.graph_json import graph_from_json, graph_to_json
+from espalier.model.meta import Precision
+from espalier.model.mx_weights import MXLinear, plain, values
+from espalier.model.recipe import Step
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.memory import MemoryOptions
+from espalier.passes.analysis.profile import ProfileOptions
+from espalier.passes.base import Context, run_step
+from espalier.passes.transform.pack_mx import PackMXOptions, pack_mx
 
 X = {"input": torch.randn(5, 70, generator=torch.Generator().manual_seed(0))}
 

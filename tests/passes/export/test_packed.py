@@ -14,27 +14,27 @@ import numpy as np
 import pytest
 import torch
 
-from app.cli import main
-from model.build import build, parameters_of
-from model.errors import EspalierError, ExportError, FormatError, ProjectError
-from model.formats.base import Format, make_format, parse_format
-from model.graph import Graph, Node
-from model.meta import Precision, Weight
-from model.opening import open_any
-from model.ops import quantisable
-from model.packed.file import is_packed, write_packed
-from model.packed.layout import packed_size, plan
-from model.project import Project
-from model.recipe import Recipe
-from model.registry import FORMATS
-from model.source import SourceInfo
-from model.trust import Origin
-from model.weights import Tensor, WeightStore, read_header, write
-from passes.base import Context
-from passes.export import Exported, export
-from passes.score import static_score
-from passes.transform.learn_scales import LearnScalesOptions, learn_scales
-from passes.transform.prune import PruneOptions, prune
+from espalier.app.cli import main
+from espalier.model.build import build, parameters_of
+from espalier.model.errors import EspalierError, ExportError, FormatError, ProjectError
+from espalier.model.formats.base import Format, make_format, parse_format
+from espalier.model.graph import Graph, Node
+from espalier.model.meta import Precision, Weight
+from espalier.model.opening import open_any
+from espalier.model.ops import quantisable
+from espalier.model.packed.file import is_packed, write_packed
+from espalier.model.packed.layout import packed_size, plan
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.model.registry import FORMATS
+from espalier.model.source import SourceInfo
+from espalier.model.trust import Origin
+from espalier.model.weights import Tensor, WeightStore, read_header, write
+from espalier.passes.base import Context
+from espalier.passes.export import Exported, export
+from espalier.passes.score import static_score
+from espalier.passes.transform.learn_scales import LearnScalesOptions, learn_scales
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import Case, case, run
 
 MODELS = ("mlp", "bert", "tied", "twice", "attention", "functions", "image", "odd", "bert-eager")

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.build import build
-from model.formats.base import make_format, parse_format
-from model.formats.scaled import ScaledFormat
-from model.graph import Graph
-from model.meta import Precision
-from model.opening import open_any
-from model.ops import quantisable
-from model.project import Project
-from model.recipe import Recipe
-from model.registry import FORMATS
-from model.source import SourceInfo
-from model.trust import Origin
-from passes.base import Context
-from passes.export import export
-from passes.score import static_score
-from passes.transform.prune import PruneOptions, prune
+from espalier.model.build import build
+from espalier.model.formats.base import make_format, parse_format
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision
+from espalier.model.opening import open_any
+from espalier.model.ops import quantisable
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.model.registry import FORMATS
+from espalier.model.source import SourceInfo
+from espalier.model.trust import Origin
+from espalier.passes.base import Context
+from espalier.passes.export import export
+from espalier.passes.score import static_score
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import Case, case, run
 
 SCALED = tuple(

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from model.build import build
-from model.formats.base import parse_format
-from model.meta import Precision
-from model.opening import open_any
-from passes.export import export
+from espalier.model.build import build
+from espalier.model.formats.base import parse_format
+from espalier.model.meta import Precision
+from espalier.model.opening import open_any
+from espalier.passes.export import export
 
 SMALL: dict[str, Any] = {"vocab_size": 100}
 NARROW = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_hidden_layers": 1}

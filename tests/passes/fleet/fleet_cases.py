@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from passes.search.fleet.serve import serve
+from espalier.passes.search.fleet.serve import serve
 from tests.patience import PATIENCE
 
 

@@ -14,16 +14,16 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from model.errors import StorageError
-from passes.search import outage
-from passes.search.fleet import beat
-from passes.search.fleet.beat import BEAT, ERROR, LOST, RETRY, Watch, beating, give_back, id_of
-from passes.search.fleet.files import CHUNK, Files, FolderFiles, files_of
-from passes.search.fleet.memory import Room, free, resident
-from passes.search.fleet.serve import is_loopback, serve
-from passes.search.samplers import Grid
-from passes.search.space import Choice, Space
-from passes.search.storage import load_study, open_storage, open_study
+from espalier.model.errors import StorageError
+from espalier.passes.search import outage
+from espalier.passes.search.fleet import beat
+from espalier.passes.search.fleet.beat import BEAT, ERROR, LOST, RETRY, Watch, beating, give_back, id_of
+from espalier.passes.search.fleet.files import CHUNK, Files, FolderFiles, files_of
+from espalier.passes.search.fleet.memory import Room, free, resident
+from espalier.passes.search.fleet.serve import is_loopback, serve
+from espalier.passes.search.samplers import Grid
+from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.storage import load_study, open_storage, open_study
 from tests.passes.fleet.fleet_cases import cluster, postgres, server
 from tests.patience import until
 

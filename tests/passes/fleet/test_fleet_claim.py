@@ -11,10 +11,21 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from passes.search.fleet.beat import BEAT, LOST, RETRY, WORKER, fail, give_back, id_of, offer, signature, storage_of
-from passes.search.fleet.claim import claimed, is_spare
-from passes.search.records import trials_of
-from passes.search.storage import load_study, open_storage, open_study
+from espalier.passes.search.fleet.beat import (
+    BEAT,
+    LOST,
+    RETRY,
+    WORKER,
+    fail,
+    give_back,
+    id_of,
+    offer,
+    signature,
+    storage_of,
+)
+from espalier.passes.search.fleet.claim import claimed, is_spare
+from espalier.passes.search.records import trials_of
+from espalier.passes.search.storage import load_study, open_storage, open_study
 
 WORKERS, PLACES = 4, 9
 

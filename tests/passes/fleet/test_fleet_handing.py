@@ -9,21 +9,21 @@ from pathlib import Path
 import optuna
 import pytest
 
-from model.codec import encode
-from model.errors import StorageError
-from model.graph_json import fingerprint
-from model.opening import Opened, open_any
-from model.project import save_project
-from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.search.fleet import handing
-from passes.search.fleet.handing import elsewhere, hand_over, handed, local_paths, receive
-from passes.search.fleet.work import Part, Wish, joined, work
-from passes.search.search import Search
-from passes.search.spec import Goal, SearchSpec, Vary
-from passes.search.storage import load_study, open_storage, open_study
-from passes.search.study import Plan, begin
+from espalier.model.codec import encode
+from espalier.model.errors import StorageError
+from espalier.model.graph_json import fingerprint
+from espalier.model.opening import Opened, open_any
+from espalier.model.project import save_project
+from espalier.model.recipe import Recipe
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.search.fleet import handing
+from espalier.passes.search.fleet.handing import elsewhere, hand_over, handed, local_paths, receive
+from espalier.passes.search.fleet.work import Part, Wish, joined, work
+from espalier.passes.search.search import Search
+from espalier.passes.search.spec import Goal, SearchSpec, Vary
+from espalier.passes.search.storage import load_study, open_storage, open_study
+from espalier.passes.search.study import Plan, begin
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,12 @@ from pathlib import Path
 import optuna
 import pytest
 
-from model.errors import StorageError
-from passes.search import kept
-from passes.search.fleet.serve import serve
-from passes.search.journal_file import Journal, JournalFile
-from passes.search.outage import OUTAGE
-from passes.search.storage import (
+from espalier.model.errors import StorageError
+from espalier.passes.search import kept
+from espalier.passes.search.fleet.serve import serve
+from espalier.passes.search.journal_file import Journal, JournalFile
+from espalier.passes.search.outage import OUTAGE
+from espalier.passes.search.storage import (
     journal_url,
     load_study,
     open_storage,
@@ -198,11 +198,11 @@ def test_what_a_killed_process_locked_is_free_again(tmp_path: Path) -> None:
     path = tmp_path / "a.journal"
     filled(path)
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom passes.search.journal_file import JournalFile\n"
+        "import sys, time\nfrom pathlib import Path\nfrom espalier.passes.search.journal_file import JournalFile\n"
         "file = JournalFile(Path(sys.argv[1]))\nwith file._locked():\n    print('held', flush=True)\n    time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True,
-                              env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])})  # fmt: skip
+                              env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3] / "roots")})  # fmt: skip
     with holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         holder.send_signal(signal.SIGKILL)
@@ -288,7 +288,7 @@ def test_a_storage_over_grpc(server: str) -> None:
 
 
 def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("passes.search.storage.TIMEOUT", 1)
+    monkeypatch.setattr("espalier.passes.search.storage.TIMEOUT", 1)
     with pytest.raises(StorageError, match="nobody answered"):
         open_storage("grpc://127.0.0.1:1")
 

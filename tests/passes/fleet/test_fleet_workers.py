@@ -15,10 +15,10 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from passes.search.fleet.beat import BEAT, LOST, RETRY
-from passes.search.fleet.claim import is_spare
-from passes.search.fleet.serve import serve
-from passes.search.storage import journal_url, load_study, open_storage, study_names
+from espalier.passes.search.fleet.beat import BEAT, LOST, RETRY
+from espalier.passes.search.fleet.claim import is_spare
+from espalier.passes.search.fleet.serve import serve
+from espalier.passes.search.storage import journal_url, load_study, open_storage, study_names
 from tests.passes.fleet.fleet_cases import Cluster, cluster, postgres, server
 from tests.patience import PATIENCE, until
 
@@ -44,7 +44,7 @@ limit = 60
 NAP = """
 import os, time
 from pathlib import Path
-from passes.costs.base import COSTS, Cost
+from espalier.passes.costs.base import COSTS, Cost
 
 CALLS = []
 

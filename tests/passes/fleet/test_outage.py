@@ -7,12 +7,12 @@ import time
 import optuna
 import pytest
 
-from passes.search import outage
-from passes.search.fleet import beat
-from passes.search.fleet.beat import beating, id_of
-from passes.search.fleet.crew import Crew, together
-from passes.search.outage import Outage
-from passes.search.trial import Trial
+from espalier.passes.search import outage
+from espalier.passes.search.fleet import beat
+from espalier.passes.search.fleet.beat import beating, id_of
+from espalier.passes.search.fleet.crew import Crew, together
+from espalier.passes.search.outage import Outage
+from espalier.passes.search.trial import Trial
 from tests.patience import until
 
 
@@ -102,8 +102,8 @@ class Search:
 
 
 def test_a_search_goes_on_when_its_storage_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    from passes.search import study
-    from passes.search.fleet import crew
+    from espalier.passes.search import study
+    from espalier.passes.search.fleet import crew
 
     told: list[str] = []
     monkeypatch.setattr(crew, "replace", lambda plan, **_: plan)

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from model.build import build
-from model.errors import PassError
-from model.graph import Graph
-from model.opening import open_source
-from model.recipe import Recipe, Step
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context, StepResult, run_step
-from passes.config import load_recipe
-from passes.labs.adapter import LabsOptions
-from passes.plugins import load_plugin
+from espalier.model.build import build
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph
+from espalier.model.opening import open_source
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context, StepResult, run_step
+from espalier.passes.config import load_recipe
+from espalier.passes.labs.adapter import LabsOptions
+from espalier.passes.plugins import load_plugin
 
 FILE = Path(__file__).with_name("course_passes.py")
 LINEAR = {"name": "integer"} | {f"{port}_{k}": v for port in ("data_in", "weight", "bias")

@@ -13,24 +13,24 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from model.build import build
-from model.check import check
-from model.errors import GraphError, PassError
-from model.formats.integer import Integer
-from model.graph import Graph, Ref
-from model.graph_json import graph_from_json, graph_to_json
-from model.meta import Precision
-from model.recipe import Step
-from model.registry import PASSES
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.base import Context, StepResult, run_step
-from passes.config import load_recipe
-from passes.labs.adapter import LabsOptions
-from passes.labs.lending import lend
-from passes.plugins import load_plugin
-from passes.transform.lora import LoraOptions
-from passes.transform.prune import PruneOptions, prune
+from espalier.model.build import build
+from espalier.model.check import check
+from espalier.model.errors import GraphError, PassError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Ref
+from espalier.model.graph_json import graph_from_json, graph_to_json
+from espalier.model.meta import Precision
+from espalier.model.recipe import Step
+from espalier.model.registry import PASSES
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, StepResult, run_step
+from espalier.passes.config import load_recipe
+from espalier.passes.labs.adapter import LabsOptions
+from espalier.passes.labs.lending import lend
+from espalier.passes.plugins import load_plugin
+from espalier.passes.transform.lora import LoraOptions
+from espalier.passes.transform.prune import PruneOptions, prune
 
 FILE = Path(__file__).with_name("lab_passes.py")
 QUERY = "bert_encoder_layer_0_attention_self_query"

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.adapters import adapted
-from model.graph import Graph
-from model.recipe import Step
-from model.trace.tensors import to_numpy
-from passes.base import Context, Report, run_step
+from espalier.model.adapters import adapted
+from espalier.model.graph import Graph
+from espalier.model.recipe import Step
+from espalier.model.trace.tensors import to_numpy
+from espalier.passes.base import Context, Report, run_step
 from tests.model.zoo import Case, case, run
 
 

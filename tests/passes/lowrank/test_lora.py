@@ -12,38 +12,38 @@ import pytest
 import torch
 from torch import nn
 
-from model.adapters import adaptable, adapted, adapter_macs
-from model.build import build, parameters_of, unpack_mask
-from model.check import check
-from model.errors import EspalierError, OptionsError, PassError
-from model.formats.integer import Integer
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.layers import Effective
-from model.low_rank import LowRank
-from model.meta import Precision
-from model.opening import Opened, open_any, open_source
-from model.packed.layout import packed_size
-from model.project import Project, load_project, save_project
-from model.recipe import Recipe, Step
-from model.source import SourceInfo
-from model.trace.tensors import to_numpy, to_torch
-from model.trust import Origin
-from model.weights import Tensor, WeightStore
-from passes.analysis.trainable import TrainableOptions
-from passes.base import Context, NoOptions, run_step
-from passes.config import load_recipe
-from passes.export import export
-from passes.export.loading import load_folder
-from passes.score import node_bitops, one_sample, static_score
-from passes.select import Select
-from passes.transform.finetune import FinetuneOptions
-from passes.transform.fold_batch_norm import FoldBatchNormOptions
-from passes.transform.freeze import FreezeOptions
-from passes.transform.fuse_lora import FuseLoraOptions
-from passes.transform.lora import LoraOptions, Rank
-from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.adapters import adaptable, adapted, adapter_macs
+from espalier.model.build import build, parameters_of, unpack_mask
+from espalier.model.check import check
+from espalier.model.errors import EspalierError, OptionsError, PassError
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.layers import Effective
+from espalier.model.low_rank import LowRank
+from espalier.model.meta import Precision
+from espalier.model.opening import Opened, open_any, open_source
+from espalier.model.packed.layout import packed_size
+from espalier.model.project import Project, load_project, save_project
+from espalier.model.recipe import Recipe, Step
+from espalier.model.source import SourceInfo
+from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.model.trust import Origin
+from espalier.model.weights import Tensor, WeightStore
+from espalier.passes.analysis.trainable import TrainableOptions
+from espalier.passes.base import Context, NoOptions, run_step
+from espalier.passes.config import load_recipe
+from espalier.passes.export import export
+from espalier.passes.export.loading import load_folder
+from espalier.passes.score import node_bitops, one_sample, static_score
+from espalier.passes.select import Select
+from espalier.passes.transform.finetune import FinetuneOptions
+from espalier.passes.transform.fold_batch_norm import FoldBatchNormOptions
+from espalier.passes.transform.freeze import FreezeOptions
+from espalier.passes.transform.fuse_lora import FuseLoraOptions
+from espalier.passes.transform.lora import LoraOptions, Rank
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import MODELS, SLOW, run
 from tests.passes.lowrank.lora_cases import Case, case, equal, near, results, step, trained
 
@@ -170,7 +170,7 @@ def test_functions_and_calls_of_one_module() -> None:
 
 def linear_function() -> tuple[Graph, Case]:
     """A Linear as a function over stored weights."""
-    from model.trace.trace import trace
+    from espalier.model.trace.trace import trace
 
     class Plain(nn.Module):
         def __init__(self) -> None:
@@ -472,7 +472,7 @@ def test_a_scale_given_for_a_format_stays() -> None:
     graph, _ = step(held.graph, held, "lora", LoraOptions(2))
     node = next(n for n, _ in adapted(graph))
     given = Tensor(np.full((node.ports["weight"].sizes({})[0], 1), 0.1, np.float32), "float32")
-    from model.meta import Weight
+    from espalier.model.meta import Weight
 
     scale = Weight(held.store.hold(given), given.shape, "float32", "buffer", False)
     chosen = replace(node, precision={"weight": Precision(ScaledInteger(8), "scale")})

@@ -14,22 +14,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.adapters import adapted
-from model.errors import EspalierError, ExportError
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.project import Project
-from model.recipe import Recipe
-from model.source import SourceInfo
-from model.weights import Tensor as Stored
-from passes.export.adapter import changed_tensors, write_adapter
-from passes.lowrank.peft_read import CONFIG, VALUES, read_peft
-from passes.lowrank.peft_write import write_peft
-from passes.select import Select
-from passes.transform.fuse_lora import FuseLoraOptions
-from passes.transform.load_adapter import LoadAdapterOptions
-from passes.transform.lora import LoraOptions, Rank
-from passes.transform.quantize import QuantizeOptions, Rule
+from espalier.model.adapters import adapted
+from espalier.model.errors import EspalierError, ExportError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
+from espalier.model.weights import Tensor as Stored
+from espalier.passes.export.adapter import changed_tensors, write_adapter
+from espalier.passes.lowrank.peft_read import CONFIG, VALUES, read_peft
+from espalier.passes.lowrank.peft_write import write_peft
+from espalier.passes.select import Select
+from espalier.passes.transform.fuse_lora import FuseLoraOptions
+from espalier.passes.transform.load_adapter import LoadAdapterOptions
+from espalier.passes.transform.lora import LoraOptions, Rank
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import run
 from tests.passes.lowrank.lora_cases import Case, case, near, results, step, trained
 
@@ -203,7 +203,7 @@ def test_an_adapter_of_another_model_is_told(tmp_path: Path) -> None:
     values = read_peft(tmp_path / "mlp")
     assert set(values.layers) == {"first"}
     wide = replace(values.layers["first"].a, array=np.zeros((2, 9), np.float32))
-    from model.weights import write
+    from espalier.model.weights import write
 
     with (tmp_path / "mlp" / VALUES).open("wb") as handle:
         write(handle, {"base_model.model.first.lora_A.weight": wide,
@@ -223,7 +223,7 @@ def test_a_damaged_folder_is_told(damage: str, tmp_path: Path) -> None:
         case "no-values" | "pickle":
             values.rename(tmp_path / "adapter_model.bin") if damage == "pickle" else values.unlink()
         case "half":
-            from model.weights import write
+            from espalier.model.weights import write
 
             held_b = read_peft(tmp_path).layers["first"].b
             with values.open("wb") as handle:

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from model.formats.base import Format, parse_format
-from model.formats.integer import Integer
-from model.formats.scaled import ScaledFormat
-from model.meta import Precision
-from passes.base import Context
-from passes.observed.difference import Comparison, compare
-from passes.observed.divergence import divergence, threshold
-from passes.observed.scales import activation_scale, one_scale, weight_scale
-from passes.observed.shifts import (
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.meta import Precision
+from espalier.passes.base import Context
+from espalier.passes.observed.difference import Comparison, compare
+from espalier.passes.observed.divergence import divergence, threshold
+from espalier.passes.observed.scales import activation_scale, one_scale, weight_scale
+from espalier.passes.observed.shifts import (
     Method,
     chosen_shift,
     covering,
@@ -30,9 +30,9 @@ from passes.observed.shifts import (
     shift_of,
     shifted,
 )
-from passes.observed.stream import Observed
-from passes.transform.prune import PruneOptions, prune
-from passes.transform.quantize import QuantizeOptions, quantize
+from espalier.passes.observed.stream import Observed
+from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.quantize import QuantizeOptions, quantize
 from tests.model.zoo import case
 from tests.patience import PATIENCE, budget
 
@@ -231,11 +231,11 @@ def test_a_large_weight_is_fitted_at_once_and_without_torch(root: Path) -> None:
     code = (
         "import sys, time, numpy as np\n"
         "from pathlib import Path\n"
-        "from model.formats.integer import Integer\n"
-        "from model.graph import Graph, Node, Ref\n"
-        "from model.meta import Precision, TensorMeta, Weight\n"
-        "from model.weights import Tensor, WeightStore\n"
-        "from passes.observed.shifts import fitted_rules\n"
+        "from espalier.model.formats.integer import Integer\n"
+        "from espalier.model.graph import Graph, Node, Ref\n"
+        "from espalier.model.meta import Precision, TensorMeta, Weight\n"
+        "from espalier.model.weights import Tensor, WeightStore\n"
+        "from espalier.passes.observed.shifts import fitted_rules\n"
         "store = WeightStore(Path('.'))\n"
         "x = np.random.default_rng(0).standard_normal((3072, 768), dtype=np.float32) * np.float32(0.02)\n"
         "w = Weight(store.hold(Tensor(x, 'float32')), x.shape, 'float32')\n"

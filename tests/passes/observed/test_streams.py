@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from passes.observed.histogram import BINS, Histogram
-from passes.observed.moments import Moments
-from passes.observed.sample import ELEMENTS, RowSample
+from espalier.passes.observed.histogram import BINS, Histogram
+from espalier.passes.observed.moments import Moments
+from espalier.passes.observed.sample import ELEMENTS, RowSample
 
 LISTS = st.lists(st.lists(st.floats(-1e6, 1e6, width=32), max_size=20), min_size=1, max_size=6)
 

@@ -15,24 +15,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from model.build import build
-from model.errors import OptionsError, PassError
-from model.flowing import Flowing
-from model.formats.base import parse_format
-from model.formats.integer import Integer
-from model.graph import Graph
-from model.graph_json import graph_from_json, graph_to_json
-from model.layers import Effective
-from model.meta import Precision, Sparsity
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, batches, load_split
-from passes.base import Context
-from passes.observe import observe
-from passes.pruning.magnitudes import Magnitudes
-from passes.score import static_score
-from passes.select import Select
-from passes.transform.prune import PruneOptions, prune
-from passes.transform.prune_activations import PruneActivationsOptions, prune_activations
+from espalier.model.build import build
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.flowing import Flowing
+from espalier.model.formats.base import parse_format
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph
+from espalier.model.graph_json import graph_from_json, graph_to_json
+from espalier.model.layers import Effective
+from espalier.model.meta import Precision, Sparsity
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, batches, load_split
+from espalier.passes.base import Context
+from espalier.passes.observe import observe
+from espalier.passes.pruning.magnitudes import Magnitudes
+from espalier.passes.score import static_score
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune_activations import PruneActivationsOptions, prune_activations
 from tests.model.zoo import case, run
 
 DIGITS = "demo:digits-mlp"
@@ -44,7 +44,7 @@ def rule(ratio: float, pattern: str = "top_k", method: str = "l1", **values: Any
 
 @cache
 def digits() -> tuple[Graph, Context]:
-    from model.opening import open_any
+    from espalier.model.opening import open_any
 
     opened = open_any(DIGITS, Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     return opened.project.graph, Context(opened.store)

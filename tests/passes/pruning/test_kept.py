@@ -7,25 +7,25 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.build import build
-from model.codec import decode, encode
-from model.formats.base import parse_format
-from model.graph import Graph
-from model.meta import Sparsity
-from model.opening import open_any
-from model.packed.layout import packed_size
-from model.project import Project, load_project, save_project
-from model.recipe import Recipe
-from model.source import SourceInfo
-from model.trust import Origin
-from model.weights import WeightStore
-from passes.base import Context
-from passes.export import export
-from passes.score import static_score
-from passes.select import Select
-from passes.transform.prune import PruneOptions, prune
-from passes.transform.prune_activations import PruneActivationsOptions, prune_activations
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.model.build import build
+from espalier.model.codec import decode, encode
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.model.meta import Sparsity
+from espalier.model.opening import open_any
+from espalier.model.packed.layout import packed_size
+from espalier.model.project import Project, load_project, save_project
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.export import export
+from espalier.passes.score import static_score
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune_activations import PruneActivationsOptions, prune_activations
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.model.zoo import case, run
 
 PATTERNS = [PruneOptions(pattern="n:m"), PruneOptions(pattern="n:m", n=1), PruneOptions(0.6, pattern="block", rows=2)]

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from model.errors import OptionsError
-from model.layers import unpack_mask
-from model.views import View
-from passes.pruning.choice import Choice
-from passes.pruning.patterns import Found, Scored, mask, masks
+from espalier.model.errors import OptionsError
+from espalier.model.layers import unpack_mask
+from espalier.model.views import View
+from espalier.passes.pruning.choice import Choice
+from espalier.passes.pruning.patterns import Found, Scored, mask, masks
 
 SHAPES: list[tuple[tuple[int, ...], View | None]] = [
     ((6, 8), None),  # Linear

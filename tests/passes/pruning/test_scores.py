@@ -16,25 +16,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from model.build import build
-from model.data.base import Split
-from model.errors import EspalierError, OptionsError, PassError
-from model.formats.integer import Integer
-from model.graph import Graph, Node
-from model.layers import unpack_mask
-from model.meta import Precision
-from model.ports import weight_at
-from model.trace.tensors import to_torch
-from model.trace.trace import trace
-from model.trust import Origin
-from model.weights import WeightStore
-from passes.base import Context
-from passes.pruning.choice import METHODS, Choice
-from passes.pruning.inputs import layers_at
-from passes.pruning.live import choice_of, live_found, live_masks, with_masks
-from passes.pruning.scores import Scores
-from passes.select import Select
-from passes.transform.prune import Budget, PruneOptions, prunable, prune
+from espalier.model.build import build
+from espalier.model.data.base import Split
+from espalier.model.errors import EspalierError, OptionsError, PassError
+from espalier.model.formats.integer import Integer
+from espalier.model.graph import Graph, Node
+from espalier.model.layers import unpack_mask
+from espalier.model.meta import Precision
+from espalier.model.ports import weight_at
+from espalier.model.trace.tensors import to_torch
+from espalier.model.trace.trace import trace
+from espalier.model.trust import Origin
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.pruning.choice import METHODS, Choice
+from espalier.passes.pruning.inputs import layers_at
+from espalier.passes.pruning.live import choice_of, live_found, live_masks, with_masks
+from espalier.passes.pruning.scores import Scores
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import Budget, PruneOptions, prunable, prune
 
 
 class Layers(nn.Module):
@@ -178,7 +178,7 @@ DIGITS = "demo:digits-mlp"
 
 @cache
 def digits() -> tuple[Graph, Context]:
-    from model.opening import open_any
+    from espalier.model.opening import open_any
 
     opened = open_any(DIGITS, Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     return opened.project.graph, Context(opened.store)

@@ -9,15 +9,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from model.build import build
-from model.formats.base import Format
-from model.graph import Graph
-from model.opening import Opened, open_any
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, batches, load_split, logits_of
-from passes.base import Context
-from passes.select import Select
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.model.build import build
+from espalier.model.formats.base import Format
+from espalier.model.graph import Graph
+from espalier.model.opening import Opened, open_any
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, batches, load_split, logits_of
+from espalier.passes.base import Context
+from espalier.passes.select import Select
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 
 
 @cache

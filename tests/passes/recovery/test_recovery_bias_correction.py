@@ -9,21 +9,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.check import check
-from model.errors import PassError
-from model.formats.base import parse_format
-from model.formats.integer import Integer
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.trace.tensors import to_torch
-from passes.analysis.evaluate import EvaluateOptions, load_split
-from passes.base import Context, Report
-from passes.observe import observe
-from passes.recovery.biases import Mean
-from passes.select import Select
-from passes.transform.bias_correction import BiasCorrectionOptions, bias_correction
-from passes.transform.gptq import GptqOptions, gptq
-from passes.transform.prune import PruneOptions, prune
+from espalier.model.check import check
+from espalier.model.errors import PassError
+from espalier.model.formats.base import parse_format
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.trace.tensors import to_torch
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
+from espalier.passes.base import Context, Report
+from espalier.passes.observe import observe
+from espalier.passes.recovery.biases import Mean
+from espalier.passes.select import Select
+from espalier.passes.transform.bias_correction import BiasCorrectionOptions, bias_correction
+from espalier.passes.transform.gptq import GptqOptions, gptq
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import case
 from tests.passes.recovery.recovery_cases import demo, distance, with_format
 

@@ -9,24 +9,24 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.build import build, effective, parameters_of
-from model.check import check
-from model.errors import DataError, OptionsError, PassError
-from model.formats.base import Format, parse_format
-from model.formats.binary import Binary
-from model.formats.integer import Integer
-from model.formats.scaled import ScaledFormat
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.trace.tensors import to_torch
-from passes.base import Context, Report
-from passes.recovery.columns import Columns, columns_of
-from passes.recovery.compensate import compensated, output_error
-from passes.recovery.layers import Layer, layers_of, matrix_of, rows_of, weight_of
-from passes.recovery.walk import Stop, walk
-from passes.select import Select
-from passes.transform.gptq import GptqOptions, gptq
-from passes.transform.prune import PruneOptions, prune
+from espalier.model.build import build, effective, parameters_of
+from espalier.model.check import check
+from espalier.model.errors import DataError, OptionsError, PassError
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.formats.binary import Binary
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.trace.tensors import to_torch
+from espalier.passes.base import Context, Report
+from espalier.passes.recovery.columns import Columns, columns_of
+from espalier.passes.recovery.compensate import compensated, output_error
+from espalier.passes.recovery.layers import Layer, layers_of, matrix_of, rows_of, weight_of
+from espalier.passes.recovery.walk import Stop, walk
+from espalier.passes.select import Select
+from espalier.passes.transform.gptq import GptqOptions, gptq
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import case
 from tests.passes.recovery.recovery_cases import demo, distance, with_format
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from model.check import check
-from model.data.base import Split
-from model.errors import PassError
-from model.formats.base import parse_format
-from model.graph import Graph
-from passes.base import Context
-from passes.transform.bias_correction import BiasCorrectionOptions, bias_correction
-from passes.transform.gptq import GptqOptions, gptq
-from passes.transform.mse_clip import MseClipOptions, mse_clip
-from passes.transform.smoothquant import SmoothquantOptions, smoothquant
+from espalier.model.check import check
+from espalier.model.data.base import Split
+from espalier.model.errors import PassError
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.passes.base import Context
+from espalier.passes.transform.bias_correction import BiasCorrectionOptions, bias_correction
+from espalier.passes.transform.gptq import GptqOptions, gptq
+from espalier.passes.transform.mse_clip import MseClipOptions, mse_clip
+from espalier.passes.transform.smoothquant import SmoothquantOptions, smoothquant
 from tests.model.zoo import Case, case
 from tests.passes.recovery.recovery_cases import with_format
 
@@ -55,7 +55,9 @@ def test_any_model(name: str, fmt: str, monkeypatch: pytest.MonkeyPatch) -> None
     held = case(name)
     before = with_format(held.graph, Context(held.store), ("linear", "conv2d"), weight=parse_format(fmt))
     for key, (run, options) in PASSES.items():
-        monkeypatch.setattr(importlib.import_module(f"passes.transform.{key}"), "load_split", lambda *_: split_of(held))
+        monkeypatch.setattr(
+            importlib.import_module(f"espalier.passes.transform.{key}"), "load_split", lambda *_: split_of(held)
+        )
         try:
             after, report = run(before, options, Context(held.store, callables=held.traced.callables))
         except PassError as error:

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 import torch
 
-from model.build import effective
-from model.check import check
-from model.errors import OptionsError, PassError
-from model.formats.base import parse_format
-from model.formats.mxint import MXInt
-from model.formats.scaled import ScaledFormat
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.trace.tensors import to_torch
-from passes.base import Context, Report
-from passes.recovery.clipping import clipped_share, error_of, scaled_clipping, shift_clipping
-from passes.transform.mse_clip import MseClipOptions, mse_clip
-from passes.transform.prune import PruneOptions, prune
+from espalier.model.build import effective
+from espalier.model.check import check
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.formats.base import parse_format
+from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.trace.tensors import to_torch
+from espalier.passes.base import Context, Report
+from espalier.passes.recovery.clipping import clipped_share, error_of, scaled_clipping, shift_clipping
+from espalier.passes.transform.mse_clip import MseClipOptions, mse_clip
+from espalier.passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import case
 from tests.passes.recovery.recovery_cases import demo, distance, with_format
 

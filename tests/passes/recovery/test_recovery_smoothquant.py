@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 import torch
 
-from model.check import check
-from model.errors import OptionsError, PassError
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.trace.tensors import to_numpy, to_torch
-from model.weights import WeightStore
-from passes.base import Context, Report
-from passes.recovery.groups import Group, groups_of
-from passes.recovery.smoothing import Seen, Smoothing
-from passes.select import Select
-from passes.transform.learn_scales import LearnScalesOptions, learn_scales
-from passes.transform.prune import PruneOptions, prune
-from passes.transform.smoothquant import SmoothquantOptions, smoothquant
+from espalier.model.check import check
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, Report
+from espalier.passes.recovery.groups import Group, groups_of
+from espalier.passes.recovery.smoothing import Seen, Smoothing
+from espalier.passes.select import Select
+from espalier.passes.transform.learn_scales import LearnScalesOptions, learn_scales
+from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.smoothquant import SmoothquantOptions, smoothquant
 from tests.model.zoo import case
 from tests.passes.recovery.recovery_cases import demo, distance, logits, with_format
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from model.errors import DataError
-from model.opening import Opened, open_source
-from model.recipe import Recipe
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, load_split
-from passes.base import Context
-from passes.search.search import Search
-from passes.search.spec import SearchSpec, Vary
-from passes.search.storage import open_storage, study_names
-from passes.search.study import Plan, begin
+from espalier.model.errors import DataError
+from espalier.model.opening import Opened, open_source
+from espalier.model.recipe import Recipe
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
+from espalier.passes.base import Context
+from espalier.passes.search.search import Search
+from espalier.passes.search.spec import SearchSpec, Vary
+from espalier.passes.search.storage import open_storage, study_names
+from espalier.passes.search.study import Plan, begin
 
 SCORE = EvaluateOptions(data="demo:digits", limit=40)
 SPEC = SearchSpec("s", (Vary(values="integer(width=4|8)", per="all"),), sampler="grid", trials=2, score=SCORE)
@@ -99,7 +99,7 @@ def test_a_split_without_samples_or_labels(mlp: Opened, tmp_path: Path, monkeypa
     """The hub hides the labels of some test sets, and all their rows are left out."""
     whole = load_split(SCORE, Context(mlp.store))
     for split, words in ((whole.take(0), "no samples to measure on"), (replace(whole, labels=-whole.labels), "hidden")):
-        monkeypatch.setattr("passes.analysis.evaluate.load_split", lambda *_, split=split: split)
+        monkeypatch.setattr("espalier.passes.analysis.evaluate.load_split", lambda *_, split=split: split)
         with pytest.raises(DataError, match=words) as told:
             begun(mlp, tmp_path)
         assert told.value.hint and not list(tmp_path.glob("s.journal*"))
@@ -124,6 +124,6 @@ def test_a_finished_study_is_gone_on_with_without_its_data(
         begun(mlp, tmp_path, resume=True, study="t", score=wrong)
     assert study_names(open_storage(f"journal://{tmp_path}/s.journal")) == ["s"]
     checked: list[int] = []
-    monkeypatch.setattr("passes.search.study.check_data", lambda *_, **__: checked.append(1))
+    monkeypatch.setattr("espalier.passes.search.study.check_data", lambda *_, **__: checked.append(1))
     assert not list(begun(mlp, tmp_path, resume=True, **wide).trials()) and not checked
     assert begun(mlp, tmp_path, resume=True, trials=3, **wide).goes_on and checked

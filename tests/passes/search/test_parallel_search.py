@@ -11,30 +11,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import OptionsError
-from model.formats.base import parse_format
-from model.graph import Graph
-from model.meta import Parallel
-from model.opening import Opened, open_any
-from model.recipe import Recipe
-from passes.allocation.solve import Competing, allocate, settled
-from passes.base import Context, run_step
-from passes.costs.base import cost
-from passes.costs.limits import parse_budget
-from passes.parallel import Product, paced, product_of, step_of
-from passes.replay import replay
-from passes.score import static_score
-from passes.search.expand import expand
-from passes.search.goals import wanted
-from passes.search.possible import check_limits
-from passes.search.spec import LINEAR, Goal, SearchSpec, Vary
-from passes.select import Select
-from passes.sensitivity.table import Candidate, Sensitivity
+from espalier.model.errors import OptionsError
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.model.meta import Parallel
+from espalier.model.opening import Opened, open_any
+from espalier.model.recipe import Recipe
+from espalier.passes.allocation.solve import Competing, allocate, settled
+from espalier.passes.base import Context, run_step
+from espalier.passes.costs.base import cost
+from espalier.passes.costs.limits import parse_budget
+from espalier.passes.parallel import Product, paced, product_of, step_of
+from espalier.passes.replay import replay
+from espalier.passes.score import static_score
+from espalier.passes.search.expand import expand
+from espalier.passes.search.goals import wanted
+from espalier.passes.search.possible import check_limits
+from espalier.passes.search.spec import LINEAR, Goal, SearchSpec, Vary
+from espalier.passes.select import Select
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
+from espalier.verilog.cycles.buffering import pace
+from espalier.verilog.cycles.parallel import at_most, product
+from espalier.verilog.lower import sizes_of, unbuffered
+from espalier.verilog.options import EmitOptions
 from tests.verilog.test_parallel import quantised
-from verilog.cycles.buffering import pace
-from verilog.cycles.parallel import at_most, product
-from verilog.lower import sizes_of, unbuffered
-from verilog.options import EmitOptions
 
 
 @cache

@@ -11,31 +11,31 @@ from typing import Any
 
 import pytest
 
-from model.errors import EspalierError, OptionsError, StorageError
-from model.graph_json import fingerprint
-from model.opening import Opened, open_any
-from model.recipe import Recipe, Step
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Cancelled, Context, run_step
-from passes.replay import Memo, recipe_key, replay
-from passes.search.expand import expand
-from passes.search.families import fits, formats_of
-from passes.search.fit import fit
-from passes.search.goals import best, front, wanted
-from passes.search.prepare import prepared
-from passes.search.records import search_of, trials_of
-from passes.search.search import Search
-from passes.search.space import Choice, Space, fit_key
-from passes.search.spec import Goal, SearchSpec, Vary, When
-from passes.search.storage import load_study, open_storage
-from passes.search.study import Plan, begin, run
-from passes.search.trial import Trial
-from passes.search.trial_run import Order
-from passes.search.warm import Warm
-from passes.search.warm_start import uniform
-from passes.select import Select
-from passes.transform.prune import PruneOptions
+from espalier.model.errors import EspalierError, OptionsError, StorageError
+from espalier.model.graph_json import fingerprint
+from espalier.model.opening import Opened, open_any
+from espalier.model.recipe import Recipe, Step
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Cancelled, Context, run_step
+from espalier.passes.replay import Memo, recipe_key, replay
+from espalier.passes.search.expand import expand
+from espalier.passes.search.families import fits, formats_of
+from espalier.passes.search.fit import fit
+from espalier.passes.search.goals import best, front, wanted
+from espalier.passes.search.prepare import prepared
+from espalier.passes.search.records import search_of, trials_of
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Choice, Space, fit_key
+from espalier.passes.search.spec import Goal, SearchSpec, Vary, When
+from espalier.passes.search.storage import load_study, open_storage
+from espalier.passes.search.study import Plan, begin, run
+from espalier.passes.search.trial import Trial
+from espalier.passes.search.trial_run import Order
+from espalier.passes.search.warm import Warm
+from espalier.passes.search.warm_start import uniform
+from espalier.passes.select import Select
+from espalier.passes.transform.prune import PruneOptions
 
 MLP = "demo:digits-mlp"
 SCORE = EvaluateOptions(MLP, limit=100)
@@ -408,7 +408,7 @@ def test_a_pause_is_no_time_of_its_trial(mlp: Opened, tmp_path: Path, monkeypatc
         paused[0] += 1000.0
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + paused[0])
-    monkeypatch.setattr("passes.search.clock.time", clock)
+    monkeypatch.setattr("espalier.passes.search.clock.time", clock)
     wish = spec(trials=2, timeout=900.0)
     found = searched(mlp, tmp_path, wish, context=context(mlp, progress=progress))
     assert paused[0] and sum(t.counts for t in found) == 2

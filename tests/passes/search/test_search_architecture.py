@@ -7,22 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.errors import OptionsError, PassError
-from model.opening import Opened, open_source
-from model.recipe import Recipe, Step
-from model.source import SourceInfo
-from model.trust import Origin
-from passes.base import Context, run_step
-from passes.replay import Memo
-from passes.search.architecture.building import Architect, Impossible
-from passes.search.architecture.configuration import origin_of, why_not
-from passes.search.architecture.inheriting import inherit
-from passes.search.prepare import Prepared, prepared
-from passes.search.search import Search
-from passes.search.spec import Goal, SearchSpec, Vary
-from passes.search.with_training import fitted_to
-from passes.select import Select
-from passes.transform.replace_linear import ReplaceLinearOptions
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.opening import Opened, open_source
+from espalier.model.recipe import Recipe, Step
+from espalier.model.source import SourceInfo
+from espalier.model.trust import Origin
+from espalier.passes.base import Context, run_step
+from espalier.passes.replay import Memo
+from espalier.passes.search.architecture.building import Architect, Impossible
+from espalier.passes.search.architecture.configuration import origin_of, why_not
+from espalier.passes.search.architecture.inheriting import inherit
+from espalier.passes.search.prepare import Prepared, prepared
+from espalier.passes.search.search import Search
+from espalier.passes.search.spec import Goal, SearchSpec, Vary
+from espalier.passes.search.with_training import fitted_to
+from espalier.passes.select import Select
+from espalier.passes.transform.replace_linear import ReplaceLinearOptions
 
 TINY = "config:bert?num_hidden_layers=4&hidden_size=32&num_attention_heads=4&intermediate_size=48&vocab_size=50"
 TINY += "&max_position_embeddings=32&task=sequence-classification"
@@ -181,8 +181,8 @@ def test_impossible_architecture_is_an_error_in_words(architect: Architect) -> N
 
 
 def test_architecture_is_a_project_of_its_own(architect: Architect, tmp_path: Path) -> None:
-    from model.project import load_project, save_project
-    from model.weights import WeightStore
+    from espalier.model.project import load_project, save_project
+    from espalier.model.weights import WeightStore
 
     project, store = architect.project({"num_hidden_layers": 1}, Recipe())
     save_project(project, store, tmp_path / "one.espalier", everything=True)

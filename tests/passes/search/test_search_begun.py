@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from model.errors import DataError, StorageError
-from model.opening import Opened, open_any
-from model.recipe import Recipe
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.search.begun import BEGUN
-from passes.search.fleet.beat import signature
-from passes.search.search import Search
-from passes.search.spec import SearchSpec, Vary
-from passes.search.storage import load_study, open_storage, study_names
-from passes.search.study import Plan, begin, run
-from passes.search.trial_run import Order
+from espalier.model.errors import DataError, StorageError
+from espalier.model.opening import Opened, open_any
+from espalier.model.recipe import Recipe
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.search.begun import BEGUN
+from espalier.passes.search.fleet.beat import signature
+from espalier.passes.search.search import Search
+from espalier.passes.search.spec import SearchSpec, Vary
+from espalier.passes.search.storage import load_study, open_storage, study_names
+from espalier.passes.search.study import Plan, begin, run
+from espalier.passes.search.trial_run import Order
 
 MLP = "demo:digits-mlp"
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from model.errors import ProjectError
-from model.opening import Opened, open_any
-from model.recipe import Recipe
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Cancelled, Context
-from passes.search import clock, forecast, study
-from passes.search.refine import FRONT, ROUGH_FRONT
-from passes.search.search import Search
-from passes.search.spec import Goal, SearchSpec, Vary
-from passes.search.study import Plan, Running, begin
-from passes.sensitivity import collect, evidence
+from espalier.model.errors import ProjectError
+from espalier.model.opening import Opened, open_any
+from espalier.model.recipe import Recipe
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Cancelled, Context
+from espalier.passes.search import clock, forecast, study
+from espalier.passes.search.refine import FRONT, ROUGH_FRONT
+from espalier.passes.search.search import Search
+from espalier.passes.search.spec import Goal, SearchSpec, Vary
+from espalier.passes.search.study import Plan, Running, begin
+from espalier.passes.sensitivity import collect, evidence
 
 MLP = "demo:digits-mlp"
 SPEC = SearchSpec(study="s", space=(Vary(values="integer(width=2|3|4|8)"),), score=EvaluateOptions(MLP, limit=100),

@@ -12,18 +12,18 @@ import optuna
 import pytest
 from optuna.storages.journal import JournalFileBackend
 
-from model.opening import Opened, open_any
-from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.search import samplers
-from passes.search.records import trials_of
-from passes.search.search import Search
-from passes.search.spec import Goal, SearchSpec, Vary
-from passes.search.storage import load_study, open_storage
-from passes.search.study import Plan, run
-from passes.search.trial import Trial
-from passes.select import Select
+from espalier.model.opening import Opened, open_any
+from espalier.model.recipe import Recipe
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.search import samplers
+from espalier.passes.search.records import trials_of
+from espalier.passes.search.search import Search
+from espalier.passes.search.spec import Goal, SearchSpec, Vary
+from espalier.passes.search.storage import load_study, open_storage
+from espalier.passes.search.study import Plan, run
+from espalier.passes.search.trial import Trial
+from espalier.passes.select import Select
 
 SPEC = SearchSpec("s", (Vary(select=Select("all"), ports=("weight", "data_in"), values="all"),),
                   (Goal("weight_bits"),), score=EvaluateOptions("demo:digits-mlp", limit=20), trials=5)  # fmt: skip

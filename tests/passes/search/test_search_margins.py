@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from passes.search.margins import Known, climbed, learned
+from espalier.passes.search.margins import Known, climbed, learned
 
 LAYERS, VALUES, SAMPLES = 12, 5, 400
 KL = np.repeat(4.0 ** -np.arange(VALUES)[None], LAYERS, 0)

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.opening import open_source
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
-from passes.base import Context
-from passes.figure import accuracy_of
-from passes.search.trial import Trial
-from passes.search.warm import Warm
+from espalier.model.opening import open_source
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
+from espalier.passes.base import Context
+from espalier.passes.figure import accuracy_of
+from espalier.passes.search.trial import Trial
+from espalier.passes.search.warm import Warm
 
 
 @pytest.mark.parametrize("name", ["demo:digits-mlp", "demo:reviews"])

@@ -10,24 +10,24 @@ import optuna
 import pytest
 from pytest import MonkeyPatch
 
-from model.errors import OptionsError, PassError
-from model.graph_json import fingerprint
-from model.opening import Opened, open_any, open_source
-from model.recipe import Recipe, Step
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context, run_step
-from passes.replay import replay
-from passes.search.goals import best, wanted
-from passes.search.onward import discard, is_better, new_place, parent_of, tidy
-from passes.search.search import Search
-from passes.search.space import Choice, Space
-from passes.search.spec import Goal, SearchSpec, Vary
-from passes.search.stop import reason
-from passes.search.study import Plan, begin
-from passes.search.trained import Trained
-from passes.search.trial import Trial
-from passes.transform.take_weights import TakeWeightsOptions, take_weights
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.graph_json import fingerprint
+from espalier.model.opening import Opened, open_any, open_source
+from espalier.model.recipe import Recipe, Step
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context, run_step
+from espalier.passes.replay import replay
+from espalier.passes.search.goals import best, wanted
+from espalier.passes.search.onward import discard, is_better, new_place, parent_of, tidy
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.spec import Goal, SearchSpec, Vary
+from espalier.passes.search.stop import reason
+from espalier.passes.search.study import Plan, begin
+from espalier.passes.search.trained import Trained
+from espalier.passes.search.trial import Trial
+from espalier.passes.transform.take_weights import TakeWeightsOptions, take_weights
 
 SCORE = EvaluateOptions(data="demo:digits", limit=100)
 TUNE = {"train_limit": 160, "validation_limit": 60, "learning_rate": 3e-3, "epochs": 1.0, "keep": "last"}

@@ -11,22 +11,22 @@ from typing import Any
 import optuna
 import pytest
 
-from model.errors import OptionsError
-from model.opening import Opened, open_any
-from model.recipe import Recipe
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.search.expand import expand
-from passes.search.goals import wanted
-from passes.search.possible import check_limits, check_pruner, check_spec
-from passes.search.search import Search
-from passes.search.space import Choice, Space
-from passes.search.spec import Goal, SearchSpec, Vary, When
-from passes.search.spec_file import read_search, search_to_dict
-from passes.search.stop import reason
-from passes.search.study import Plan, begin
-from passes.search.trial import Trial
+from espalier.model.errors import OptionsError
+from espalier.model.opening import Opened, open_any
+from espalier.model.recipe import Recipe
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.search.expand import expand
+from espalier.passes.search.goals import wanted
+from espalier.passes.search.possible import check_limits, check_pruner, check_spec
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.spec import Goal, SearchSpec, Vary, When
+from espalier.passes.search.spec_file import read_search, search_to_dict
+from espalier.passes.search.stop import reason
+from espalier.passes.search.study import Plan, begin
+from espalier.passes.search.trial import Trial
 
 MLP = "demo:digits-mlp"
 SCORE = EvaluateOptions(MLP, limit=100, batch_size=16)

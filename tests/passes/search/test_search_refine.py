@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from model.graph import Graph
-from passes.allocation.problem import Group, Problem
-from passes.search.goals import Wanted, wanted
-from passes.search.refine import Field, Refined, read_field
-from passes.search.spec import Goal, SearchSpec
-from passes.search.trial import Trial
+from espalier.model.graph import Graph
+from espalier.passes.allocation.problem import Group, Problem
+from espalier.passes.search.goals import Wanted, wanted
+from espalier.passes.search.refine import Field, Refined, read_field
+from espalier.passes.search.spec import Goal, SearchSpec
+from espalier.passes.search.trial import Trial
 
 LAYERS, WIDTHS = 6, np.array([2.0, 3.0, 4.0, 8.0])
 GOAL: Wanted = wanted(SearchSpec(goals=(Goal("accuracy"),)))

@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 import torch
 
-import passes.search.narrow as narrowing
-from model.build import build
-from model.opening import Opened, open_any
-from model.recipe import Recipe, Step
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context, run_step
-from passes.replay import replay
-from passes.search import results
-from passes.search.expand import expand
-from passes.search.fit import fit
-from passes.search.narrow import Claim, narrow
-from passes.search.results import Results
-from passes.search.spec import SearchSpec, Vary
-from passes.search.warm import Warm
-from passes.search.wired import Parts, Wired
-from passes.select import Select
+import espalier.passes.search.narrow as narrowing
+from espalier.model.build import build
+from espalier.model.opening import Opened, open_any
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context, run_step
+from espalier.passes.replay import replay
+from espalier.passes.search import results
+from espalier.passes.search.expand import expand
+from espalier.passes.search.fit import fit
+from espalier.passes.search.narrow import Claim, narrow
+from espalier.passes.search.results import Results
+from espalier.passes.search.spec import SearchSpec, Vary
+from espalier.passes.search.warm import Warm
+from espalier.passes.search.wired import Parts, Wired
+from espalier.passes.select import Select
 
 ALL = "integer(width=2|4|8), mxint(width=4), scaled_integer(width=4), float"
 

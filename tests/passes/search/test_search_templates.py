@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from model.opening import open_any
-from model.recipe import Recipe
-from model.trust import Origin
-from passes.base import Context
-from passes.config import read_file
-from passes.search.search import Search
-from passes.search.spec_file import filled, load_search, read_search, search_to_dict
-from passes.search.study import Plan, begin
+from espalier.model.opening import open_any
+from espalier.model.recipe import Recipe
+from espalier.model.trust import Origin
+from espalier.passes.base import Context
+from espalier.passes.config import read_file
+from espalier.passes.search.search import Search
+from espalier.passes.search.spec_file import filled, load_search, read_search, search_to_dict
+from espalier.passes.search.study import Plan, begin
 
 ROOT = Path(__file__).resolve().parents[3]
 TEMPLATES = sorted((ROOT / "resources" / "studies").glob("*.toml"))

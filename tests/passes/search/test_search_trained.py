@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from model.errors import EspalierError, OptionsError
-from model.opening import Opened, open_source
-from model.recipe import Recipe, Step
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context, run_step
-from passes.replay import Memo, replay
-from passes.search.prepare import prepared
-from passes.search.scratch import Scratch
-from passes.search.search import Search
-from passes.search.spec import Goal, SearchSpec, Training, Vary, When
-from passes.search.spec_file import load_search
-from passes.search.study import Plan, run
-from passes.search.trained import Trained
-from passes.search.trial import Trial
-from passes.search.trial_run import Order, Weak
-from passes.search.with_training import finetuning, with_training
-from passes.training import run as training
-from passes.training.options import FinetuneOptions
-from passes.transform.lora import LoraOptions
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.opening import Opened, open_source
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context, run_step
+from espalier.passes.replay import Memo, replay
+from espalier.passes.search.prepare import prepared
+from espalier.passes.search.scratch import Scratch
+from espalier.passes.search.search import Search
+from espalier.passes.search.spec import Goal, SearchSpec, Training, Vary, When
+from espalier.passes.search.spec_file import load_search
+from espalier.passes.search.study import Plan, run
+from espalier.passes.search.trained import Trained
+from espalier.passes.search.trial import Trial
+from espalier.passes.search.trial_run import Order, Weak
+from espalier.passes.search.with_training import finetuning, with_training
+from espalier.passes.training import run as training
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.transform.lora import LoraOptions
 
 TEMPLATES = Path(__file__).parents[3] / "resources" / "studies"
 SCORE = EvaluateOptions(data="demo:digits", limit=100)
@@ -140,7 +140,7 @@ def test_what_a_trial_makes_goes_with_it(digits: Opened, trainings: list[int], t
 
 
 def test_scratch_reads_below_and_writes_above(digits: Opened) -> None:
-    from model.weights import Tensor
+    from espalier.model.weights import Tensor
 
     store = Scratch(digits.store)
     key = next(w.key for w in digits.project.base.weights.values() if w.key)
@@ -171,8 +171,8 @@ def test_options_of_a_training_in_the_recipe(digits: Opened, trainings: list[int
 
 
 def test_ranks_by_layer(digits: Opened, trainings: list[int], tmp_path: Path) -> None:
-    from passes.select import Select
-    from passes.transform.lora import Rank
+    from espalier.passes.select import Select
+    from espalier.passes.transform.lora import Rank
 
     ids = tuple(n.id for n in digits.project.base if n.op == "linear")
     ranks = tuple(Rank(Select("name", (i,)), 2) for i in ids[:2])

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
-from app.studies.words import best_words
-from kernels.bench import others
-from model.opening import open_any
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.costs.base import OTHERS, measured
-from passes.search.spec import Goal, SearchSpec
-from passes.search.trial import Trial
+from espalier.app.cli import main
+from espalier.app.studies.words import best_words
+from espalier.kernels.bench import others
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Context
+from espalier.passes.costs.base import OTHERS, measured
+from espalier.passes.search.spec import Goal, SearchSpec
+from espalier.passes.search.trial import Trial
 
 MLP = "demo:digits-mlp"
 SPEC = """

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from model.build import build
-from model.data.base import Split
-from model.formats.base import parse_format
-from model.meta import Precision
-from model.opening import open_source
-from model.trust import Origin
-from passes.base import Context
-from passes.sensitivity.measure import Baseline
-from passes.transform.hardware_functions import HardwareFunctionsOptions, hardware_functions
+from espalier.model.build import build
+from espalier.model.data.base import Split
+from espalier.model.formats.base import parse_format
+from espalier.model.meta import Precision
+from espalier.model.opening import open_source
+from espalier.model.trust import Origin
+from espalier.passes.base import Context
+from espalier.passes.sensitivity.measure import Baseline
+from espalier.passes.transform.hardware_functions import HardwareFunctionsOptions, hardware_functions
 
 CLASSIFIER = """
 import torch

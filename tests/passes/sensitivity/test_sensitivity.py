@@ -13,29 +13,29 @@ import numpy as np
 import pytest
 import torch
 
-from model.build import build
-from model.data.base import Split
-from model.errors import DataError, OptionsError, ProjectError
-from model.formats.base import Format, parse_format
-from model.graph import Graph
-from model.meta import Precision
-from model.opening import open_source
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, batches, evaluate, load_split
-from passes.analysis.sensitivity import UNFINISHED, SensitivityOptions, kept_places, sensitivity
-from passes.base import Cancelled, Context
-from passes.select import Select
-from passes.sensitivity import truth
-from passes.sensitivity.collect import collect
-from passes.sensitivity.evidence import Evidence, Low, load, save
-from passes.sensitivity.measure import Baseline
-from passes.sensitivity.outputs import Outputs
-from passes.sensitivity.places import Place, expansion, expansion_name
-from passes.sensitivity.subject import SEEN, Given, Part, Subject, subject
-from passes.sensitivity.table import Candidate, Predictions, Sensitivity
-from passes.sensitivity.tabled import configured, quickly
-from passes.transform.prune import PruneOptions, prune
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.model.build import build
+from espalier.model.data.base import Split
+from espalier.model.errors import DataError, OptionsError, ProjectError
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision
+from espalier.model.opening import open_source
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, batches, evaluate, load_split
+from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions, kept_places, sensitivity
+from espalier.passes.base import Cancelled, Context
+from espalier.passes.select import Select
+from espalier.passes.sensitivity import truth
+from espalier.passes.sensitivity.collect import collect
+from espalier.passes.sensitivity.evidence import Evidence, Low, load, save
+from espalier.passes.sensitivity.measure import Baseline
+from espalier.passes.sensitivity.outputs import Outputs
+from espalier.passes.sensitivity.places import Place, expansion, expansion_name
+from espalier.passes.sensitivity.subject import SEEN, Given, Part, Subject, subject
+from espalier.passes.sensitivity.table import Candidate, Predictions, Sensitivity
+from espalier.passes.sensitivity.tabled import configured, quickly
+from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.patience import PATIENCE
 
 INT4, INT8 = parse_format("integer(width=4, frac_width=3)"), parse_format("integer(width=8, frac_width=6)")
@@ -283,9 +283,10 @@ def test_predictions_need_no_torch(reviews: Case, tmp_path: Path) -> None:
     save(reviews.evidence, tmp_path / "e.safetensors")
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "from pathlib import Path\nimport passes.sensitivity.tabled, passes.sensitivity.correct\n"
-        "from passes.analysis.sensitivity import kept_places\n"
-        "from passes.sensitivity.evidence import load\nfrom passes.sensitivity.predict import rows_effect\n"
+        "from pathlib import Path\nimport espalier.passes.sensitivity.tabled, espalier.passes.sensitivity.correct\n"
+        "from espalier.passes.analysis.sensitivity import kept_places\n"
+        "from espalier.passes.sensitivity.evidence import load\n"
+        "from espalier.passes.sensitivity.predict import rows_effect\n"
         f"e = load(Path({str(tmp_path / 'e.safetensors')!r}))\n"
         "p = e.pieces['gelu:data_in'][0]\nprint(rows_effect(p, p.x.round(1)).kl > 0)"
     )

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from passes.sensitivity.correct import FEWEST, Correction, learned, ranks_agree
-from passes.sensitivity.reservoir import Reservoir
+from espalier.passes.sensitivity.correct import FEWEST, Correction, learned, ranks_agree
+from espalier.passes.sensitivity.reservoir import Reservoir
 
 
 def test_a_reservoir_estimates_sums_without_bias() -> None:

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from model.formats.base import parse_format
-from passes.sensitivity import truth
-from passes.sensitivity.correct import Correction
-from passes.sensitivity.evidence import PASSES, Low, Rows
-from passes.sensitivity.predict import rows_effect, weight_effect
-from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.whole import LEAST, Wholes, correction_of, packed, part, together, unpacked
+from espalier.model.formats.base import parse_format
+from espalier.passes.sensitivity import truth
+from espalier.passes.sensitivity.correct import Correction
+from espalier.passes.sensitivity.evidence import PASSES, Low, Rows
+from espalier.passes.sensitivity.predict import rows_effect, weight_effect
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
+from espalier.passes.sensitivity.whole import LEAST, Wholes, correction_of, packed, part, together, unpacked
 
 INT8, INT4 = Candidate(parse_format("integer(width=8)")), Candidate(parse_format("integer(width=4)"))
 

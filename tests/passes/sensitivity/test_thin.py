@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from model.formats.base import Format, parse_format
-from model.formats.together import rows_together
-from passes.analysis.format_sqnr import usual_formats
-from passes.sensitivity.evidence import PASSES, Low
-from passes.sensitivity.predict import Felt, whole_effect
-from passes.sensitivity.subject import Given, Part
-from passes.sensitivity.tabled import quickly, thinly
-from passes.sensitivity.thin import LEFT_OUT, thinned
+from espalier.model.formats.base import Format, parse_format
+from espalier.model.formats.together import rows_together
+from espalier.passes.analysis.format_sqnr import usual_formats
+from espalier.passes.sensitivity.evidence import PASSES, Low
+from espalier.passes.sensitivity.predict import Felt, whole_effect
+from espalier.passes.sensitivity.subject import Given, Part
+from espalier.passes.sensitivity.tabled import quickly, thinly
+from espalier.passes.sensitivity.thin import LEFT_OUT, thinned
 
 RANK = 2
 RANDOM = np.random.default_rng

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model.data.base import Split
-from model.errors import ProjectError
-from model.formats.base import parse_format
-from model.graph import Graph
-from model.opening import open_source
-from model.trust import Origin
-from passes.analysis.evaluate import EvaluateOptions, load_split
-from passes.analysis.sensitivity import SensitivityOptions, gather, kept_places, sensitivity
-from passes.base import Cancelled, Context
-from passes.sensitivity import evidence, unfinished
-from passes.sensitivity.collect import FEWEST, collect
-from passes.sensitivity.evidence import PASSES, Evidence, evidence_folder, load, save
-from passes.sensitivity.places import Place
-from passes.sensitivity.unfinished import Unfinished
+from espalier.model.data.base import Split
+from espalier.model.errors import ProjectError
+from espalier.model.formats.base import parse_format
+from espalier.model.graph import Graph
+from espalier.model.opening import open_source
+from espalier.model.trust import Origin
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
+from espalier.passes.analysis.sensitivity import SensitivityOptions, gather, kept_places, sensitivity
+from espalier.passes.base import Cancelled, Context
+from espalier.passes.sensitivity import evidence, unfinished
+from espalier.passes.sensitivity.collect import FEWEST, collect
+from espalier.passes.sensitivity.evidence import PASSES, Evidence, evidence_folder, load, save
+from espalier.passes.sensitivity.places import Place
+from espalier.passes.sensitivity.unfinished import Unfinished
 from tests.benchmarks.sensitivity import FORMATS, measured_key
 
 SAMPLES = 64

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from passes.structure.axes import (
+from espalier.passes.structure.axes import (
     Axis,
     Reason,
     factors,
@@ -23,7 +23,7 @@ from passes.structure.axes import (
     units,
     viewed,
 )
-from passes.structure.sizes import ONE, Size, size_of
+from espalier.passes.structure.sizes import ONE, Size, size_of
 
 WHY = Reason("node", "because")
 

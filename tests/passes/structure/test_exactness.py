@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.check import check
-from model.graph import Graph
-from model.meta import Sparsity
-from passes.base import Context
-from passes.structure.axes import Kept
-from passes.structure.checking import disagreement
-from passes.structure.masks import dead, masked
-from passes.structure.removal import Removal
-from passes.structure.sets import Structure, Units, structure_of
+from espalier.model.check import check
+from espalier.model.graph import Graph
+from espalier.model.meta import Sparsity
+from espalier.passes.base import Context
+from espalier.passes.structure.axes import Kept
+from espalier.passes.structure.checking import disagreement
+from espalier.passes.structure.masks import dead, masked
+from espalier.passes.structure.removal import Removal
+from espalier.passes.structure.sets import Structure, Units, structure_of
 from tests.model.zoo import Case
 from tests.passes.structure.cases import differ, named, shaken
 

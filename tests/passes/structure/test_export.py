@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import torch
 
-from model.build import build
-from model.opening import Opened, open_any
-from model.project import Project
-from model.recipe import Recipe, Step
-from model.trust import Origin
-from passes.base import Context
-from passes.export import export
-from passes.export.example import example_inputs
-from passes.export.loading import load_folder
-from passes.replay import replay
-from passes.select import Select
-from passes.transform.prune_structured import PruneStructuredOptions
-from passes.transform.remove_layers import RemoveLayersOptions
-from passes.transform.remove_pruned import RemovePrunedOptions
+from espalier.model.build import build
+from espalier.model.opening import Opened, open_any
+from espalier.model.project import Project
+from espalier.model.recipe import Recipe, Step
+from espalier.model.trust import Origin
+from espalier.passes.base import Context
+from espalier.passes.export import export
+from espalier.passes.export.example import example_inputs
+from espalier.passes.export.loading import load_folder
+from espalier.passes.replay import replay
+from espalier.passes.select import Select
+from espalier.passes.transform.prune_structured import PruneStructuredOptions
+from espalier.passes.transform.remove_layers import RemoveLayersOptions
+from espalier.passes.transform.remove_pruned import RemovePrunedOptions
 
 TEXT = "vocab_size=61&hidden_size=32&num_attention_heads=4&num_hidden_layers=3&intermediate_size=24"
 BERT = f"config:bert?{TEXT}&max_position_embeddings=40&task=sequence-classification"

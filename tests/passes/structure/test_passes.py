@@ -12,33 +12,33 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from model.build import build, parameters_of, read_back
-from model.data.base import Split
-from model.errors import EspalierError, OptionsError, PassError
-from model.formats.mxint import MXInt
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.opening import open_source
-from model.recipe import Step
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.analysis.evaluate import EvaluateOptions, batches, load_split
-from passes.base import Context, NoOptions, Report, run_step
-from passes.export.checkpoint import same_architecture
-from passes.select import Select
-from passes.structure.blocks import chains
-from passes.structure.layers import influence
-from passes.structure.masks import kept_elements
-from passes.structure.scores import Amount, fewest, scores
-from passes.structure.sets import structure_of
-from passes.transform.learn_scales import LearnScalesOptions
-from passes.transform.lora import LoraOptions
-from passes.transform.prune import PruneOptions
-from passes.transform.prune_structured import PruneStructuredOptions
-from passes.transform.quantize import QuantizeOptions, Rule
-from passes.transform.remove_layers import RemoveLayersOptions
-from passes.transform.remove_pruned import RemovePrunedOptions
-from passes.transform.replace_linear import ReplaceLinearOptions
+from espalier.model.build import build, parameters_of, read_back
+from espalier.model.data.base import Split
+from espalier.model.errors import EspalierError, OptionsError, PassError
+from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.opening import open_source
+from espalier.model.recipe import Step
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.evaluate import EvaluateOptions, batches, load_split
+from espalier.passes.base import Context, NoOptions, Report, run_step
+from espalier.passes.export.checkpoint import same_architecture
+from espalier.passes.select import Select
+from espalier.passes.structure.blocks import chains
+from espalier.passes.structure.layers import influence
+from espalier.passes.structure.masks import kept_elements
+from espalier.passes.structure.scores import Amount, fewest, scores
+from espalier.passes.structure.sets import structure_of
+from espalier.passes.transform.learn_scales import LearnScalesOptions
+from espalier.passes.transform.lora import LoraOptions
+from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.transform.prune_structured import PruneStructuredOptions
+from espalier.passes.transform.quantize import QuantizeOptions, Rule
+from espalier.passes.transform.remove_layers import RemoveLayersOptions
+from espalier.passes.transform.remove_pruned import RemovePrunedOptions
+from espalier.passes.transform.replace_linear import ReplaceLinearOptions
 from tests.model.zoo import Case, case, run
 from tests.passes.structure.cases import Attend, Text, differ, named, shaken
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from model.errors import EspalierError, OptionsError
-from model.formats.integer import Integer
-from model.recipe import Raw, Recipe, Step
-from passes.analysis.evaluate import EvaluateOptions
-from passes.config import load_recipe
-from passes.sweep.example import example
-from passes.sweep.offers import offer_for, offers, suggested_lines, usual_axis
-from passes.sweep.places import places
-from passes.sweep.sweep import Axis, Setting, Sweep, axis_title, points, with_settings
-from passes.sweep.text import parse_axis, parse_variants
-from passes.sweep.values import parse_values, values_text
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.formats.integer import Integer
+from espalier.model.recipe import Raw, Recipe, Step
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.config import load_recipe
+from espalier.passes.sweep.example import example
+from espalier.passes.sweep.offers import offer_for, offers, suggested_lines, usual_axis
+from espalier.passes.sweep.places import places
+from espalier.passes.sweep.sweep import Axis, Setting, Sweep, axis_title, points, with_settings
+from espalier.passes.sweep.text import parse_axis, parse_variants
+from espalier.passes.sweep.values import parse_values, values_text
 from tests.model.zoo import case
 
 LABS = {

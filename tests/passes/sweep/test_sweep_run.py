@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from model.errors import PassError
-from model.graph import Graph
-from model.opening import open_source
-from model.recipe import Recipe, Step
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Cancelled, Context, PassSpec, Report, run_step
-from passes.figure import hits_of, wilson
-from passes.replay import Memo, replay
-from passes.sweep import journal
-from passes.sweep.journal import Journal
-from passes.sweep.outcome import Outcome, curves, mean_of, mean_rows, point_words, rows
-from passes.sweep.run import estimate, run
-from passes.sweep.sweep import Axis, Setting, Sweep, Variant, points
-from passes.transform.prune import PruneOptions
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph
+from espalier.model.opening import open_source
+from espalier.model.recipe import Recipe, Step
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Cancelled, Context, PassSpec, Report, run_step
+from espalier.passes.figure import hits_of, wilson
+from espalier.passes.replay import Memo, replay
+from espalier.passes.sweep import journal
+from espalier.passes.sweep.journal import Journal
+from espalier.passes.sweep.outcome import Outcome, curves, mean_of, mean_rows, point_words, rows
+from espalier.passes.sweep.run import estimate, run
+from espalier.passes.sweep.sweep import Axis, Setting, Sweep, Variant, points
+from espalier.passes.transform.prune import PruneOptions
 from tests.model.zoo import case
 from tests.registered import lend_pass
 
@@ -166,7 +166,7 @@ def test_equal_graphs_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_pat
         return run_step(graph, step, context)
 
     opened = open_source("demo:digits-mlp", tmp_path)
-    monkeypatch.setattr("passes.sweep.run.run_step", counted)
+    monkeypatch.setattr("espalier.passes.sweep.run.run_step", counted)
     recipe = Recipe((Step("prune", PruneOptions()),))
     wish = Sweep(
         recipe, Axis(0, "sparsity", (0.0, 0.5)), seeds=(0, 1, 2), score=EvaluateOptions("demo:digits", limit=64)

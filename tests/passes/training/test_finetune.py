@@ -18,24 +18,24 @@ import torch
 from torch import nn
 from transformers import TrainerControl, TrainerState
 
-from app.jobs.runner import JobRunner
-from model.build import build, parameters_of, read_back, unpack_mask
-from model.errors import DataError, EspalierError, GraphError, OptionsError, PassError
-from model.graph import Graph
-from model.opening import Opened, open_source
-from model.project import keys_of, load_project, save_project
-from model.recipe import Recipe, Step
-from model.registry import FORMATS, PASSES
-from model.trace.tensors import to_torch
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Cancelled, Context, Report, run_step
-from passes.config import decode_options
-from passes.jobs import TERMINAL, Done, JobEvent, Metric, OpenJob, ReplayJob
-from passes.replay import Memo, milestones, prefix_keys, replay
-from passes.training.watch import Watch
-from passes.transform.finetune import FinetuneOptions
+from espalier.app.jobs.runner import JobRunner
+from espalier.model.build import build, parameters_of, read_back, unpack_mask
+from espalier.model.errors import DataError, EspalierError, GraphError, OptionsError, PassError
+from espalier.model.graph import Graph
+from espalier.model.opening import Opened, open_source
+from espalier.model.project import keys_of, load_project, save_project
+from espalier.model.recipe import Recipe, Step
+from espalier.model.registry import FORMATS, PASSES
+from espalier.model.trace.tensors import to_torch
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.base import Cancelled, Context, Report, run_step
+from espalier.passes.config import decode_options
+from espalier.passes.jobs import TERMINAL, Done, JobEvent, Metric, OpenJob, ReplayJob
+from espalier.passes.replay import Memo, milestones, prefix_keys, replay
+from espalier.passes.training.watch import Watch
+from espalier.passes.transform.finetune import FinetuneOptions
 from tests.patience import PATIENCE
 from tests.registered import lend_pass
 
@@ -127,7 +127,7 @@ def test_one_sgd_step_is_the_gradient_by_hand(base: Graph) -> None:
     after, _ = finetuned(base, max_steps=1, batch_size=128, accumulation=1, optimiser="sgd", momentum=0.0, clip=0.0,
                          schedule="constant", learning_rate=0.1, keep="last")  # fmt: skip
     module = build(base, opened().store).train()
-    from model.data.base import load_data
+    from espalier.model.data.base import load_data
 
     split = load_data(DATA).split("train").take(128)
     logits = module(torch.from_numpy(split.inputs["x"]))

@@ -11,19 +11,19 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from model.build import build, parameters_of
-from model.data.base import load_data
-from model.errors import OptionsError, PassError
-from model.graph import Graph
-from model.recipe import Recipe, Step
-from model.trace.tensors import to_torch
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.base import Context, Report, run_step
-from passes.config import decode_options
-from passes.replay import replay
-from passes.training.blocks import block_outputs, tapped
-from passes.training.teacher import Lesson, Teacher, common_blocks
+from espalier.model.build import build, parameters_of
+from espalier.model.data.base import load_data
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Recipe, Step
+from espalier.model.trace.tensors import to_torch
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, Report, run_step
+from espalier.passes.config import decode_options
+from espalier.passes.replay import replay
+from espalier.passes.training.blocks import block_outputs, tapped
+from espalier.passes.training.teacher import Lesson, Teacher, common_blocks
 from tests.folders import kept_folder
 from tests.model.zoo import case
 
@@ -146,7 +146,7 @@ def test_each_sample_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Teacher, "_remember", counted)  # two samples are tried out first
     some, report = finetuned(stack(1), stack(2), distil=0.5, epochs=3, max_steps=0)
     assert sum(runs) == 64 + 2 and report.summary["steps"] == 12
-    monkeypatch.setattr("passes.training.teacher.MOST", 10)
+    monkeypatch.setattr("espalier.passes.training.teacher.MOST", 10)
     runs.clear()
     assert finetuned(stack(1), stack(2), distil=0.5, epochs=3, max_steps=0)[0] == some
     assert sum(runs) == 3 * 64 + 2  # no memory for it: each time
@@ -185,7 +185,7 @@ def test_a_broken_off_lesson_goes_on_bit_for_bit(options: dict[str, Any]) -> Non
 
 def test_padding_does_not_count() -> None:
     lesson = Lesson(decode_options("finetune", {"hidden": 1.0}), [])
-    from passes.training.blocks import Tap
+    from espalier.passes.training.blocks import Tap
 
     tap = Tap()
     lesson.taps.append(tap)

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from model.errors import DataError, PassError
-from model.graph import Graph
-from model.opening import Opened, open_source
-from model.recipe import Step
-from passes.base import Cancelled, Context, Report, run_step
-from passes.config import decode_options
-from passes.training.estimate import TIMED, WARM
+from espalier.model.errors import DataError, PassError
+from espalier.model.graph import Graph
+from espalier.model.opening import Opened, open_source
+from espalier.model.recipe import Step
+from espalier.passes.base import Cancelled, Context, Report, run_step
+from espalier.passes.config import decode_options
+from espalier.passes.training.estimate import TIMED, WARM
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 300, "batch_size": 16, "train_limit": 160,
                            "validation_limit": 100}  # fmt: skip

@@ -12,17 +12,17 @@ import pytest
 import torch
 from torch import nn
 
-from model.errors import PassError
-from model.graph import Graph
-from model.recipe import Step
-from model.trace.tensors import to_torch
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.base import Context, Report, run_step
-from passes.config import decode_options
-from passes.training.objective import Objective
-from passes.training.prepare import _frozen
-from passes.training.run import _Trainer
+from espalier.model.errors import PassError
+from espalier.model.graph import Graph
+from espalier.model.recipe import Step
+from espalier.model.trace.tensors import to_torch
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, Report, run_step
+from espalier.passes.config import decode_options
+from espalier.passes.training.objective import Objective
+from espalier.passes.training.prepare import _frozen
+from espalier.passes.training.run import _Trainer
 from tests.model.zoo import case
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 12, "batch_size": 16, "train_limit": 96,

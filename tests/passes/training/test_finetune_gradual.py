@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from model.build import build, parameters_of
-from model.data.base import load_data
-from model.errors import OptionsError, PassError
-from model.graph import Graph
-from model.layers import Compressed
-from model.opening import Opened, open_source
-from model.recipe import Step
-from model.trace.tensors import to_torch
-from passes.base import Context, Report, run_step
-from passes.config import decode_options
-from passes.training.gradual import GradualPruning, opened
-from passes.training.prepare import prepare
+from espalier.model.build import build, parameters_of
+from espalier.model.data.base import load_data
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.graph import Graph
+from espalier.model.layers import Compressed
+from espalier.model.opening import Opened, open_source
+from espalier.model.recipe import Step
+from espalier.model.trace.tensors import to_torch
+from espalier.passes.base import Context, Report, run_step
+from espalier.passes.config import decode_options
+from espalier.passes.training.gradual import GradualPruning, opened
+from espalier.passes.training.prepare import prepare
 from tests.folders import kept_folder
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 20, "batch_size": 16, "train_limit": 64, "keep": "last",

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from model.graph import Graph
-from model.opening import Opened, open_source
-from model.recipe import Step
-from model.trace.tensors import to_torch
-from passes.base import Context, Report, run_step
-from passes.config import decode_options
+from espalier.model.graph import Graph
+from espalier.model.opening import Opened, open_source
+from espalier.model.recipe import Step
+from espalier.model.trace.tensors import to_torch
+from espalier.passes.base import Context, Report, run_step
+from espalier.passes.config import decode_options
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 8, "batch_size": 16, "train_limit": 64, "keep": "last",
                            "validate": False, "learning_rate": 5e-3, "checkpoint_every": 3}  # fmt: skip

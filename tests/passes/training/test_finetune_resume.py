@@ -16,19 +16,19 @@ import pytest
 import torch
 from torch import nn
 
-from app.jobs.runner import JobRunner
-from model.graph import Graph
-from model.opening import Opened, open_source
-from model.recipe import Recipe, Step
-from model.source import SourceInfo
-from model.trace.tensors import to_torch
-from model.trace.trace import trace
-from model.weights import WeightStore
-from passes.base import Context, Report, run_step
-from passes.config import decode_options
-from passes.jobs import TERMINAL, Done, Failed, JobEvent, Metric, OpenJob, ReplayJob
-from passes.training.checkpoint import Checkpoints, read, write
-from passes.training.unfinished import DAYS, discard, folder_of, home, latest, unfinished, until_saved
+from espalier.app.jobs.runner import JobRunner
+from espalier.model.graph import Graph
+from espalier.model.opening import Opened, open_source
+from espalier.model.recipe import Recipe, Step
+from espalier.model.source import SourceInfo
+from espalier.model.trace.tensors import to_torch
+from espalier.model.trace.trace import trace
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, Report, run_step
+from espalier.passes.config import decode_options
+from espalier.passes.jobs import TERMINAL, Done, Failed, JobEvent, Metric, OpenJob, ReplayJob
+from espalier.passes.training.checkpoint import Checkpoints, read, write
+from espalier.passes.training.unfinished import DAYS, discard, folder_of, home, latest, unfinished, until_saved
 from tests.patience import until
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 12, "batch_size": 16, "train_limit": 96,
@@ -252,7 +252,7 @@ def test_a_full_disk_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("passes.training.checkpoint.write", full)
+    monkeypatch.setattr("espalier.passes.training.checkpoint.write", full)
     got, report = finetuned(graph, store, made())
     assert got == want and "No space left" in report.summary["warning"]
 

@@ -10,29 +10,29 @@ from typing import Any
 import pytest
 import torch
 
-from model.build import build, parameters_of, read_back
-from model.check import check
-from model.errors import OptionsError, PassError
-from model.formats.base import Format
-from model.formats.binary_residual import BinaryResidual
-from model.formats.integer import Integer
-from model.formats.scaled_integer import ScaledInteger
-from model.graph import Graph
-from model.meta import Precision, Weight
-from model.packed.layout import packed_size, plan
-from model.project import Project, load_project, save_project
-from model.recipe import Recipe
-from model.source import SourceInfo
-from model.trace.tensors import to_numpy
-from model.weights import WeightStore
-from passes.analysis.quantization import quantization
-from passes.base import Context, Report
-from passes.export.effective import effective_weights
-from passes.observed.options import ObserveOptions
-from passes.select import Select
-from passes.transform.learn_scales import LearnScalesOptions, learn_scales
-from passes.transform.prune import PruneOptions, prune
-from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.model.build import build, parameters_of, read_back
+from espalier.model.check import check
+from espalier.model.errors import OptionsError, PassError
+from espalier.model.formats.base import Format
+from espalier.model.formats.binary_residual import BinaryResidual
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.graph import Graph
+from espalier.model.meta import Precision, Weight
+from espalier.model.packed.layout import packed_size, plan
+from espalier.model.project import Project, load_project, save_project
+from espalier.model.recipe import Recipe
+from espalier.model.source import SourceInfo
+from espalier.model.trace.tensors import to_numpy
+from espalier.model.weights import WeightStore
+from espalier.passes.analysis.quantization import quantization
+from espalier.passes.base import Context, Report
+from espalier.passes.export.effective import effective_weights
+from espalier.passes.observed.options import ObserveOptions
+from espalier.passes.select import Select
+from espalier.passes.transform.learn_scales import LearnScalesOptions, learn_scales
+from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.model.zoo import Case, case
 
 INT4 = ScaledInteger(4, "channel")

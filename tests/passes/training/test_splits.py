@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model.errors import DataError
-from model.opening import Opened, open_source
-from model.recipe import Step
-from passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
-from passes.base import Context, run_step
-from passes.search.warm import Warm
-from passes.training.options import FinetuneOptions
-from passes.training.splits import splits
+from espalier.model.errors import DataError
+from espalier.model.opening import Opened, open_source
+from espalier.model.recipe import Step
+from espalier.passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
+from espalier.passes.base import Context, run_step
+from espalier.passes.search.warm import Warm
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.training.splits import splits
 
 WORDS = ("a good film", "a bad film", "what a fine and warm story", "so dull and cold a plot")
 
