@@ -210,8 +210,8 @@ def _run(command: Command, words: list[str], out: TextIO) -> int:
 
 
 def _prepare(files: list[str], console: Console) -> None:
-    from espalier.passes.heap import keep_freed_memory
-    from espalier.passes.plugins import load_plugins
+    from espalier.passes.jobs.heap import keep_freed_memory
+    from espalier.passes.plugins.plugins import load_plugins
 
     clear_scratch()
     keep_freed_memory()

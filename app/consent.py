@@ -12,8 +12,8 @@ from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.opening import needs_source
 from espalier.model.trust import Decision, begin_session, beside, decide, refused, wanted_code
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.jobs import AnalyseJob, Failed, JobEvent, JobInfo
+from espalier.passes.jobs.kinds import AnalyseJob, Failed, JobEvent, JobInfo
+from espalier.passes.running.splits import EvaluateOptions
 
 
 class Consent:

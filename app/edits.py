@@ -13,9 +13,9 @@ from espalier.model.project import keys_of
 from espalier.model.recipe import Recipe, Step
 from espalier.model.registry import PASSES
 from espalier.passes.base import Context, Report, is_lasting
-from espalier.passes.jobs import ReplayJob, ReplayResult
-from espalier.passes.replay import Memo, instant, milestones, prefix_keys, remembered, replay
-from espalier.passes.set_up import source_after
+from espalier.passes.jobs.kinds import ReplayJob, ReplayResult
+from espalier.passes.recipes.replay import Memo, instant, milestones, prefix_keys, remembered, replay
+from espalier.passes.recipes.set_up import source_after
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -12,7 +12,7 @@ from espalier.app.actions import file as files
 from espalier.app.panels.loading import LoadingPage
 from espalier.app.panels.welcome import WelcomePage
 from espalier.app.recovery import Leftover, discard, holds, leftovers, title_of
-from espalier.passes.jobs import TERMINAL, Done, JobEvent, OpenJob, Progress
+from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, OpenJob, Progress
 
 if TYPE_CHECKING:
     from espalier.app.errors import Button

@@ -26,7 +26,7 @@ from espalier.app.settings import data_folder
 from espalier.model.errors import EspalierError, JobError
 from espalier.model.files import write_private
 from espalier.model.private import redacted
-from espalier.passes.jobs import Done, Failed, JobEvent, JobInfo, ReplayJob, Started
+from espalier.passes.jobs.kinds import Done, Failed, JobEvent, JobInfo, ReplayJob, Started
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

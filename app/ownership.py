@@ -22,7 +22,7 @@ from espalier.app.words import plural
 from espalier.model.held import Version
 from espalier.model.leftovers import clear_parts
 from espalier.model.recipe import Recipe
-from espalier.passes.jobs import Failed, JobEvent, OpenJob, OpenResult, SaveJob
+from espalier.passes.jobs.kinds import Failed, JobEvent, OpenJob, OpenResult, SaveJob
 
 if TYPE_CHECKING:
     from espalier.app.errors import Button

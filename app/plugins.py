@@ -15,8 +15,8 @@ from PySide6.QtCore import QObject, Qt, Signal
 from espalier.model.errors import EspalierError, PassError
 from espalier.model.registry import PASSES
 from espalier.passes.base import PassSpec
-from espalier.passes.jobs import TERMINAL, Done, JobEvent, PluginJob
-from espalier.passes.offered import PluginState, missing_notice, stand_in
+from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, PluginJob
+from espalier.passes.recipes.offered import PluginState, missing_notice, stand_in
 
 if TYPE_CHECKING:
     from espalier.app.session import Session
@@ -41,7 +41,7 @@ class Plugins(QObject):
 
     def start(self, given: Iterable[str] = ()) -> None:
         """Load what the settings name and `given`, the files of the command line; no job where there is nothing."""
-        from espalier.passes.plugins import has_packages, plugin_files
+        from espalier.passes.plugins.plugins import has_packages, plugin_files
 
         self.given = tuple(Path(g).expanduser().absolute() for g in given)
         if self.given or self._settings.plugins or any(map(plugin_files, self.places)) or has_packages():
@@ -55,7 +55,7 @@ class Plugins(QObject):
     @property
     def places(self) -> tuple[Path, ...]:
         """All files and folders that are loaded from."""
-        from espalier.passes.plugins import plugin_places
+        from espalier.passes.plugins.plugins import plugin_places
 
         return tuple(dict.fromkeys((*plugin_places(self._settings.plugins), *self.given)))
 
@@ -81,7 +81,7 @@ class Plugins(QObject):
 
     def forget(self) -> None:
         """Withdraw the stand-ins, and the formats."""
-        from espalier.passes.plugins import unload_plugins
+        from espalier.passes.plugins.plugins import unload_plugins
 
         unload_plugins()
         for spec in self.specs:
@@ -100,7 +100,7 @@ class Plugins(QObject):
     @staticmethod
     def _with_formats(state: PluginState) -> PluginState:
         """Formats and costs are needed here, too: a file with some that the worker could load is run."""
-        from espalier.passes.plugins import load_formats
+        from espalier.passes.plugins.plugins import load_formats
 
         if not (state.formats or state.costs) or not Path(state.source).is_file():
             return state

@@ -19,7 +19,7 @@ from espalier.model.document import Document, State
 from espalier.model.errors import FileError
 from espalier.model.held import FileId, Version
 from espalier.model.recipe import Recipe
-from espalier.passes.jobs import TERMINAL, Done, Failed, JobEvent, JobInfo, OpenJob, SaveJob, Stopped
+from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, JobEvent, JobInfo, OpenJob, SaveJob, Stopped
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -29,8 +29,9 @@ from espalier.model.registry import PASSES
 from espalier.model.trust import Origin
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Report
-from espalier.passes.edits import with_activation_sparsity, with_format, with_sparsity
-from espalier.passes.jobs import (
+from espalier.passes.choices.edits import with_activation_sparsity, with_format, with_sparsity
+from espalier.passes.jobs.kernel import KERNEL_JOBS
+from espalier.passes.jobs.kinds import (
     TERMINAL,
     ExportJob,
     Job,
@@ -42,8 +43,7 @@ from espalier.passes.jobs import (
     ReplayJob,
     SaveJob,
 )
-from espalier.passes.kernel_jobs import KERNEL_JOBS
-from espalier.passes.offered import kept
+from espalier.passes.recipes.offered import kept
 
 STAYING = (OpenJob, PluginJob, *KERNEL_JOBS)  # jobs that are not of a document
 

@@ -29,7 +29,7 @@ from espalier.app.settings import Settings
 from espalier.app.style import Appearance
 from espalier.app.theme import Palette
 from espalier.model.document import Change
-from espalier.passes.jobs import TERMINAL, JobEvent
+from espalier.passes.jobs.kinds import TERMINAL, JobEvent
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas

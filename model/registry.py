@@ -141,7 +141,8 @@ class Registry(Generic[K, T]):
 
 
 FORMATS: Registry[str, Any] = Registry("format", FormatError, ("espalier.model.formats",))
-PASSES: Registry[str, Any] = Registry("pass", OptionsError, ("espalier.passes.analysis", "espalier.passes.transform"))
+WALKED = ("espalier.passes.analysis", "espalier.passes.transform", "espalier.passes.allocation.allocated")
+PASSES: Registry[str, Any] = Registry("pass", OptionsError, WALKED)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from espalier.model.check import check
 from espalier.model.codec import decode
@@ -18,8 +18,11 @@ from espalier.model.reading import PLAIN, Reading
 from espalier.model.recipe import Raw, Step
 from espalier.model.registry import PASSES
 from espalier.model.weights import WeightStore
-from espalier.passes.data_fit import ask_limits
 from espalier.passes.declared import undeclared
+
+if TYPE_CHECKING:
+    from espalier.model.graph import Graph
+    from espalier.passes.base import Context
 
 Row = dict[str, Any]
 Progress = Callable[[int, int, str], None]
@@ -179,3 +182,14 @@ def is_lasting(name: str) -> bool:
 
 class Cancelled(JobError):
     """The user stopped the job."""
+
+
+def ask_limits(context: Context, graph: Graph) -> None:
+    """Ask the graph what it takes where its project does not say: files of before, packed models."""
+    reading = context.reading
+    if reading.limits is None:
+        from espalier.model.data.naming import model_names
+        from espalier.model.limits import limits_of
+
+        classes = reading.classes or model_names(reading.tokenizer)
+        context.reading = replace(reading, limits=limits_of(graph, context.store), classes=classes)

@@ -12,9 +12,9 @@ from espalier.model.graph import Arg, Ref, Slice, TorchConst
 from espalier.model.meta import Sparsity, TensorMeta, Weight
 from espalier.model.recipe import Recipe, Step
 from espalier.passes.base import NoOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import PORTS, QuantizeOptions, Rule
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import PORTS, QuantizeOptions, Rule
 
 words = st.text("abcxyz_.0129", min_size=1, max_size=8)
 texts = st.text(max_size=8)

@@ -21,7 +21,8 @@ USERS = {
     "verilog.py": "",
     "main.py": "raise SystemExit('the user\\'s main.py was run')\n",
     "app/__init__.py": "SEED = 0\n",
-    "net.py": "import torch\nfrom app import SEED\nfrom kernels import WIDTH\nfrom model import Net\nfrom passes import BATCH\n"
+    "net.py": "import torch\nfrom app import SEED\nfrom kernels import WIDTH\nfrom model import Net\n"
+    "from passes import BATCH\n"
     "\n\ndef make():\n    torch.manual_seed(SEED)\n    return Net(), {'x': torch.randn(BATCH, WIDTH)}\n",
 }
 # Hugging Face's `kernels`: transformers asks for its version and imports it.

@@ -15,7 +15,7 @@ from espalier.app.words import mebibytes
 from espalier.model.errors import EspalierError
 from espalier.model.files import write_text
 from espalier.model.opening import is_project
-from espalier.passes.jobs import Done, JobEvent, SaveJob
+from espalier.passes.jobs.kinds import Done, JobEvent, SaveJob
 
 if TYPE_CHECKING:
     from espalier.app.panels.allocate.panel import AllocatePanel
@@ -235,7 +235,7 @@ def load_recipe(window: Window) -> None:
 
 def add_steps(window: Window, path: Path) -> None:
     """Add the steps of a recipe's file, ours or the labs', after those that are there: one undo step."""
-    from espalier.passes.pasted import load_recipe_file
+    from espalier.passes.recipes.pasted import load_recipe_file
 
     try:
         steps = load_recipe_file(path).steps

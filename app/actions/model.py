@@ -16,13 +16,13 @@ from espalier.model.ops import category, decomposable
 from espalier.model.recipe import Step
 from espalier.model.registry import PASSES
 from espalier.passes.base import NoOptions, PassSpec
-from espalier.passes.offered import kept, typed
+from espalier.passes.recipes.offered import kept, typed
 from espalier.passes.select import Select
 
 if TYPE_CHECKING:
     from espalier.app.panels.sensitivity.panel import SensitivityPanel
     from espalier.app.window import Window
-    from espalier.passes.jobs import JobInfo
+    from espalier.passes.jobs.kinds import JobInfo
 
 BY_HAND = 200  # more selected nodes than this are named by type instead
 # The Model menu: section → passes in the order in which they are usually run. What is not named here comes last.
@@ -139,8 +139,8 @@ def selected(window: Window) -> Select | None:
 def default_options(window: Window, spec: PassSpec) -> Any:
     """A pass's options as its form first shows them: for the selected nodes, on the data that the score is of."""
     from espalier.model.formats.integer import Integer
-    from espalier.passes.transform.prune import PruneOptions
-    from espalier.passes.transform.quantize import QuantizeOptions, Rule
+    from espalier.passes.choices.prune import PruneOptions
+    from espalier.passes.choices.quantize import QuantizeOptions, Rule
 
     if spec.options is QuantizeOptions:
         fmt = Integer(8, 4)

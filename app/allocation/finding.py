@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.model.errors import EspalierError, JobError
 from espalier.passes.costs.base import cost
 from espalier.passes.costs.finding import finding
-from espalier.passes.jobs import TERMINAL, JobEvent, JobInfo
+from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo
 
 if TYPE_CHECKING:
     from espalier.app.allocation.allocation import Allocations

@@ -10,11 +10,11 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.model.errors import JobError, OptionsError
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.analysis.allocated import AllocatedOptions
-from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.allocation.allocated import AllocatedOptions
 from espalier.passes.base import Report
-from espalier.passes.config import recipe_to_dict
-from espalier.passes.jobs import TERMINAL, JobEvent, JobInfo
+from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo
+from espalier.passes.recipes.config import recipe_to_dict
+from espalier.passes.running.splits import EvaluateOptions
 
 if TYPE_CHECKING:
     from espalier.app.allocation.allocation import Ground

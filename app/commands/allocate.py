@@ -23,16 +23,16 @@ from espalier.passes.allocation.places import column_title
 from espalier.passes.allocation.plan import Allocation, configured, steps
 from espalier.passes.allocation.solve import Competing, Point, allocate, front, settled
 from espalier.passes.analysis.divergence import DivergenceOptions
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import run_step
-from espalier.passes.config import recipe_to_dict
 from espalier.passes.costs.base import cost, separable
 from espalier.passes.costs.finding import finding
 from espalier.passes.costs.limits import Limit, parse_budget
 from espalier.passes.dominant import dominant_fields
 from espalier.passes.export.recipe import to_toml
-from espalier.passes.replay import replay
+from espalier.passes.recipes.config import recipe_to_dict
+from espalier.passes.recipes.replay import replay
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.families import formats_of
 from espalier.passes.sensitivity.places import expansion, expansion_name
 from espalier.passes.sensitivity.table import Candidate, Sensitivity

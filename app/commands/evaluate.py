@@ -14,11 +14,11 @@ from espalier.app.commands.sweep import known_steps
 from espalier.model.errors import DataError
 from espalier.model.recipe import Recipe, Step
 from espalier.passes.analysis.beside import BesideOptions
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import run_step
 from espalier.passes.dominant import dominant_fields
 from espalier.passes.figure import OPENED
-from espalier.passes.replay import replay
+from espalier.passes.recipes.replay import replay
+from espalier.passes.running.splits import EvaluateOptions
 
 NONE = "none"
 

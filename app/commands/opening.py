@@ -17,7 +17,7 @@ from espalier.model.project import Project, save_project
 from espalier.model.trust import Origin
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
-from espalier.passes.offered import missing_notice
+from espalier.passes.recipes.offered import missing_notice
 
 
 @dataclass(frozen=True, slots=True)

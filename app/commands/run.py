@@ -28,9 +28,9 @@ from espalier.model.errors import EspalierError
 from espalier.model.project import Project
 from espalier.model.recipe import Recipe
 from espalier.passes.base import Report, StepResult
-from espalier.passes.config import load_recipe
-from espalier.passes.replay import Memo, Replayed, check_ready, milestones, prefix_keys, remembered, replay
-from espalier.passes.set_up import check_set_up, options_of, source_after
+from espalier.passes.recipes.config import load_recipe
+from espalier.passes.recipes.replay import Memo, Replayed, check_ready, milestones, prefix_keys, remembered, replay
+from espalier.passes.recipes.set_up import check_set_up, options_of, source_after
 from espalier.passes.sweep.outcome import FIGURES, mean_of
 from espalier.passes.training.curve import Recorder
 from espalier.passes.training.unfinished import clear, until_saved

@@ -14,12 +14,12 @@ from espalier.app.commands.option_flags import add_options, read_options
 from espalier.app.words import change_words, dominant_words, noise_words
 from espalier.model.graph import Graph
 from espalier.model.recipe import Step
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import run_step
-from espalier.passes.data_fit import text_words
 from espalier.passes.dominant import Dominant, dominant_fields
 from espalier.passes.figure import OPENED, START, accuracy_of, change_of
-from espalier.passes.kept_scores import FROM_CACHE, kept_score
+from espalier.passes.plugins.kept_scores import FROM_CACHE, kept_score
+from espalier.passes.running.data_fit import text_words
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import static_score
 
 

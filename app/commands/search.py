@@ -22,10 +22,11 @@ from espalier.app.commands.sweep import known_steps
 from espalier.app.kernels.words import time_words
 from espalier.app.words import THIN, change_words, left, noise_words, plural, training_words
 from espalier.model.recipe import Recipe
-from espalier.passes.config import recipe_to_dict
 from espalier.passes.costs.base import COSTS, timed_beside
-from espalier.passes.data_fit import text_words
 from espalier.passes.figure import OPENED, accuracy_of, change_of
+from espalier.passes.recipes.config import recipe_to_dict
+from espalier.passes.recipes.set_up import texts_of
+from espalier.passes.running.data_fit import text_words
 from espalier.passes.search.goals import Wanted, best, front, wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
@@ -33,7 +34,6 @@ from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.spec_file import filled, load_search
 from espalier.passes.search.storage import shown
 from espalier.passes.search.trial import Trial
-from espalier.passes.set_up import texts_of
 
 if TYPE_CHECKING:
     from espalier.passes.search.study import Running

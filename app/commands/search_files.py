@@ -21,9 +21,9 @@ from espalier.model.borders import opened_zip, read_member, tried
 from espalier.model.files import write_bytes, write_text
 from espalier.model.project import MOST_OWN, Project, save_project
 from espalier.model.recipe import Recipe
-from espalier.passes.config import recipe_to_dict
 from espalier.passes.export.recipe import to_toml
-from espalier.passes.replay import Memo, milestones, replay
+from espalier.passes.recipes.config import recipe_to_dict
+from espalier.passes.recipes.replay import Memo, milestones, replay
 from espalier.passes.search import kept
 from espalier.passes.search.goals import best, wanted
 from espalier.passes.search.search import Search

@@ -16,13 +16,13 @@ from espalier.app.commands.scoring import add_data, plain
 from espalier.app.commands.sweep_files import KINDS, Record, keeper, write_result
 from espalier.app.words import noise_words
 from espalier.model.recipe import Recipe
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Report, StepResult
-from espalier.passes.config import recipe_to_dict
-from espalier.passes.data_fit import text_words
 from espalier.passes.figure import OPENED, accuracy_of
-from espalier.passes.replay import Memo, prefix_keys
-from espalier.passes.set_up import texts_of
+from espalier.passes.recipes.config import recipe_to_dict
+from espalier.passes.recipes.replay import Memo, prefix_keys
+from espalier.passes.recipes.set_up import texts_of
+from espalier.passes.running.data_fit import text_words
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
 from espalier.passes.sweep.outcome import (

@@ -14,7 +14,7 @@ from espalier.app.commands.console import Console, cell, seconds, size
 from espalier.app.commands.polite import polite
 from espalier.app.commands.storages import trying
 from espalier.model.leftovers import scratch
-from espalier.passes.orphans import end_with_parent
+from espalier.passes.jobs.orphans import end_with_parent
 from espalier.passes.search.goals import wanted
 from espalier.passes.search.storage import NAMED, damage_of, load_study, open_storage, shown, study_names
 from espalier.passes.search.trial import Trial

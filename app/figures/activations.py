@@ -11,9 +11,9 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.jobs.asking import Asking
 from espalier.model.recipe import Step
 from espalier.passes.analysis.activations import ActivationOptions, ActivationSample
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.jobs import AnalyseJob, Done, JobEvent
-from espalier.passes.replay import recipe_key
+from espalier.passes.jobs.kinds import AnalyseJob, Done, JobEvent
+from espalier.passes.recipes.replay import recipe_key
+from espalier.passes.running.splits import EvaluateOptions
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

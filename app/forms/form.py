@@ -33,8 +33,8 @@ from espalier.model.codec import decode, encode, hints
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.formats.base import Format
 from espalier.model.graph import Graph
+from espalier.passes.choices.quantize import PORTS
 from espalier.passes.select import Select, types_in
-from espalier.passes.transform.quantize import PORTS
 
 BY: dict[str, str] = {
     "all": "all nodes", "type": "by type", "name": "by name", "regex": "by pattern", "module": "by module",

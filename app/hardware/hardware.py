@@ -16,8 +16,8 @@ from espalier.model.recipe import Step
 from espalier.passes.analysis.balance_front import BalanceFrontOptions
 from espalier.passes.analysis.hardware import HardwareOptions
 from espalier.passes.base import Report
-from espalier.passes.jobs import TERMINAL, JobEvent, JobInfo, Stopped
-from espalier.passes.transform.parallelize import BalanceOptions
+from espalier.passes.choices.parallelize import BalanceOptions
+from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo, Stopped
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.model.errors import JobError
 from espalier.model.recipe import Step
 from espalier.passes.base import Report
-from espalier.passes.jobs import Found, JobEvent, JobInfo, Stopped
+from espalier.passes.jobs.kinds import Found, JobEvent, JobInfo, Stopped
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

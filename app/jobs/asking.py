@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.model.project import keys_of
 from espalier.model.recipe import Step
-from espalier.passes.jobs import TERMINAL, AnalyseJob, Done, Found, JobEvent
+from espalier.passes.jobs.kinds import TERMINAL, AnalyseJob, Done, Found, JobEvent
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.jobs.runner import Listener
 from espalier.model.errors import JobError
-from espalier.passes.jobs import TERMINAL, Done, Failed, Job, JobEvent, JobInfo, Yielded
+from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, Job, JobEvent, JobInfo, Yielded
 
 
 class Runner(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from espalier.app.jobs.runner import JobRunner, Listener
 from espalier.app.jobs.saver import Saver
-from espalier.passes.jobs import Job, JobInfo, SaveJob
+from espalier.passes.jobs.kinds import Job, JobInfo, SaveJob
 
 
 class JobRouter:

@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 
 from espalier.model.errors import EspalierError
 from espalier.model.trust import begin_session
-from espalier.passes.jobs import (
+from espalier.passes.jobs.kinds import (
     TERMINAL,
     UNSENDABLE,
     Continue,
@@ -41,8 +41,8 @@ from espalier.passes.jobs import (
     Word,
     Yielded,
 )
-from espalier.passes.orphans import end_with_parent
-from espalier.passes.serving import INTERRUPT
+from espalier.passes.jobs.orphans import end_with_parent
+from espalier.passes.jobs.serving import INTERRUPT
 
 GRACE = 1.5  # seconds that a cancelled job has to end before its worker is killed
 AGAIN = 0.3  # seconds between two interrupts of a job that does not ask whether it is cancelled
@@ -56,7 +56,7 @@ def _entry(pipe: Connection) -> None:
     end_with_parent()
     if hasattr(os, "nice"):
         os.nice(NICE)
-    from espalier.passes.worker import main
+    from espalier.passes.jobs.worker import main
 
     main(pipe)
 

@@ -12,7 +12,7 @@ from espalier.model.errors import EspalierError
 from espalier.model.held import Version
 from espalier.model.project import save_project
 from espalier.passes.base import Cancelled
-from espalier.passes.jobs import Done, Event, Failed, JobEvent, JobInfo, Progress, SaveJob, Started, Stopped
+from espalier.passes.jobs.kinds import Done, Event, Failed, JobEvent, JobInfo, Progress, SaveJob, Started, Stopped
 
 EVERY = 0.05  # seconds between two words of progress
 

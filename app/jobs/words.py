@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from espalier.passes.jobs import JobInfo
+from espalier.passes.jobs.kinds import JobInfo
 
 
 def doing(job: JobInfo | None, stopped: bool) -> str:

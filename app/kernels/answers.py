@@ -20,8 +20,8 @@ from espalier.kernels.bench.spec import DEVICES
 from espalier.model.borders import parse_json
 from espalier.model.errors import EspalierError, JobError, OptionsError
 from espalier.passes.analysis.memory import MemoryOptions
-from espalier.passes.jobs import TERMINAL, Found, JobEvent, JobInfo, Stopped
-from espalier.passes.kernel_jobs import AnswerJob
+from espalier.passes.jobs.kernel import AnswerJob
+from espalier.passes.jobs.kinds import TERMINAL, Found, JobEvent, JobInfo, Stopped
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

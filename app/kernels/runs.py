@@ -20,8 +20,8 @@ from espalier.kernels.bench.results import Results, Row
 from espalier.kernels.bench.spec import Lab
 from espalier.model.borders import parse_json, tried
 from espalier.model.errors import EspalierError, JobError, OptionsError
-from espalier.passes.jobs import TERMINAL, Found, JobEvent, JobInfo, Stopped
-from espalier.passes.kernel_jobs import KernelsJob, LabJob
+from espalier.passes.jobs.kernel import KernelsJob, LabJob
+from espalier.passes.jobs.kinds import TERMINAL, Found, JobEvent, JobInfo, Stopped
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

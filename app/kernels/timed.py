@@ -15,7 +15,7 @@ from espalier.model.errors import EspalierError, JobError, OptionsError
 from espalier.model.graph import Graph
 from espalier.model.recipe import Step
 from espalier.passes.base import Report
-from espalier.passes.jobs import TERMINAL, Found, JobEvent, JobInfo, Stopped
+from espalier.passes.jobs.kinds import TERMINAL, Found, JobEvent, JobInfo, Stopped
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -8,12 +8,12 @@ from typing import Any
 from espalier.model.graph import Graph
 from espalier.model.project import Project
 from espalier.model.recipe import Recipe
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.data_fit import text_words
 from espalier.passes.figure import Figure as Accuracy
 from espalier.passes.figure import accuracy_of
-from espalier.passes.jobs import OpenResult
-from espalier.passes.replay import recipe_key
+from espalier.passes.jobs.kinds import OpenResult
+from espalier.passes.recipes.replay import recipe_key
+from espalier.passes.running.data_fit import text_words
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import Score, Scorer
 
 KEPT = 64  # divergences that a project file holds

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject
 from espalier.app.canvas.colouring import MEASURED, NOT_MEASURED, Overlay
 from espalier.model.graph import Graph
 from espalier.passes.base import Report
-from espalier.passes.jobs import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
+from espalier.passes.jobs.kinds import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
 from espalier.passes.observed.options import ObserveOptions
 
 if TYPE_CHECKING:

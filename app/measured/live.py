@@ -18,9 +18,9 @@ from espalier.app.measured.pace import PATIENT, QUICK, Pace, macs_of
 from espalier.model.graph import Graph
 from espalier.model.recipe import Recipe, Step
 from espalier.passes.analysis.divergence import DivergenceOptions
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Report
-from espalier.passes.jobs import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
+from espalier.passes.jobs.kinds import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
+from espalier.passes.running.splits import EvaluateOptions
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -16,10 +16,10 @@ from espalier.model.errors import JobError, ProjectError
 from espalier.model.project import keys_of
 from espalier.model.recipe import Recipe, Step
 from espalier.passes.analysis.beside import BesideOptions
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Report, is_instant
 from espalier.passes.figure import OPENED
-from espalier.passes.jobs import AnalyseJob, JobInfo
+from espalier.passes.jobs.kinds import AnalyseJob, JobInfo
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import Score
 
 

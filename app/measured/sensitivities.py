@@ -21,10 +21,10 @@ from espalier.model.graph import Graph
 from espalier.model.recipe import Step
 from espalier.model.registry import PASSES
 from espalier.passes.analysis.divergence import Cell, DivergenceOptions, Truth
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.analysis.sensitivity import UNFINISHED
 from espalier.passes.base import Report
-from espalier.passes.jobs import TERMINAL, Event, Found, JobEvent, JobInfo
+from espalier.passes.jobs.kinds import TERMINAL, Event, Found, JobEvent, JobInfo
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sensitivity.table import Candidate, Predictions, Sensitivity
 from espalier.passes.sensitivity.whole import Wholes, correction_of
 

@@ -14,7 +14,7 @@ from espalier.app.panels.progress import Bar
 
 if TYPE_CHECKING:
     from espalier.app.session import Session
-    from espalier.passes.jobs import JobInfo
+    from espalier.passes.jobs.kinds import JobInfo
 
 LOOK = 250  # milliseconds between two looks at the job
 WIDE = 80  # pixels of Cancel, which stands at the right: it never moves with the words

@@ -24,7 +24,7 @@ from espalier.app.panels.progress import Bar
 from espalier.app.recovery import is_copy
 from espalier.app.words import count, duration, left, metric
 from espalier.passes.base import is_lasting
-from espalier.passes.jobs import (
+from espalier.passes.jobs.kinds import (
     AnalyseJob,
     Done,
     Failed,

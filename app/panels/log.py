@@ -14,7 +14,7 @@ from espalier.app.words import duration
 from espalier.model.document import Change
 from espalier.model.errors import EspalierError
 from espalier.model.private import redacted
-from espalier.passes.jobs import Done, Failed, JobEvent, LogLine, ReplayJob, Started, Stopped, Yielded
+from espalier.passes.jobs.kinds import Done, Failed, JobEvent, LogLine, ReplayJob, Started, Stopped, Yielded
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

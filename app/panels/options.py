@@ -31,7 +31,7 @@ def make_form(options: Any, session: Session) -> QWidget:
     """
     from espalier.app.forms.form import Form
     from espalier.app.forms.grouped import Group, GroupedForm
-    from espalier.passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.running.splits import EvaluateOptions
     from espalier.passes.training.options import FinetuneOptions
 
     graph = session.document.graph if session.document else None

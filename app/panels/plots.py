@@ -12,7 +12,7 @@ from espalier.app.forms.fields import Choice
 from espalier.app.panels.heading import empty_state, link
 from espalier.app.panels.jobs import can_keep, figures, trains
 from espalier.app.plots.metrics import MetricChart, export, last_step, quantities, quantity
-from espalier.passes.jobs import TERMINAL, JobEvent, JobInfo, Metric
+from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo, Metric
 from espalier.passes.training.curve import SAMPLES, samples_of
 
 if TYPE_CHECKING:

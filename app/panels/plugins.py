@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QDialog, QHeaderView, QLabel, QPushButton, QTreeWi
 from espalier.app.actions.file import ask_path
 from espalier.app.panels.heading import muted, row_of
 from espalier.app.words import plural
-from espalier.passes.offered import PluginState
-from espalier.passes.plugins import default_folder, plugin_files
+from espalier.passes.plugins.plugins import default_folder, plugin_files
+from espalier.passes.recipes.offered import PluginState
 
 if TYPE_CHECKING:
     from espalier.app.window import Window

@@ -13,7 +13,7 @@ from espalier.app.panels.heading import empty_state, link
 from espalier.app.panels.table import Row, Table
 from espalier.app.words import plural
 from espalier.model.errors import EspalierError, JobError
-from espalier.passes.jobs import Done, Failed, JobEvent
+from espalier.passes.jobs.kinds import Done, Failed, JobEvent
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

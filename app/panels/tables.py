@@ -13,7 +13,7 @@ from espalier.app.panels.table import Table
 from espalier.app.words import column_title, plural, shown
 from espalier.model.registry import PASSES
 from espalier.passes.base import NoOptions, PassSpec, Report
-from espalier.passes.jobs import AnalyseJob, Failed, JobEvent, JobInfo, Started, Stopped
+from espalier.passes.jobs.kinds import AnalyseJob, Failed, JobEvent, JobInfo, Started, Stopped
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

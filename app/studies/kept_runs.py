@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.app.jobs.queue import Rest
 from espalier.model.document import Document
-from espalier.passes.jobs import JobEvent, JobInfo
+from espalier.passes.jobs.kinds import JobEvent, JobInfo
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

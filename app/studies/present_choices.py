@@ -9,7 +9,7 @@ from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph import Graph, Node
 from espalier.model.meta import Parallel
 from espalier.model.recipe import Recipe
-from espalier.passes.parallel import with_products
+from espalier.passes.costs.parallel import with_products
 from espalier.passes.search.families import FLOAT, unfitted
 from espalier.passes.search.space import Choice, Space, fit_key
 from espalier.passes.sweep.places import find

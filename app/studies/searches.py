@@ -23,7 +23,7 @@ from espalier.model.project import keys_of
 from espalier.model.recipe import Recipe
 from espalier.model.source import SourceInfo
 from espalier.passes.figure import OPENED
-from espalier.passes.jobs import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
+from espalier.passes.jobs.kinds import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
 from espalier.passes.search import kept
 from espalier.passes.search.expand import expand
 from espalier.passes.search.goals import wanted

@@ -15,7 +15,17 @@ from espalier.model.document import Document
 from espalier.model.errors import OptionsError
 from espalier.model.project import keys_of
 from espalier.model.recipe import Recipe
-from espalier.passes.jobs import TERMINAL, Done, Failed, Found, JobEvent, JobInfo, ReplayJob, ReplayResult, SweepJob
+from espalier.passes.jobs.kinds import (
+    TERMINAL,
+    Done,
+    Failed,
+    Found,
+    JobEvent,
+    JobInfo,
+    ReplayJob,
+    ReplayResult,
+    SweepJob,
+)
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
 from espalier.passes.sweep.outcome import Outcome, point_words

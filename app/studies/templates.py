@@ -11,9 +11,9 @@ from espalier.model.errors import EspalierError
 from espalier.model.graph import Graph, Node
 from espalier.model.ops import category, offered
 from espalier.model.recipe import Recipe
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.config import read_file, recipe_to_dict
 from espalier.passes.export.recipe import pairs
+from espalier.passes.recipes.config import read_file, recipe_to_dict
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
 from espalier.passes.search.spec_file import load_search, search_to_dict
 from espalier.passes.select import Select

@@ -12,7 +12,7 @@ from espalier.model.errors import EspalierError
 from espalier.model.graph import Graph, Node
 from espalier.model.ops import offered
 from espalier.passes.costs.base import with_candidate
-from espalier.passes.parallel import with_products
+from espalier.passes.costs.parallel import with_products
 from espalier.passes.search.families import format_of
 from espalier.passes.search.space import Space, fit_key
 from espalier.passes.search.trial import Trial

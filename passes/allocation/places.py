@@ -7,9 +7,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from espalier.model.errors import OptionsError, nearest
-from espalier.model.formats.base import Format
 from espalier.model.graph import Graph
 from espalier.model.ports import weight_at
+from espalier.passes.choices.edits import bare
 from espalier.passes.costs.base import Cost
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
@@ -53,13 +53,6 @@ class Union:
 def column(candidate: Candidate) -> Column:
     """What a candidate is in every place alike: its binary point or exponent bias is fitted to each."""
     return bare(candidate.format), candidate.sparsity, candidate.method if candidate.sparsity else ""
-
-
-def bare(fmt: Format | None) -> str:
-    """A format's text with 0 in the place of the parameter that is fitted; empty for float."""
-    if fmt is None:
-        return ""
-    return str(replace(fmt, **{fmt.shift: 0})) if fmt.shift else str(fmt)
 
 
 def column_title(candidate: Candidate) -> str:

@@ -14,13 +14,14 @@ from espalier.model.recipe import Step
 from espalier.model.weights import WeightStore
 from espalier.passes.allocation.places import Place
 from espalier.passes.base import Context
+from espalier.passes.choices.prune import Budget, PruneOptions
+from espalier.passes.choices.prune_activations import PruneActivationsOptions
+from espalier.passes.choices.quantize import PORTS, QuantizeOptions, Rule
 from espalier.passes.costs.base import with_candidate
 from espalier.passes.pruning.calls import all_calls
 from espalier.passes.select import Select
 from espalier.passes.sensitivity.table import Candidate
-from espalier.passes.transform.prune import Budget, PruneOptions
-from espalier.passes.transform.prune_activations import PruneActivationsOptions
-from espalier.passes.transform.quantize import PORTS, QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 
 Chosen = Mapping[Place, Candidate]
 

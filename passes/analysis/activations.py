@@ -40,8 +40,8 @@ class ActivationSample:
 @analysis("activations", "Activations", ActivationOptions)
 def activations(graph: Graph, options: ActivationOptions, context: Context) -> tuple[Graph, Report]:
     """Per port that takes an activation: range, mean, deviation and zeros on the data."""
-    from espalier.passes.analysis.evaluate import load_split
     from espalier.passes.observed.stream import operands, stream
+    from espalier.passes.running.splits import load_split
 
     split = load_split(options, context)
     wanted = {(n.id, p): operands(n, p) for n in graph for p in activation_ports(n)}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from espalier.model.graph import Graph
 from espalier.model.graph_json import fingerprint
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
 from espalier.passes.figure import OPENED
+from espalier.passes.running.splits import EvaluateOptions
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -19,9 +19,9 @@ from typing import Any, Literal
 from espalier.kernels.bench.others import Others
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.graph import Graph
-from espalier.passes.analysis.evaluate import fit_error
 from espalier.passes.base import Context, Report, Row, analysis
-from espalier.passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
+from espalier.passes.running.batches import fit_error
+from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, sizes_told
 from espalier.passes.timed.part import part_of
 from espalier.passes.timed.settled import settle
 from espalier.passes.timed.spans import by_host

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from espalier.model.errors import DataError
 from espalier.model.graph import Graph
-from espalier.passes.analysis.evaluate import EvaluateOptions, data_warning, length_of, load_task, match_inputs
 from espalier.passes.base import Context, Report, analysis
+from espalier.passes.running.batches import match_inputs
+from espalier.passes.running.splits import EvaluateOptions, data_warning, length_of, load_task
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split, TaskData

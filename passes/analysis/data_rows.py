@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from espalier.model.errors import DataError
 from espalier.model.graph import Graph
 from espalier.passes.analysis.data import task_of
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.running.splits import EvaluateOptions
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Array, Split, TaskData

@@ -10,13 +10,13 @@ from espalier.model.errors import OptionsError
 from espalier.model.graph import Graph
 from espalier.model.graph_json import fingerprint
 from espalier.model.recipe import Step
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
 from espalier.passes.base import Context, Report, Row, analysis, run_step
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.figure import EXPANSION, OPENED, wilson
+from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
 from espalier.passes.select import Select
 from espalier.passes.sensitivity.table import Candidate
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
 if TYPE_CHECKING:
     from espalier.passes.sensitivity.measure import Baseline, Measured

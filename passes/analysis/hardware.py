@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from espalier.model.errors import DataError, EspalierError, OptionsError, SimulateError
 from espalier.model.graph import Graph
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
 from espalier.passes.analysis.hardware_host import host_rows
 from espalier.passes.base import Context, Report, analysis
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.verilog.options import EmitOptions, sizes_in
 
 if TYPE_CHECKING:
@@ -223,8 +223,8 @@ def _told(mismatch: Any, design: Design) -> dict[str, Any]:
 
 def _samples(graph: Graph, design: Design, options: HardwareOptions, context: Context) -> Samples:
     """Inputs with their labels: of the data, or random ones; or the error why there are none."""
-    from espalier.passes.analysis.arrange import arranged
     from espalier.passes.analysis.hardware_scored import made_batches
+    from espalier.passes.running.arrange import arranged
 
     try:
         if not options.data:

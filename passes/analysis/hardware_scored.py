@@ -97,7 +97,7 @@ def _run(module: Any, given: Mapping[str, Tensor], padded: Mapping[str, Tensor],
 
 def _first(result: Any, graph: Graph) -> Any:
     """The class scores, or the first of the results."""
-    from espalier.passes.analysis.evaluate import logits_of
+    from espalier.passes.running.batches import logits_of
 
     try:
         return logits_of(result, graph)
@@ -125,7 +125,7 @@ def _difference(rtl: Results, told: Results) -> dict[str, Any]:
 
 def made_batches(graph: Graph, design: Design, samples: int, seed: int) -> list[Batch]:
     """Random inputs of the design's sizes, fewer samples for large models."""
-    from espalier.passes.export.example import example_inputs
+    from espalier.passes.running.example import example_inputs
 
     cost = sum(macs(n, {**design.symbols, "batch": 1}) for n in graph)
     count = max(1, min(samples, int(WORK // max(cost, 1))))

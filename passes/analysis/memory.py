@@ -12,8 +12,8 @@ from espalier.model.ops import category
 from espalier.model.packed.layout import CODED, Packed, packed_size, plan
 from espalier.model.ports import weights_of
 from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, sizes_told
 from espalier.passes.timed.gains import gains_of
-from espalier.passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
 from espalier.passes.timed.spans import peak, profiled, tensors_of
 
 FLOAT = 4  # bytes of a float32

@@ -6,17 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.graph import Graph
-from espalier.passes.analysis.evaluate import (
-    EvaluateOptions,
-    batches,
-    fit,
-    fit_error,
-    load_task,
-    logits_of,
-    measured_split,
-)
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.figure import wilson
+from espalier.passes.running.batches import batches, fit, fit_error, logits_of
+from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Array, Split

@@ -13,7 +13,7 @@ from espalier.model.errors import ExportError
 from espalier.model.graph import Graph
 from espalier.model.ops import macs
 from espalier.passes.base import Context, Report, Row, analysis
-from espalier.passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
+from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, sizes_told
 from espalier.passes.timed.spans import AT, RUN, Seen, by_host, peak, profiled, tensors_of
 from espalier.passes.timed.timeline import timeline
 

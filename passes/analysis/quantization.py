@@ -65,8 +65,8 @@ def _weight_error(node: Node, port: str, graph: Graph, context: Context) -> Diff
 
 
 def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[list[Row], Row]:
-    from espalier.passes.analysis.evaluate import load_split
     from espalier.passes.observed.lockstep import lockstep, tally
+    from espalier.passes.running.splits import load_split
 
     split = load_split(options, context)
     plain = graph.replace(*(replace(n, precision={}) for n in graph))

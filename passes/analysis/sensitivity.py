@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from espalier.model.errors import DataError, OptionsError, PassError, nearest
 from espalier.model.formats.base import Format
 from espalier.model.graph import Graph
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.choices.quantize import PORTS
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select, chosen
 from espalier.passes.sensitivity.correct import Correction
 from espalier.passes.sensitivity.places import Place, expansion, expansion_name, places, unfolded
 from espalier.passes.sensitivity.table import Predictions, Sensitivity
-from espalier.passes.transform.quantize import PORTS
 
 LEAST = 32  # samples on which picked candidates are measured; where there is time for fewer, none is
 TRIED = 8  # samples by which it is judged how long that takes
@@ -122,7 +122,7 @@ def flat(row: Sensitivity) -> list[Row]:
 
 class _Work:
     def __init__(self, graph: Graph, options: SensitivityOptions, context: Context) -> None:
-        from espalier.passes.analysis.evaluate import load_split
+        from espalier.passes.running.splits import load_split
 
         self.options, self.context = options, context
         self.baseline_name = expansion_name(graph, context.base)

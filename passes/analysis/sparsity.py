@@ -15,10 +15,10 @@ from espalier.model.ports import weight_at
 from espalier.model.views import view_at
 from espalier.passes.analysis.statistics import keep
 from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.choices.prune import prunable
 from espalier.passes.observed.stored import NO_WEIGHTS
 from espalier.passes.pruning.changes import change
 from espalier.passes.pruning.patterns import seen
-from espalier.passes.transform.prune import prunable
 
 GROUP = 4  # inputs in a row, of which sparse tensor cores want at most two
 

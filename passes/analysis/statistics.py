@@ -68,7 +68,7 @@ def _users(graph: Graph) -> dict[str, tuple[str, str]]:
 
 
 def _activations(graph: Graph, options: StatisticsOptions, context: Context) -> list[Row]:
-    from espalier.passes.analysis.evaluate import load_split
+    from espalier.passes.running.splits import load_split
 
     split = load_split(options, context)
     places = [(n, p) for n in graph for p in quantisable(n) if weight_at(n, p, graph) is None]

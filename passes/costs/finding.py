@@ -9,8 +9,8 @@ from typing import Any
 from espalier.model.formats.base import Format
 from espalier.model.recipe import Step
 from espalier.model.registry import PASSES
-from espalier.passes.allocation.places import bare
-from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.choices.edits import bare
+from espalier.passes.running.splits import EvaluateOptions
 
 SAME = ("data", "split", "text", "label", "tokenizer", "max_length")  # taken over from the options at hand
 

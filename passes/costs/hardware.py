@@ -21,7 +21,7 @@ from espalier.model.meta import Parallel, Precision
 from espalier.model.ops import spec
 from espalier.model.recipe import Step
 from espalier.passes.costs.base import COSTS, Cost, Shares
-from espalier.passes.parallel import LAYERS, ROWS, Product, paced, product_of, step_of
+from espalier.passes.costs.parallel import LAYERS, ROWS, Product, paced, product_of, step_of
 
 if TYPE_CHECKING:
     from espalier.verilog.templates.base import Area

@@ -10,7 +10,7 @@ from espalier.passes.base import Context
 from espalier.passes.costs.base import COSTS, Cost
 
 if TYPE_CHECKING:
-    from espalier.passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.running.splits import EvaluateOptions
 
 RUNS, WARM, SECONDS = 15, 2, 4.0
 
@@ -29,7 +29,8 @@ def least_seconds(module: Any, graph: Graph, options: EvaluateOptions, context: 
     import torch
 
     from espalier.model.unheard import unheard
-    from espalier.passes.analysis.evaluate import batches, fit_error, load_split
+    from espalier.passes.running.batches import batches, fit_error
+    from espalier.passes.running.splits import load_split
 
     inputs, _ = next(batches(load_split(options, context), graph, options.batch_size))
     found: list[float] = []

@@ -26,7 +26,7 @@ from espalier.passes.costs.hardware import (
     form_of,
     layers,
 )
-from espalier.passes.parallel import Product, product_of
+from espalier.passes.costs.parallel import Product, product_of
 from espalier.passes.score import one_sample
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.graph import Graph, Node
 from espalier.model.weights import WeightStore
-from espalier.passes.export.example import example_inputs, other_sizes
 from espalier.passes.export.standalone import by_rule
+from espalier.passes.running.example import example_inputs, other_sizes
 
 if TYPE_CHECKING:
     from torch import Tensor

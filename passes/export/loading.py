@@ -12,7 +12,7 @@ from espalier.model.errors import ProjectError
 from espalier.model.graph import Graph
 from espalier.model.graph_json import graph_from_json
 from espalier.model.weights import WeightStore, read_header
-from espalier.passes.export.example import example_inputs
+from espalier.passes.running.example import example_inputs
 
 MASK = "@mask/"  # before the content key of a mask, as the name of its tensor
 

@@ -19,11 +19,11 @@ from espalier.model.graph import Graph
 from espalier.model.layers import Compressed, Effective
 from espalier.model.project import Project
 from espalier.model.weights import WeightStore
-from espalier.passes.export.example import FREE
 from espalier.passes.export.grids import grid_of
 from espalier.passes.export.program import first_line, program_of
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.standalone import Site, baked, fixed, standalone
+from espalier.passes.running.example import FREE
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -11,8 +11,8 @@ from espalier.model.files import make_folder, replacing
 from espalier.model.graph import Graph
 from espalier.model.project import Project
 from espalier.model.weights import WeightStore
-from espalier.passes.export.example import example_inputs
 from espalier.passes.export.settings import Settings
+from espalier.passes.running.example import example_inputs
 
 if TYPE_CHECKING:
     from torch import nn

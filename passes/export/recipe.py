@@ -12,7 +12,7 @@ from typing import Any, cast
 from espalier.model.errors import ExportError
 from espalier.model.files import write_text
 from espalier.model.project import Project
-from espalier.passes.config import recipe_to_dict
+from espalier.passes.recipes.config import recipe_to_dict
 
 
 def write_recipe(project: Project, path: Path) -> list[Path]:

@@ -12,9 +12,9 @@ from espalier.model.project import Project
 from espalier.model.recipe import Recipe
 from espalier.model.registry import FORMATS
 from espalier.model.trust import named
-from espalier.passes.config import recipe_to_dict
-from espalier.passes.offered import missing_passes
-from espalier.passes.plugins import loaded_plugins
+from espalier.passes.plugins.plugins import loaded_plugins
+from espalier.passes.recipes.config import recipe_to_dict
+from espalier.passes.recipes.offered import missing_passes
 
 TEMPLATE = '''\
 """Repeats {count} on {name}. Written by Espalier; needs its packages to be importable.
@@ -32,9 +32,9 @@ from espalier.model.opening import open_any
 from espalier.model.project import save_project
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
-from espalier.passes.config import load_recipe
-from espalier.passes.plugins import load_plugins
-from espalier.passes.replay import replay
+from espalier.passes.recipes.config import load_recipe
+from espalier.passes.plugins.plugins import load_plugins
+from espalier.passes.recipes.replay import replay
 from espalier.passes.score import static_score
 
 SOURCE = {source}

@@ -14,7 +14,7 @@ from espalier.model.graph import Graph
 from espalier.model.source import first_line
 from espalier.model.trace.tensors import to_numpy
 from espalier.model.weights import WeightStore
-from espalier.passes.export.example import example_inputs
+from espalier.passes.running.example import example_inputs
 from espalier.passes.structure.sets import Member, structure_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from espalier.passes.analysis.evaluate import fit_error
+from espalier.passes.running.batches import fit_error
 
 Inputs = Mapping[str, Tensor]
 

@@ -17,12 +17,12 @@ from espalier.model.build import build, effective
 from espalier.model.graph import Graph, Node
 from espalier.model.ports import weight_at
 from espalier.model.views import view_at
-from espalier.passes.analysis.evaluate import batches, fit_error, logits_of
 from espalier.passes.base import Context
-from espalier.passes.observe import tap
 from espalier.passes.observed.difference import Comparison
 from espalier.passes.observed.stored import stored_scale
 from espalier.passes.observed.stream import Place, operands, told
+from espalier.passes.running.batches import batches, fit_error, logits_of
+from espalier.passes.running.observing import tap
 from espalier.passes.score import one_sample
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.running.splits import EvaluateOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from espalier.model.formats.base import Format
 from espalier.model.graph import Graph, Node
 from espalier.model.ports import weight_at
 from espalier.model.weights import WeightStore
+from espalier.passes.choices.quantize import Rule
 from espalier.passes.observed.divergence import divergence, tells
 from espalier.passes.observed.histogram import Histogram
 from espalier.passes.observed.pieces import FINITE
 from espalier.passes.observed.stream import Observed
 from espalier.passes.select import Select
-from espalier.passes.transform.quantize import Rule
 
 Method = Literal["minmax", "percentile", "mse", "entropy"]
 Floats = NDArray[np.float32]

@@ -59,7 +59,7 @@ def stream(
     `wanted`: (node, port) → the ports of the node whose tensors count as one there (`operands`). Raises DataError where
     the data does not fit the model.
     """
-    from espalier.passes.observe import observe
+    from espalier.passes.running.observing import observe
 
     found: dict[Place, Observed] = {}
     ports, place_of = told(wanted)

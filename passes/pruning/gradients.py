@@ -10,9 +10,9 @@ from torch import Tensor
 
 from espalier.model.build import build, parameters_of
 from espalier.model.graph import Graph
-from espalier.passes.analysis.evaluate import batches, fit_error
 from espalier.passes.base import Context
-from espalier.passes.training.objective import Objective
+from espalier.passes.running.batches import batches, fit_error
+from espalier.passes.running.objective import Objective
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split

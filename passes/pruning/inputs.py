@@ -14,7 +14,7 @@ from espalier.model.leaves import make
 from espalier.model.ports import weight_at
 from espalier.model.trace.targets import function_of
 from espalier.passes.base import Context
-from espalier.passes.observe import observe
+from espalier.passes.running.observing import observe
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split

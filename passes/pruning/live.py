@@ -15,7 +15,7 @@ from espalier.model.ports import weight_at
 from espalier.model.views import View, view_at
 from espalier.model.weights import Tensor as Stored
 from espalier.model.weights import WeightStore
-from espalier.passes.pruning.choice import Choice, Pattern, Scope
+from espalier.passes.choices.pruning import Choice, Pattern, Scope
 from espalier.passes.pruning.patterns import Found, Scored, masks
 from espalier.passes.ranking import is_finite
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.views import View
-from espalier.passes.pruning.choice import SQUARED, Choice
+from espalier.passes.choices.pruning import SQUARED, Choice
 from espalier.passes.ranking import Bits, Values, keep_largest
 
 Keep = NDArray[np.bool_]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
 from espalier.passes.base import Context
+from espalier.passes.running.splits import EvaluateOptions, load_split
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split

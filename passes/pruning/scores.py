@@ -12,7 +12,7 @@ import numpy as np
 from espalier.model.errors import PassError
 from espalier.model.graph import Graph, Node
 from espalier.passes.base import Context
-from espalier.passes.pruning.choice import WITH_DATA
+from espalier.passes.choices.pruning import WITH_DATA
 from espalier.passes.ranking import Values, is_finite
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from espalier.model.graph import Node
 from espalier.model.meta import Sparsity
 from espalier.model.weights import WeightStore
-from espalier.passes.pruning.choice import PATTERNS
+from espalier.passes.choices.pruning import PATTERNS
 from espalier.passes.pruning.patterns import Found, Scored
 
 Dropped = NDArray[np.bool_]

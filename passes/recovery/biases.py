@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from espalier.model.build import parameters_of
 from espalier.model.graph import Graph, Node
 from espalier.passes.base import Context, Row
-from espalier.passes.observe import observe
 from espalier.passes.recovery.walk import Stop
+from espalier.passes.running.observing import observe
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split

@@ -20,7 +20,7 @@ from espalier.passes.recovery.layers import Layer, matrix_of, rows_of, weight_of
 from espalier.passes.recovery.walk import Stop
 
 if TYPE_CHECKING:
-    from espalier.passes.transform.gptq import GptqOptions
+    from espalier.passes.choices.gptq import GptqOptions
 
 _ROUNDS = 8  # of a format that gives another value when it sees its own values again
 

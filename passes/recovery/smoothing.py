@@ -13,11 +13,11 @@ from espalier.model.graph import Graph, Node, Ref
 from espalier.model.meta import TensorMeta, Weight
 from espalier.model.trace.tensors import to_numpy, to_torch
 from espalier.model.weights import WeightStore
-from espalier.passes.analysis.evaluate import batches, fit_error
 from espalier.passes.base import Context, Row
-from espalier.passes.observe import observe
 from espalier.passes.recovery.groups import Group
 from espalier.passes.recovery.layers import Layer, matrix_of, plain, weight_of
+from espalier.passes.running.batches import batches, fit_error
+from espalier.passes.running.observing import observe
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split

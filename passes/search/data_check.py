@@ -9,8 +9,7 @@ import numpy as np
 
 from espalier.model.graph import Graph
 from espalier.model.recipe import Recipe
-from espalier.passes.base import Context
-from espalier.passes.data_fit import ask_limits
+from espalier.passes.base import Context, ask_limits
 from espalier.passes.search.goals import Wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.with_training import FINETUNE
@@ -24,7 +23,7 @@ def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context, *
 
     `other`: trials build models of their own, so the search's is no judge of what they take.
     """
-    from espalier.passes.analysis.evaluate import load_split
+    from espalier.passes.running.splits import load_split
     from espalier.passes.training.samples import Samples
     from espalier.passes.training.splits import splits
 
@@ -50,7 +49,7 @@ def _take(graph: Graph, split: Split, context: Context) -> None:
     import torch
 
     from espalier.model.build import build
-    from espalier.passes.analysis.evaluate import batches, fit, fit_error, logits_of
+    from espalier.passes.running.batches import batches, fit, fit_error, logits_of
 
     some = split.rows(_telling(split))
     with torch.no_grad():

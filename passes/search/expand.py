@@ -12,8 +12,10 @@ from espalier.model.graph import Graph, Node
 from espalier.model.ops import offered
 from espalier.model.ports import weight_at
 from espalier.model.recipe import Recipe
-from espalier.passes.parallel import product_of
-from espalier.passes.pruning.choice import Method
+from espalier.passes.choices.prune import prunable
+from espalier.passes.choices.pruning import Method
+from espalier.passes.choices.quantize import PORTS
+from espalier.passes.costs.parallel import product_of
 from espalier.passes.search.families import FLOAT, formats_of
 from espalier.passes.search.space import IDENTITY, LINEAR, Choice, Plain, Space
 from espalier.passes.search.spec import SearchSpec, Vary, When
@@ -21,8 +23,6 @@ from espalier.passes.select import chosen
 from espalier.passes.sweep.sweep import Setting, with_settings
 from espalier.passes.sweep.text import parse_place
 from espalier.passes.sweep.values import parse_values, value_text
-from espalier.passes.transform.prune import prunable
-from espalier.passes.transform.quantize import PORTS
 
 MOST = 5000  # choices
 FLOAT_BITS = 32.0

@@ -9,12 +9,12 @@ from typing import Any
 
 from espalier.model.graph import Graph
 from espalier.model.graph_json import fingerprint
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
 from espalier.passes.costs.base import COSTS, measured
 from espalier.passes.costs.base import figures as costs_of
 from espalier.passes.dominant import dominant_fields
-from espalier.passes.replay import Memo, recipe_key, replay
+from espalier.passes.recipes.replay import Memo, recipe_key, replay
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import Scorer
 from espalier.passes.search.goals import KL, MEASURED, Wanted
 from espalier.passes.search.space import Space

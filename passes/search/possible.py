@@ -13,7 +13,7 @@ from espalier.model.recipe import Recipe
 from espalier.passes.costs.base import COSTS, figures, with_candidate
 from espalier.passes.costs.hardware import AREAS, every_ours
 from espalier.passes.costs.limits import Limit
-from espalier.passes.parallel import with_products
+from espalier.passes.costs.parallel import with_products
 from espalier.passes.score import Scorer
 from espalier.passes.search.families import FLOAT, format_of
 from espalier.passes.search.goals import MEASURED, Wanted

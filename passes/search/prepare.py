@@ -15,7 +15,7 @@ from espalier.model.graph import Graph
 from espalier.model.graph_json import fingerprint
 from espalier.model.recipe import Recipe
 from espalier.passes.base import Context, is_lasting
-from espalier.passes.replay import Memo, check_ready, prefix_keys, recipe_key, replay
+from espalier.passes.recipes.replay import Memo, check_ready, prefix_keys, recipe_key, replay
 from espalier.passes.search.expand import expand
 from espalier.passes.search.fit import fit
 from espalier.passes.search.goals import Wanted, wanted

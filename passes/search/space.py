@@ -13,15 +13,15 @@ from typing import Any
 from espalier.model.errors import OptionsError, nearest
 from espalier.model.formats.base import Format
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.choices.parallelize import ParallelizeOptions, ParallelRule
+from espalier.passes.choices.prune import Budget, PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.families import format_of
 from espalier.passes.search.spec import Kind, When
 from espalier.passes.select import Select
 from espalier.passes.sweep.sweep import Setting, with_settings
 from espalier.passes.sweep.text import parse_place
-from espalier.passes.transform.parallelize import ParallelizeOptions, ParallelRule
-from espalier.passes.transform.prune import Budget, PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from espalier.passes.transform.replace_linear import ReplaceLinearOptions
 
 Plain = str | int | float | bool | None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from espalier.model.recipe import Recipe
-from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select
 
 Kind = Literal["format", "sparsity", "option", "config", "identity", "parallel"]

@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 from espalier.model.errors import EspalierError, JobError, StorageError
 from espalier.model.graph_json import fingerprint
 from espalier.passes.base import Cancelled, Context
-from espalier.passes.replay import Memo
+from espalier.passes.recipes.replay import Memo
 from espalier.passes.search.begun import clear, kept_if_begun, sign
 from espalier.passes.search.clock import Clock
 from espalier.passes.search.data_check import check_data

@@ -27,7 +27,7 @@ from espalier.passes.base import Context, StepResult
 from espalier.passes.costs.base import COSTS, measured
 from espalier.passes.costs.base import figures as costs_of
 from espalier.passes.dominant import dominant_fields
-from espalier.passes.replay import Memo, recipe_key, replay
+from espalier.passes.recipes.replay import Memo, recipe_key, replay
 from espalier.passes.score import static_score
 from espalier.passes.search.architecture.building import Architect, Built, Impossible, square
 from espalier.passes.search.goals import KL, wanted

@@ -17,17 +17,11 @@ from torch import Tensor
 from espalier.model.build import build
 from espalier.model.graph import Graph
 from espalier.model.graph_json import fingerprint
-from espalier.passes.analysis.arrange import arranged
-from espalier.passes.analysis.evaluate import (
-    EvaluateOptions,
-    fit,
-    fit_error,
-    load_task,
-    logits_of,
-    measured_split,
-    noise_of,
-)
+from espalier.passes.analysis.evaluate import noise_of
 from espalier.passes.base import Context
+from espalier.passes.running.arrange import arranged
+from espalier.passes.running.batches import fit, fit_error, logits_of
+from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
 from espalier.passes.search.results import Results
 from espalier.passes.search.trial_run import Seen
 

@@ -12,7 +12,7 @@ from typing import Any
 from espalier.model.codec import decode
 from espalier.model.errors import OptionsError
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.training.options import FinetuneOptions
 

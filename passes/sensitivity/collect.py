@@ -14,9 +14,9 @@ from torch import Tensor
 
 from espalier.model.graph import Graph
 from espalier.model.views import view_at
-from espalier.passes.analysis.evaluate import batches, fit_error
 from espalier.passes.base import Context
 from espalier.passes.observed.stream import rows_of
+from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.sensitivity.evidence import PASSES, Evidence, Low, Piece, Rows, Tokens, Vectors
 from espalier.passes.sensitivity.outputs import Outputs
 from espalier.passes.sensitivity.places import Place

@@ -17,8 +17,8 @@ from torch import Tensor
 from espalier.model.build import build
 from espalier.model.errors import PassError
 from espalier.model.graph import Graph, Node
-from espalier.passes.analysis.evaluate import batches, fit_error
 from espalier.passes.base import Context
+from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.sensitivity.asked import RESULT, Asked, Values
 from espalier.passes.sensitivity.outputs import Outputs
 

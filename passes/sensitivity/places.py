@@ -8,8 +8,8 @@ from espalier.model.errors import EspalierError
 from espalier.model.graph import Graph, Node
 from espalier.model.ops import base_port, decomposable, floating, offered
 from espalier.model.ports import carriers, input_ports, weight_at
+from espalier.passes.attention import decomposed
 from espalier.passes.figure import EXPANSION, OPENED
-from espalier.passes.transform.decompose_attention import decomposed
 
 Tensor = tuple[str, str]  # (node of the graph that is run, port)
 

@@ -100,7 +100,7 @@ def _sparsity(node: Node, place: Place, candidate: Candidate, run: Graph, contex
     """A mask of a stored weight; of what flows a share of each sample."""
     if place.weight is None:
         return Sparsity(candidate.method, candidate.sparsity, "local", None, 0, "top_k")
-    from espalier.passes.pruning.choice import Choice
+    from espalier.passes.choices.pruning import Choice
     from espalier.passes.pruning.patterns import Scored, mask
 
     stored = context.store.get(run.weights[place.weight].key or "")

@@ -133,7 +133,7 @@ def influence(graph: Graph, blocks: list[Block], split: Split, batch_size: int, 
     """1 − the mean cosine of what goes in and what comes out (ShortGPT, Men et al. 2024, arXiv:2403.03853)."""
     import torch
 
-    from espalier.passes.observe import observe
+    from espalier.passes.running.observing import observe
 
     refs = {r.node for b in blocks for r in (b.source, b.result) if r is not None}
     ends = {b.result.node: (i, b.source.node) for i, b in enumerate(blocks) if b.source and b.result}

@@ -16,7 +16,7 @@ from espalier.passes.structure.sets import Structure, Units
 from espalier.passes.structure.words import describe, short
 
 if TYPE_CHECKING:
-    from espalier.passes.transform.prune_structured import PruneStructuredOptions
+    from espalier.passes.choices.prune_structured import PruneStructuredOptions
 
 
 @dataclass(frozen=True, slots=True)

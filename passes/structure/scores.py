@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from espalier.model.errors import PassError
 from espalier.model.graph import Graph
 from espalier.passes.base import Context
+from espalier.passes.choices.prune_structured import Score
 from espalier.passes.structure.axes import Kept, numbers
 from espalier.passes.structure.masks import maskable
 from espalier.passes.structure.sets import Member, Structure, Units
@@ -20,7 +21,6 @@ from espalier.passes.structure.sets import Member, Structure, Units
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
 
-Score = Literal["l1", "l2", "random", "taylor", "activation"]
 WITH_DATA = ("taylor", "activation")
 Values = NDArray[np.float64]
 Scores = dict[Units, Values]
@@ -128,8 +128,8 @@ def gradient_products(
     import torch
 
     from espalier.model.build import build, parameters_of
-    from espalier.passes.analysis.evaluate import batches, fit_error
-    from espalier.passes.training.objective import Objective
+    from espalier.passes.running.batches import batches, fit_error
+    from espalier.passes.running.objective import Objective
 
     module, seen = build(graph, context.store, context.callables), 0
     objective, every = Objective(module, graph).eval(), parameters_of(module)

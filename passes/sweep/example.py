@@ -6,10 +6,10 @@ from espalier.model.formats.integer import Integer
 from espalier.model.graph import Graph
 from espalier.model.ops import category
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select
 from espalier.passes.sweep.sweep import Axis, Sweep
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
 WIDTHS = (2, 3, 4, 5, 6, 8, 12, 16)
 

@@ -13,7 +13,7 @@ from espalier.model.codec import decode, encode
 from espalier.model.errors import OptionsError
 from espalier.model.project import recipe_from_json, recipe_to_json
 from espalier.model.recipe import Recipe
-from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.outcome import BASELINE, Outcome
 from espalier.passes.sweep.sweep import Axis, Sweep, Variant
 

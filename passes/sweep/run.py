@@ -16,9 +16,9 @@ from espalier.model.graph import Graph
 from espalier.model.graph_json import fingerprint
 from espalier.model.recipe import Step
 from espalier.passes.base import Cancelled, Context, run_step
-from espalier.passes.replay import Memo, prefix_keys, recipe_key, remembered, replay
+from espalier.passes.recipes.replay import Memo, prefix_keys, recipe_key, remembered, replay
+from espalier.passes.recipes.set_up import check_set_up, options_of, reads
 from espalier.passes.score import static_score
-from espalier.passes.set_up import check_set_up, options_of, reads
 from espalier.passes.sweep.outcome import KEPT_STEP, Outcome, point_words
 from espalier.passes.sweep.sweep import Point, Sweep, points
 

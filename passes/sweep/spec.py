@@ -10,8 +10,8 @@ from typing import Any, cast
 from espalier.model.codec import decode
 from espalier.model.errors import OptionsError, nearest
 from espalier.model.recipe import Recipe
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.config import load_recipe, read_file
+from espalier.passes.recipes.config import load_recipe, read_file
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.sweep import Sweep
 from espalier.passes.sweep.text import parse_axis, parse_variants
 

@@ -12,9 +12,9 @@ from typing import Any
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.recipe import Recipe, Step
 from espalier.model.registry import PASSES
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.figure import OPENED, START
-from espalier.passes.offered import kept, typed
+from espalier.passes.recipes.offered import kept, typed
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.places import Path, Place, find, rebuilt
 from espalier.passes.sweep.values import value_text
 

@@ -126,7 +126,7 @@ def _seen(spans: Spans, inputs: dict[str, Any], runs: int, context: Context, tra
     from torch.profiler import profile as profiler
 
     from espalier.kernels.bench.others import Others
-    from espalier.passes.analysis.evaluate import fit_error
+    from espalier.passes.running.batches import fit_error
 
     cuda = any(v.is_cuda for v in inputs.values())
     settle = torch.cuda.synchronize if cuda else _nothing

@@ -22,14 +22,14 @@ from espalier.model.meta import Sparsity
 from espalier.model.ports import weight_at
 from espalier.model.weights import Tensor as Stored
 from espalier.model.weights import WeightStore
+from espalier.passes.choices.prune import prunable
+from espalier.passes.choices.pruning import Choice
 from espalier.passes.pruning.calls import all_calls
-from espalier.passes.pruning.choice import Choice
 from espalier.passes.pruning.live import live_masks, with_masks
 from espalier.passes.pruning.patterns import Found
 from espalier.passes.select import chosen
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.watch import Watch
-from espalier.passes.transform.prune import prunable
 
 FADING = 0.99  # of a running |w·g|, at each batch
 PATTERNS = ("element", "n:m", "block")

@@ -15,15 +15,15 @@ from espalier.model.build import build, parameters_of
 from espalier.model.errors import PassError
 from espalier.model.graph import Graph
 from espalier.passes.base import Context
+from espalier.passes.choices.freeze import trained_by
+from espalier.passes.running.objective import Objective
 from espalier.passes.select import Select, chosen
 from espalier.passes.training.blocks import tapped
 from espalier.passes.training.gradual import GradualPruning, opened
-from espalier.passes.training.objective import Objective
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.samples import Samples
 from espalier.passes.training.splits import splits
 from espalier.passes.training.teacher import Lesson, Teacher, common_blocks
-from espalier.passes.transform.freeze import trained_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from transformers.trainer_callback import PrinterCallback
 from espalier.model.errors import DataError, PassError
 from espalier.model.leftovers import scratch
 from espalier.model.unheard import unheard
-from espalier.passes.analysis.evaluate import fit_error
 from espalier.passes.base import Context
+from espalier.passes.running.batches import fit_error
 from espalier.passes.training.checkpoint import Checkpoints, Raw, set_chance
 from espalier.passes.training.faults import Diverged, finite, memory_told, no_number
 from espalier.passes.training.options import FinetuneOptions

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import DataError
-from espalier.passes.analysis.evaluate import EvaluateOptions, data_warning, length_of, load_task
 from espalier.passes.base import Context
-from espalier.passes.data_fit import text_facts
-from espalier.passes.training.held_out import held_out
+from espalier.passes.running.data_fit import text_facts
+from espalier.passes.running.held_out import held_out
+from espalier.passes.running.splits import EvaluateOptions, data_warning, length_of, load_task
 from espalier.passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:

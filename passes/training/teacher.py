@@ -18,8 +18,8 @@ from espalier.model.build import build
 from espalier.model.errors import PassError
 from espalier.model.graph import Graph, Node
 from espalier.passes.base import Context
+from espalier.passes.running.objective import Objective
 from espalier.passes.training.blocks import Tap, block_outputs, tapped, width
-from espalier.passes.training.objective import Objective
 from espalier.passes.training.options import FinetuneOptions
 
 LOGITS, HIDDEN = "teacher_logits", "teacher_hidden_"

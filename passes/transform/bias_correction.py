@@ -13,10 +13,10 @@ from espalier.model.meta import TensorMeta, Weight
 from espalier.model.ops import category
 from espalier.model.ports import weight_at, weights_of
 from espalier.model.weights import Tensor, WeightStore
-from espalier.passes.analysis.evaluate import load_split
 from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.recovery.layers import plain
-from espalier.passes.recovery.options import RecoveryOptions
+from espalier.passes.running.splits import load_split
 from espalier.passes.select import chosen
 
 

@@ -12,6 +12,7 @@ from espalier.model.graph import Graph, Node
 from espalier.model.meta import Precision, Weight
 from espalier.model.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.choices.quantize import PORTS
 from espalier.passes.observed.difference import Difference, compare
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.observed.scales import activation_scale, one_scale, weight_scale
@@ -20,7 +21,6 @@ from espalier.passes.observed.stored import seen_weight, stored_scale
 from espalier.passes.observed.stream import Observed, Place, operands, rows_of, stream
 from espalier.passes.select import Select, chosen
 from espalier.passes.transform.learn_scales import scale_name
-from espalier.passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,7 +110,7 @@ def _streamed(
         return {}
     if not wanted:
         return {}
-    from espalier.passes.analysis.evaluate import load_split
+    from espalier.passes.running.splits import load_split
 
     split = load_split(options, context)
     plain = graph.replace(*(replace(n, precision={}) for n in graph))

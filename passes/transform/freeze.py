@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weights_of
+from espalier.model.graph import Graph
 from espalier.passes.base import Context, Report, transform
-from espalier.passes.select import Select, chosen
-
-Part = Literal["all", "own", "weights", "biases", "adapters"]
-
-
-@dataclass(frozen=True, slots=True)
-class FreezeOptions:
-    """Which nodes, and which of their parameters."""
-
-    select: Select = field(default=Select(), metadata={"help": "which nodes"})
-    part: Part = field(default="all", metadata={"help": "which of their parameters; own: all but adapters"})
+from espalier.passes.choices.freeze import FreezeOptions, trained_by
+from espalier.passes.select import chosen
 
 
 @transform("freeze", "Freeze", FreezeOptions, instant=True)
@@ -32,18 +20,6 @@ def freeze(graph: Graph, options: FreezeOptions, context: Context) -> tuple[Grap
 def unfreeze(graph: Graph, options: FreezeOptions, context: Context) -> tuple[Graph, Report]:
     """Parameters of the selected nodes train (again), beside adapters too."""
     return _set(graph, options, True)
-
-
-def trained_by(node: Node, graph: Graph, part: Part = "all") -> Iterator[str]:
-    """The parameters of a node, scales of its formats and its adapters' matrices among them."""
-    adapters = {name for x in node.adapters.values() for name in (x.a, x.b)}
-    stored = {name: port for port, name in weights_of(node, graph)} | dict.fromkeys(node.tensors, "")
-    stored |= {name: port for port, name in node.weights.items()}
-    for name, port in stored.items():
-        kind = "adapters" if name in adapters else "biases" if port == "bias" else "weights"
-        kinds = ("all", kind) if kind == "adapters" else ("all", "own", kind)
-        if graph.weights[name].role == "parameter" and part in kinds:
-            yield name
 
 
 def _set(graph: Graph, options: FreezeOptions, trainable: bool) -> tuple[Graph, Report]:

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from espalier.model.errors import OptionsError
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph import Graph, Node
 from espalier.model.meta import Weight
-from espalier.passes.analysis.evaluate import load_split
 from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.observed.stored import seen_weight
 from espalier.passes.recovery.layers import Layer, layers_of
-from espalier.passes.recovery.options import RecoveryOptions
+from espalier.passes.running.splits import load_split
 from espalier.passes.select import chosen
 from espalier.passes.transform.learn_scales import scale_name
-
-
-@dataclass(frozen=True, slots=True)
-class GptqOptions(RecoveryOptions):
-    """On which data, and how the solver goes."""
-
-    damping: float = field(
-        default=0.01, metadata={"min": 0.0, "max": 1.0, "help": "share of the Hessian's mean diagonal added to it"}
-    )
-    act_order: bool = field(default=True, metadata={"help": "inputs with the most energy first, under fixed scales"})
-    clip: bool = field(default=True, metadata={"help": "scales of least squared error, not those of the largest value"})
-
-    def __post_init__(self) -> None:
-        if not 0 < self.damping <= 1:
-            raise OptionsError(f"damping is {self.damping:g}.", "It must be above 0 and at most 1, such as 0.01.")
 
 
 @transform("gptq", "GPTQ", GptqOptions, lasting=True)

@@ -12,8 +12,8 @@ from espalier.model.graph import Graph, Node
 from espalier.model.meta import Weight
 from espalier.model.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.choices.quantize import PORTS
 from espalier.passes.select import Select, chosen
-from espalier.passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
     from torch import Tensor

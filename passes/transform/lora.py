@@ -2,56 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from espalier.model.adapters import PORT, adaptable, adapted, module_path, resting, without
-from espalier.model.errors import OptionsError, PassError
+from espalier.model.errors import PassError
 from espalier.model.graph import Graph, Node
 from espalier.model.meta import Adapter
 from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.lowrank.head import head_of
 from espalier.passes.lowrank.placing import placed, siblings, weight_of
-from espalier.passes.select import Select, by_name, chosen
-
-
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """Another rank of the selected layers; 0 = no adapter."""
-
-    select: Select
-    rank: int = field(default=8, metadata={"min": 0, "max": 4096, "help": "of the correction; 0 = no adapter"})
-
-    def __post_init__(self) -> None:
-        if self.rank < 0:
-            raise OptionsError(f"rank is {self.rank}.", "It must be a whole number from 0.")
-
-
-@dataclass(frozen=True, slots=True)
-class LoraOptions:
-    """Which layers get adapters of which rank, how much these count, and what else trains."""
-
-    rank: int = field(default=8, metadata={"min": 0, "max": 4096, "help": "of the correction; 0 takes adapters away"})
-    alpha: float = field(default=16.0, metadata={"min": 0.0, "help": "the correction counts alpha / rank"})
-    dropout: float = field(
-        default=0.0, metadata={"min": 0.0, "max": 0.99, "help": "of what flows into the adapter, in training"}
-    )
-    rooted: bool = field(default=False, metadata={"help": "the correction counts alpha / √rank (rsLoRA)"})
-    select: Select = field(default=Select("type", ("linear",)), metadata={"help": "which layers"})
-    ranks: tuple[Rank, ...] = field(default=(), metadata={"help": "other ranks of some of them; the last holds"})
-    train_head: bool = field(
-        default=False, metadata={"help": "the last layer trains whole and gets no adapter: for new classes"}
-    )
-    freeze: bool = field(default=True, metadata={"help": "everything but adapters and the head rests"})
-
-    def __post_init__(self) -> None:
-        if self.rank < 0:
-            raise OptionsError(f"rank is {self.rank}.", "It must be a whole number from 0.")
-        if not (math.isfinite(self.alpha) and self.alpha >= 0):
-            raise OptionsError(f"alpha is {self.alpha}.", "It must be a number from 0.")
-        if not 0 <= self.dropout < 1:
-            raise OptionsError(f"dropout is {self.dropout}.", "It must be at least 0 and below 1.")
+from espalier.passes.select import by_name, chosen
 
 
 @transform("lora", "LoRA", LoraOptions)

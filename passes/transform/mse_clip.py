@@ -11,11 +11,11 @@ from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph import Graph, Node
 from espalier.model.meta import Precision, Weight
 from espalier.model.ports import weight_at
-from espalier.passes.analysis.evaluate import load_split
 from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.observed.stored import seen_weight
 from espalier.passes.recovery.layers import Layer, layers_of, plain, rows_of
-from espalier.passes.recovery.options import RecoveryOptions
+from espalier.passes.running.splits import load_split
 from espalier.passes.select import chosen
 from espalier.passes.transform.learn_scales import scale_name
 
@@ -78,7 +78,7 @@ def _energies(graph: Graph, layers: list[Layer], options: MseClipOptions, contex
     """Weight → Σ x_j² over the samples and its calls, in the float model; nothing without data."""
     if not options.data:
         return {}
-    from espalier.passes.observe import observe
+    from espalier.passes.running.observing import observe
 
     names = {n.id: x.name for x in layers for n in x.nodes}
     found: dict[str, Tensor] = {}

@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from espalier.model.errors import EmitError, PassError
+from espalier.model.errors import EmitError
 from espalier.model.graph import Graph
 from espalier.model.meta import Parallel
 from espalier.passes.base import Context, Report, transform
-from espalier.passes.select import Select, chosen
-from espalier.verilog.cycles.parallel import Sizes, at_most, balanced, cycles_of, divisors
+from espalier.passes.choices.parallelize import BalanceOptions, ParallelizeOptions
+from espalier.passes.select import chosen
+from espalier.verilog.cycles.parallel import Sizes, balanced, cycles_of
 from espalier.verilog.options import EmitOptions, sizes_in
-
-
-@dataclass(frozen=True, slots=True)
-class ParallelRule:
-    """How much of some nodes at once: inputs, outputs and rows, or a number of products that is split by itself."""
-
-    select: Select = field(default_factory=Select, metadata={"help": "the nodes"})
-    inputs: int = field(default=1, metadata={"min": 1, "help": "inputs of a node in a cycle"})
-    outputs: int = field(default=1, metadata={"min": 1, "help": "outputs of a node in a cycle"})
-    tokens: int = field(default=1, metadata={"min": 1, "help": "rows (tokens, pixels) in a cycle"})
-    products: int = field(default=0, metadata={"min": 0, "help": "at most so many products a cycle; 0: as above"})
-
-    def of(self, sizes: tuple[int, int, int], node: str) -> Parallel:
-        """For a node of these inputs, outputs and rows; raises PassError where numbers do not divide them."""
-        if self.products:
-            return at_most(sizes, self.products)
-        for title, size in zip(("inputs", "outputs", "tokens"), sizes, strict=True):
-            if size % getattr(self, title):
-                fits = ", ".join(map(str, divisors(size)))
-                what = "rows" if title == "tokens" else title
-                text = f"{node} has {size} {what}; {getattr(self, title)} at once do not divide them."
-                raise PassError(text, f"Choose one of {fits}.", node)
-        return Parallel(self.inputs, self.outputs, self.tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class ParallelizeOptions(ParallelRule):
-    """How much of the selected nodes at once; each number must divide the node's inputs, outputs or rows."""
-
-    sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
-    rules: tuple[ParallelRule, ...] = field(
-        default=(), metadata={"help": "instead: several groups of nodes, each with its own; the last one holds"}
-    )
 
 
 @transform("parallelize", "Hardware parallelism", ParallelizeOptions)
@@ -61,7 +29,7 @@ def parallelize(graph: Graph, options: ParallelizeOptions, context: Context) -> 
 
 def _able(graph: Graph, options: EmitOptions, context: Context) -> Sizes:
     """Inputs, outputs and rows of the nodes that are computed in parts; from shapes alone while formats are lacking."""
-    from espalier.passes.parallel import product_of
+    from espalier.passes.costs.parallel import product_of
     from espalier.verilog.lower import sizes_of
 
     try:
@@ -69,15 +37,6 @@ def _able(graph: Graph, options: EmitOptions, context: Context) -> Sizes:
     except EmitError:
         found = {n.id: product_of(n, graph) for n in graph}
         return {name: each.sizes for name, each in found.items() if each is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class BalanceOptions:
-    """Where to stop."""
-
-    multipliers: int = field(default=64, metadata={"min": 1, "help": "products in a cycle that the design may compute"})
-    interval: int = field(default=0, metadata={"min": 0, "help": "cycles a sample that are short enough; 0 = any"})
-    sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
 
 
 @transform("balance_parallelism", "Balance hardware parallelism", BalanceOptions)

@@ -2,65 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from espalier.model.errors import GraphError, OptionsError, PassError
+from espalier.model.errors import GraphError, PassError
 from espalier.model.graph import Graph
 from espalier.model.meta import Sparsity
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
 from espalier.passes.base import Context, Report, Row, transform
-from espalier.passes.select import Select, chosen, matches
+from espalier.passes.choices.prune_structured import WITHOUT, PruneStructuredOptions
+from espalier.passes.running.splits import EvaluateOptions, load_split
+from espalier.passes.select import chosen, matches
 from espalier.passes.structure.axes import Kept
 from espalier.passes.structure.layers import mask_layers
 from espalier.passes.structure.masks import dead, masked
-from espalier.passes.structure.scores import WITH_DATA, Amount, Score, fewest, scores
+from espalier.passes.structure.scores import WITH_DATA, Amount, fewest, scores
 from espalier.passes.structure.sets import Structure, Units, structure_of
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
-
-What = Literal["heads", "queries", "neurons", "channels", "width", "layers"]
-WITHOUT = {
-    "heads": "attention heads", "queries": "queries that share a key", "neurons": "neurons between two layers",
-    "channels": "channels between convolutions", "width": "residual width",
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class PruneStructuredOptions:
-    """`ratio` is the share of the units of each set that is gone afterwards: round(ratio·n) of n, one unit stays."""
-
-    what: What = field(default="neurons", metadata={
-        "help": "heads (groups that share a key); queries of each group; neurons of feed-forwards; channels of "
-                "convolutions; the residual width (norms then see other statistics: fine-tune after); whole pre-norm "
-                "layers"})  # fmt: skip
-    ratio: float = field(default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "share of the units that goes"})
-    count: int = field(default=0, metadata={"min": 0, "help": "so many of each set instead; 0 = by the ratio"})
-    score: Score = field(default="l1", metadata={
-        "help": "which go first: the smallest weights; at random; those whose shutting changes the loss least (taylor) "
-                "or that the least flows through (activation): these two need data"})  # fmt: skip
-    scope: Literal["local", "global"] = field(default="local", metadata={"help": "count per set, or over all sets"})
-    multiple: int = field(default=1, metadata={"min": 1, "max": 4096, "help": "what is left is a multiple of this"})
-    select: Select = field(default=Select(), metadata={"help": "sets with one of these nodes"})
-    data: str = field(default="", metadata={
-        "help": "for taylor and activation: demo:NAME, hub:NAME, a file or a folder", "edit": "data"})  # fmt: skip
-    split: str = field(default="train", metadata={"help": "never the one that is scored on", "edit": "split"})
-    limit: int = field(default=128, metadata={"min": 0, "help": "at most so many samples; 0 = all"})
-    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples that run at once"})
-    text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
-    label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
-    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
-    max_length: int = field(
-        default=0, metadata={"min": 0, "help": "longest text in tokens; 0 = what model and tokenizer take"}
-    )
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.ratio <= 1 or self.count < 0 or self.multiple < 1:
-            raise OptionsError(f"ratio is {self.ratio:g}, count is {self.count}, multiple is {self.multiple}.",
-                               "ratio must be from 0 to 1, count at least 0, multiple at least 1.")  # fmt: skip
 
 
 @transform("prune_structured", "Prune structures", PruneStructuredOptions)

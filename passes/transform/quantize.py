@@ -3,46 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
-from espalier.model.errors import OptionsError, nearest
-from espalier.model.formats.base import Format
+from espalier.model.errors import OptionsError
 from espalier.model.graph import Graph, Node, without_unused_scales
 from espalier.model.meta import Precision
 from espalier.model.ops import decomposable, offered, quantisable
+from espalier.passes.attention import decomposed
 from espalier.passes.base import Context, Report, transform
+from espalier.passes.choices.quantize import PORTS, QuantizeOptions, Rule
 from espalier.passes.select import Select, by_name, chosen
-from espalier.passes.transform.decompose_attention import decomposed
 
-PORTS = ("data_in", "weight", "bias", "data_out")
 _NONE = Node("", "", "output", "")
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """The formats of the selected nodes' ports; None sets a port back to float. Ports not named stay.
-
-    `gradient`: in training, the gradient passes inside the format's range only, or everywhere.
-    """
-
-    select: Select
-    formats: dict[str, Format | None]
-    gradient: Literal["range", "identity"] = field(
-        default="range", metadata={"help": "in training, the gradient passes inside the range only, or everywhere"}
-    )
-
-    def __post_init__(self) -> None:
-        for port in self.formats:
-            if port not in PORTS:
-                raise OptionsError(f"formats.{port} is not a port.", nearest(port, PORTS))
-
-
-@dataclass(frozen=True, slots=True)
-class QuantizeOptions:
-    """Rules in order; where two name the same port of a node, the later one holds."""
-
-    rules: tuple[Rule, ...] = field(default=(), metadata={"help": "which nodes get which formats"})
 
 
 @transform("quantize", "Quantise", QuantizeOptions, instant=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from espalier.model.errors import GraphError, OptionsError, PassError
 from espalier.model.graph import Graph, Ref
 from espalier.passes.base import Context, Report, Row, transform
-from espalier.passes.recovery.options import RecoveryOptions
+from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.select import Select
 from espalier.passes.structure.blocks import Block, Chain, passed_by
 from espalier.passes.structure.layers import influence, selected_chains
@@ -90,7 +90,7 @@ def _refuse(chain: Chain, block: Block | None, number: int) -> None:
 
 
 def _split(options: RemoveLayersOptions, context: Context) -> Split:
-    from espalier.passes.analysis.evaluate import load_split
+    from espalier.passes.running.splits import load_split
 
     if not options.data:
         raise PassError("The influence of layers is seen on data, and none is named.",

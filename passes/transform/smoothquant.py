@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.graph import Graph, Node
-from espalier.passes.analysis.evaluate import load_split
 from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.recovery.groups import Group, groups_of
-from espalier.passes.recovery.options import RecoveryOptions
+from espalier.passes.running.splits import load_split
 from espalier.passes.select import chosen
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from espalier.app.cli import main
-from espalier.passes.plugins import unload_plugins
+from espalier.passes.plugins.plugins import unload_plugins
 
 BERT = (
     "config:bert?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=100"

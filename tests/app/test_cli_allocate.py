@@ -12,7 +12,7 @@ import pytest
 from espalier.app.cli import main
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
 from espalier.passes.score import static_score
 
 Capture = pytest.CaptureFixture[str]

@@ -13,8 +13,8 @@ from espalier.app.commands import search_files
 from espalier.model.opening import open_any
 from espalier.model.recipe import Step
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context, run_step
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.training import run
 
 BITS = """

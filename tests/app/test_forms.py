@@ -22,10 +22,10 @@ from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.integer import Integer
 from espalier.model.registry import FORMATS, PASSES
 from espalier.passes.analysis.sensitivity import SensitivityOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import PORTS, QuantizeOptions, Rule
 from espalier.passes.select import Select
 from espalier.passes.transform.finetune import FinetuneOptions
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import PORTS, QuantizeOptions, Rule
 
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = st.text("abcdefghijklmnop._0123456789", min_size=1, max_size=12)

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 import espalier.app.jobs.runner as runner_module
 from espalier.app.jobs.queue import JobQueue, Rest
 from espalier.app.jobs.runner import JobRunner
-from espalier.passes.jobs import Done, JobEvent, JobInfo, Paused, Progress, Started, Stopped, Yielded
+from espalier.passes.jobs.kinds import Done, JobEvent, JobInfo, Paused, Progress, Started, Stopped, Yielded
 from tests.passes import toy_worker
 from tests.passes.toy_worker import Toy
 

@@ -14,7 +14,7 @@ from espalier.app.jobs.saver import Saver
 from espalier.model.errors import ProjectError
 from espalier.model.project import Project, Saved, load_project, save_project
 from espalier.model.weights import WeightStore
-from espalier.passes.jobs import Done, Failed, JobEvent, JobInfo, SaveJob, Started, Stopped
+from espalier.passes.jobs.kinds import Done, Failed, JobEvent, JobInfo, SaveJob, Started, Stopped
 from tests.model.project_cases import make
 from tests.patience import PATIENCE
 

@@ -16,9 +16,9 @@ from espalier.model.document import Document
 from espalier.model.errors import EspalierError
 from espalier.model.leftovers import WINDOW, Scratch, clear_scratch
 from espalier.model.weights import WeightStore
-from espalier.passes import worker
-from espalier.passes.jobs import OpenJob, OpenResult
-from espalier.passes.serving import Channel
+from espalier.passes.jobs import worker
+from espalier.passes.jobs.kinds import OpenJob, OpenResult
+from espalier.passes.jobs.serving import Channel
 from tests.gui.conftest import small_project
 from tests.patience import PatientBot
 

@@ -27,7 +27,7 @@ from espalier.model.errors import EspalierError
 from espalier.model.formats.integer import Integer
 from espalier.model.project import recipe_to_json
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.jobs import TERMINAL, Done, Failed, Found, JobEvent, SaveJob
+from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, Found, JobEvent, SaveJob
 from espalier.passes.search.spec_file import load_search
 from espalier.passes.search.trial import Trial
 from espalier.passes.transform.finetune import FinetuneOptions

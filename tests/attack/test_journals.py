@@ -15,6 +15,7 @@ from espalier.model.data.base import LoadOptions
 from espalier.model.data.tables import read_rows
 from espalier.model.errors import DataError
 from espalier.model.recipe import Recipe, Step
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.search.fleet.claim import claimed
 from espalier.passes.search.records import trials_of
 from espalier.passes.search.storage import damage_of, load_study, open_storage
@@ -22,7 +23,6 @@ from espalier.passes.sweep import journal as sweeps
 from espalier.passes.sweep.journal import Journal
 from espalier.passes.sweep.outcome import Outcome
 from espalier.passes.sweep.sweep import Axis, Sweep
-from espalier.passes.transform.prune import PruneOptions
 
 WRONG: tuple[object, ...] = (None, "x", [], {}, -1, 10**20, 1.5, True, [[]], {"a": {}}, "2026-99-99")
 

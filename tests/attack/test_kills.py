@@ -25,9 +25,8 @@ def test_slice(kinds: str) -> None:
 
 # A pattern that holds the interpreter for longer than anybody waits: no thread of the child's own gets a turn.
 BUSY = "import re; re.match('(a+)+$', 'a' * 60 + 'b')"
-CHILD = (
-    f"from espalier.passes.orphans import end_with_parent; end_with_parent({{pipe}}); print('up', flush=True); {BUSY}"
-)
+CHILD = "from espalier.passes.jobs.orphans import end_with_parent; end_with_parent({pipe}); "
+CHILD += f"print('up', flush=True); {BUSY}"
 PARENT = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -37,7 +36,7 @@ time.sleep(600)
 """
 SPAWNED = """
 import multiprocessing, sys, threading, time
-from espalier.passes.orphans import end_with_parent
+from espalier.passes.jobs.orphans import end_with_parent
 
 def child(up):
     end_with_parent()

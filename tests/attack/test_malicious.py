@@ -25,7 +25,7 @@ from pytestqt.qtbot import QtBot
 
 from espalier.model.errors import EspalierError
 from espalier.model.trust import NAMED, SESSION, Origin
-from espalier.passes.jobs import TERMINAL, AnalyseJob, Done, Failed, Job, JobEvent, OpenJob, OpenResult, ReplayJob
+from espalier.passes.jobs.kinds import TERMINAL, AnalyseJob, Done, Failed, Job, JobEvent, OpenJob, OpenResult, ReplayJob
 from tests.attack.mutants.calling import Failed as ExitOne
 from tests.attack.mutants.calling import command
 from tests.attack.strangers.made import Place, Stranger, seeds
@@ -204,8 +204,8 @@ def by_worker(names: tuple[str, ...], home: Path, work: Path) -> Counts:
 
 def _work(stranger: Stranger, asked: Asked, work: Path, sound: OpenResult, demo: Path) -> None:
     from espalier.model.recipe import Step
-    from espalier.passes.analysis.evaluate import EvaluateOptions
-    from espalier.passes.pasted import load_recipe_file
+    from espalier.passes.recipes.pasted import load_recipe_file
+    from espalier.passes.running.splits import EvaluateOptions
 
     source = sound.project.source
     if stranger.role == "recipe":
@@ -267,7 +267,7 @@ def by_window(names: tuple[str, ...], home: Path, window: Any, qtbot: QtBot) -> 
 
 def _use(stranger: Stranger, window: Any, rest: Callable[[], None]) -> None:
     from espalier.app.actions import file as files
-    from espalier.passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.running.splits import EvaluateOptions
 
     session, takes = window.session, stranger.role in ("recipe", "data")
     session.close()

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from espalier.app.errors import CRASHES
 from espalier.app.window import Window
 from espalier.model.errors import EspalierError
-from espalier.passes.jobs import Failed, JobEvent, JobInfo, PluginJob
+from espalier.passes.jobs.kinds import Failed, JobEvent, JobInfo, PluginJob
 from tests.attack.soak import watch as watch_module
 from tests.attack.soak.runner import apart
 from tests.attack.soak.watch import INSIDE, Sample, Watch, ratios

@@ -18,10 +18,10 @@ from espalier.model.opening import open_source
 from espalier.model.reading import Reading
 from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
-from espalier.passes.config import load_recipe
-from espalier.passes.replay import Memo
+from espalier.passes.recipes.config import load_recipe
+from espalier.passes.recipes.replay import Memo
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
 from espalier.passes.sweep.outcome import Outcome, baseline_of, mean_rows

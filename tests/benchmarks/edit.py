@@ -120,8 +120,8 @@ def quantize_all(session: Session) -> dict[str, Any]:
     from espalier.model.formats.integer import Integer
     from espalier.model.recipe import Step
     from espalier.passes.base import Context, run_step
+    from espalier.passes.choices.quantize import QuantizeOptions, Rule
     from espalier.passes.select import Select
-    from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
     graph, store = session.open_document.project.base, session.open_document.store
     keys = [graph.weights[n.weights["weight"]].key or "" for n in graph if n.op == "linear"]

@@ -18,7 +18,7 @@ from espalier.model.reading import Reading
 from espalier.model.registry import FORMATS
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import LENGTH, SHARED, train
 

@@ -19,8 +19,8 @@ from espalier.model.recipe import Step
 from espalier.model.source import load_source
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
+from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.transform.fuse_lora import FuseLoraOptions
-from espalier.passes.transform.lora import LoraOptions
 from tests.benchmarks.record import report
 
 SPEC = "config:bert?task=sequence-classification"

@@ -11,8 +11,8 @@ from espalier.model.opening import open_source
 from espalier.model.project import save_project
 from espalier.model.recipe import Recipe
 from espalier.passes.base import Context
-from espalier.passes.config import load_recipe
-from espalier.passes.replay import replay
+from espalier.passes.recipes.config import load_recipe
+from espalier.passes.recipes.replay import replay
 from tests.benchmarks.record import report
 
 RECIPE = {

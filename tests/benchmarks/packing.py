@@ -12,7 +12,7 @@ from typing import Any
 from espalier.model.opening import open_source
 from espalier.model.packed.file import write_packed
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
 from tests.benchmarks.record import report
 
 FORMATS = ("scaled_integer", "scaled_integer(width=4)", "mxint", "mxint(width=4)")

@@ -13,7 +13,7 @@ from espalier.model.opening import open_source
 from espalier.model.recipe import Step
 from espalier.model.trace.tensors import to_torch
 from espalier.passes.base import Context, run_step
-from espalier.passes.transform.prune import PruneOptions, prunable
+from espalier.passes.choices.prune import PruneOptions, prunable
 from tests.benchmarks.record import ratio, report
 
 

@@ -15,11 +15,12 @@ from typing import Any
 from espalier.model.opening import open_source
 from espalier.model.reading import Reading
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, evaluate
+from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
-from espalier.passes.config import load_recipe
-from espalier.passes.pruning.choice import METHODS
-from espalier.passes.replay import replay
+from espalier.passes.choices.pruning import METHODS
+from espalier.passes.recipes.config import load_recipe
+from espalier.passes.recipes.replay import replay
+from espalier.passes.running.splits import EvaluateOptions
 from tests.benchmarks.formats_sst2 import DATA, QAT
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import SHARED, train

@@ -22,8 +22,8 @@ from espalier.model.registry import FORMATS
 from espalier.model.trust import Origin
 from espalier.model.unheard import unheard
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe
-from espalier.passes.heap import keep_freed_memory
+from espalier.passes.jobs.heap import keep_freed_memory
+from espalier.passes.recipes.config import load_recipe
 from tests.benchmarks.record import report
 
 SOURCE = ("config:bert?task=sequence-classification&num_hidden_layers=4&hidden_size=256&num_attention_heads=4"

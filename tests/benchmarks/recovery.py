@@ -22,13 +22,16 @@ from espalier.model.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.reading import Reading
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, batches, load_split, logits_of
 from espalier.passes.base import Context
+from espalier.passes.choices.gptq import GptqOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.running.batches import batches, logits_of
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
 from espalier.passes.transform.bias_correction import BiasCorrectionOptions, bias_correction
-from espalier.passes.transform.gptq import GptqOptions, gptq
+from espalier.passes.transform.gptq import gptq
 from espalier.passes.transform.mse_clip import MseClipOptions, mse_clip
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 from espalier.passes.transform.smoothquant import SmoothquantOptions, smoothquant
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import LENGTH, SHARED, train

@@ -14,7 +14,7 @@ from typing import Any
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.cycles.schedule import schedule
 from espalier.verilog.lower import lower
 from espalier.verilog.options import EmitOptions

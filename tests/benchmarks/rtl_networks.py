@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from espalier.model.build import build as build_module
 from espalier.model.opening import Opened, open_any
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.verilog.cycles.schedule import schedule
 from espalier.verilog.exact import Exact, Host, structured, tensors
 from espalier.verilog.lower import lower

@@ -18,7 +18,7 @@ import numpy as np
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.cycles.schedule import schedule
 from espalier.verilog.folder import beside
 from espalier.verilog.lower import lower

@@ -24,7 +24,7 @@ from torch.nn import functional
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.area.unrolled import MODEL, REGISTERS, TABLES
 from espalier.verilog.constant.network import Adder, Form, Range
 from espalier.verilog.constant.solve import solve

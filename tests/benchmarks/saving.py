@@ -35,7 +35,7 @@ LONG = 10**6  # steps of a training that outlasts the measurement
 def _work(window: Window, kind: str, data: str) -> None:
     """Keep the worker busy."""
     from espalier.model.recipe import Step
-    from espalier.passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.running.splits import EvaluateOptions
     from espalier.passes.transform.finetune import FinetuneOptions
 
     session = window.session
@@ -77,7 +77,7 @@ def save(application: QApplication, window: Window) -> tuple[float, float, float
 
 def beside(application: QApplication, window: Window, kind: str, data: str, folder: Path) -> dict[str, Any]:
     """Saves while a job of this kind runs."""
-    from espalier.passes.jobs import SaveJob
+    from espalier.passes.jobs.kinds import SaveJob
 
     session, rounds = window.session, list[tuple[float, float, float, float]]()
     path = session.open_document.path

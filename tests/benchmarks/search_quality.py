@@ -24,9 +24,9 @@ from espalier.model.opening import Opened, open_any
 from espalier.model.reading import Reading
 from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
-from espalier.passes.replay import Memo, replay
+from espalier.passes.recipes.replay import Memo, replay
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.goals import best, wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import SearchSpec, Vary

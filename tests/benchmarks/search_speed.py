@@ -25,8 +25,8 @@ from espalier.model.opening import open_any
 from espalier.model.reading import Reading
 from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import LINEAR, SearchSpec, Vary
 from espalier.passes.search.study import Plan, Running, begin

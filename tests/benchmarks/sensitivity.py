@@ -28,10 +28,10 @@ from espalier.model.graph_json import fingerprint
 from espalier.model.opening import open_source
 from espalier.model.reading import Reading
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
 from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.analysis.sensitivity import kept_places
 from espalier.passes.base import Context
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.sensitivity import truth
 from espalier.passes.sensitivity.collect import collect
 from espalier.passes.sensitivity.correct import learned, ranks_agree

@@ -18,10 +18,10 @@ from espalier.model.data.base import load_data
 from espalier.model.opening import open_source
 from espalier.model.reading import Reading
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
-from espalier.passes.config import load_recipe
-from espalier.passes.replay import replay
+from espalier.passes.recipes.config import load_recipe
+from espalier.passes.recipes.replay import replay
+from espalier.passes.running.splits import EvaluateOptions
 from tests.benchmarks.record import report
 
 SHARED = Path(os.environ.get("ESPALIER_SHARED", Path(__file__).resolve().parents[3] / "shared"))

@@ -19,8 +19,8 @@ from espalier.model.opening import open_source
 from espalier.model.ops import macs
 from espalier.model.recipe import Step
 from espalier.passes.base import Context, StepResult, run_step
+from espalier.passes.choices.prune_structured import PruneStructuredOptions
 from espalier.passes.structure.sets import structure_of
-from espalier.passes.transform.prune_structured import PruneStructuredOptions
 from espalier.passes.transform.remove_pruned import RemovePrunedOptions
 from tests.benchmarks.record import median_of, report
 

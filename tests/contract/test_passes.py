@@ -28,15 +28,15 @@ from espalier.model.project import keys_of, step_from_json, step_to_json
 from espalier.model.recipe import Step
 from espalier.model.registry import PASSES
 from espalier.passes.base import Context, PassSpec, Report, run_step
-from espalier.passes.config import decode_options
+from espalier.passes.choices.lora import LoraOptions, Rank
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.prune_structured import PruneStructuredOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.recipes.config import decode_options
 from espalier.passes.select import Select
 from espalier.passes.transform.calibrate import CalibrateOptions
 from espalier.passes.transform.fuse_lora import FuseLoraOptions
 from espalier.passes.transform.learn_scales import LearnScalesOptions
-from espalier.passes.transform.lora import LoraOptions, Rank
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.prune_structured import PruneStructuredOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from espalier.passes.transform.replace_linear import ReplaceLinearOptions
 from tests.model.zoo import case
 from tests.patience import PATIENCE

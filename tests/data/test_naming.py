@@ -14,7 +14,7 @@ from espalier.model.demos import RESOURCES
 from espalier.model.opening import open_any
 from espalier.model.recipe import Step
 from espalier.passes.base import Context, Report, run_step
-from espalier.passes.config import decode_options
+from espalier.passes.recipes.config import decode_options
 
 NAMES = ("negative", "positive")
 SAID = "The data's labels are not the model's: awesome counts as 0 negative, bad counts as 1 positive."

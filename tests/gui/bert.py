@@ -15,8 +15,8 @@ from espalier.app.session import Session
 from espalier.model.meta import Sparsity
 from espalier.model.project import Project, keys_of, load_project
 from espalier.model.weights import Tensor, WeightStore
-from espalier.passes.jobs import OpenResult, ReplayJob, ReplayResult
-from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.jobs.kinds import OpenResult, ReplayJob, ReplayResult
 from tests.gui.conftest import FakeRunner
 
 SPEC = "config:bert?num_hidden_layers=2&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=100"

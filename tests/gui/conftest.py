@@ -22,7 +22,7 @@ from espalier.model.meta import TensorMeta, Weight
 from espalier.model.project import Project
 from espalier.model.recipe import Recipe
 from espalier.model.source import SourceInfo
-from espalier.passes.jobs import (
+from espalier.passes.jobs.kinds import (
     Continued,
     Done,
     Event,

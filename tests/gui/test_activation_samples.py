@@ -8,9 +8,9 @@ from PySide6.QtCore import QObject
 from espalier.app.figures.activations import SAMPLES, ActivationSamples
 from espalier.app.window import Window
 from espalier.passes.analysis.activations import ActivationOptions
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Report
-from espalier.passes.jobs import AnalyseJob
+from espalier.passes.jobs.kinds import AnalyseJob
+from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.conftest import FakeRunner
 from tests.gui.test_window_panels import quantise
 

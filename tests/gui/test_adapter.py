@@ -22,8 +22,8 @@ from espalier.app.theme import LIGHT
 from espalier.model.adapters import adapted
 from espalier.model.graph import Graph
 from espalier.passes.base import Context
-from espalier.passes.jobs import Done, ReplayJob, ReplayResult, Started
-from espalier.passes.replay import replay
+from espalier.passes.jobs.kinds import Done, ReplayJob, ReplayResult, Started
+from espalier.passes.recipes.replay import replay
 from tests.gui.bert import GELU, KEY, NORM, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 

@@ -10,8 +10,8 @@ import pytest
 
 from espalier.app.session import Session
 from espalier.model.weights import Tensor
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.jobs import OpenResult, SaveJob, Stopped
+from espalier.passes.jobs.kinds import OpenResult, SaveJob, Stopped
+from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.conftest import FakeRunner, small_project
 from tests.patience import PatientBot
 

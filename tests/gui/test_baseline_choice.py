@@ -12,11 +12,11 @@ from espalier.model.formats.base import parse_format
 from espalier.model.recipe import Recipe
 from espalier.passes.analysis.beside import BesideOptions
 from espalier.passes.analysis.divergence import DivergenceOptions
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Report
 from espalier.passes.dominant import dominant
 from espalier.passes.figure import hits_of
-from espalier.passes.jobs import AnalyseJob
+from espalier.passes.jobs.kinds import AnalyseJob
+from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QApplication, QPushButton
 
 from espalier.app.window import Window
 from espalier.model.trust import Origin, TrustError, wanted_code
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.jobs import AnalyseJob, Failed, OpenJob, OpenResult
+from espalier.passes.jobs.kinds import AnalyseJob, Failed, OpenJob, OpenResult
+from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.conftest import FakeRunner, small_project
 
 pytestmark = pytest.mark.gui

@@ -16,10 +16,10 @@ from espalier.app.plots.data_charts import ClassChart, LengthChart
 from espalier.app.window import Window
 from espalier.model.data.look import DataLook, SplitLook
 from espalier.passes.analysis.data_rows import PAGE, DataRowsOptions
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.analysis.predictions import Predictions
 from espalier.passes.base import Report
-from espalier.passes.jobs import AnalyseJob, Done, Failed, Found, JobInfo, Started
+from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, Found, JobInfo, Started
+from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui

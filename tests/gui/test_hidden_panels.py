@@ -19,13 +19,13 @@ from espalier.app.window import Window
 from espalier.model.formats.integer import Integer
 from espalier.model.recipe import Recipe
 from espalier.model.weights import WeightStore
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
-from espalier.passes.edits import with_format
-from espalier.passes.replay import replay
+from espalier.passes.choices.edits import with_format
+from espalier.passes.choices.freeze import FreezeOptions
+from espalier.passes.recipes.replay import replay
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import Scorer
 from espalier.passes.select import Select
-from espalier.passes.transform.freeze import FreezeOptions
 from tests.gui.conftest import small_graph
 
 pytestmark = pytest.mark.gui

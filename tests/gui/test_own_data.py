@@ -14,9 +14,9 @@ from espalier.app.panels.data.panel import DataPanel
 from espalier.app.panels.sensitivity.panel import SensitivityPanel
 from espalier.app.panels.training.panel import TrainingPanel
 from espalier.app.window import Window
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Report
-from espalier.passes.jobs import AnalyseJob
+from espalier.passes.jobs.kinds import AnalyseJob
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.training.options import FinetuneOptions
 from tests.gui.bert import open_bert
 from tests.gui.conftest import FakeRunner, open_small

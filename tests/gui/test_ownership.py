@@ -28,7 +28,7 @@ from espalier.model.project import Project, load_project, save_project
 from espalier.model.recipe import Recipe, Step
 from espalier.model.weights import WeightStore
 from espalier.passes.base import NoOptions
-from espalier.passes.jobs import Done, Failed, JobEvent, JobInfo, OpenResult, SaveJob, Started
+from espalier.passes.jobs.kinds import Done, Failed, JobEvent, JobInfo, OpenResult, SaveJob, Started
 from tests.gui.conftest import FakeRunner, small_project
 
 pytestmark = pytest.mark.gui

@@ -20,7 +20,7 @@ from espalier.model.errors import FileError
 from espalier.model.recipe import Recipe, Step
 from espalier.model.source import SourceInfo
 from espalier.passes.figure import wilson
-from espalier.passes.jobs import Done, JobInfo, Metric, Progress, ReplayJob, ReplayResult, Started, Stopped
+from espalier.passes.jobs.kinds import Done, JobInfo, Metric, Progress, ReplayJob, ReplayResult, Started, Stopped
 from espalier.passes.training.curve import SAMPLES
 from espalier.passes.transform.finetune import FinetuneOptions
 from tests.gui.conftest import FakeRunner, small_graph

@@ -23,8 +23,8 @@ from espalier.model.meta import Precision
 from espalier.model.recipe import Raw, Recipe, Step
 from espalier.model.registry import FORMATS, PASSES
 from espalier.passes.base import Report, StepResult
-from espalier.passes.jobs import AnalyseJob, OpenJob, PluginJob, ReplayJob, ReplayResult
-from espalier.passes.offered import OfferedField, OfferedPass, PluginState
+from espalier.passes.jobs.kinds import AnalyseJob, OpenJob, PluginJob, ReplayJob, ReplayResult
+from espalier.passes.recipes.offered import OfferedField, OfferedPass, PluginState
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui

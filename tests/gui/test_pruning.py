@@ -14,10 +14,10 @@ from pytestqt.qtbot import QtBot
 from espalier.app.forms.fields import Choice
 from espalier.app.panels.inspector.panel import InspectorPanel
 from espalier.app.session import Session
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context, StepResult, run_step
-from espalier.passes.jobs import ReplayJob, ReplayResult
-from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.jobs.kinds import ReplayJob, ReplayResult
+from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 

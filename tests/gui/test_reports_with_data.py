@@ -11,7 +11,7 @@ from espalier.app.forms.grouped import GroupedForm
 from espalier.app.panels.options import OptionsWindow
 from espalier.app.window import Window
 from espalier.passes.base import Report
-from espalier.passes.jobs import AnalyseJob
+from espalier.passes.jobs.kinds import AnalyseJob
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.transform.calibrate import CalibrateOptions
 from tests.gui.conftest import FakeRunner, open_small, small_project

@@ -20,10 +20,10 @@ from espalier.model.errors import FileError, OptionsError
 from espalier.model.formats.base import Format, parse_format
 from espalier.passes.analysis.beside import BesideOptions
 from espalier.passes.analysis.divergence import DivergenceOptions, Truth
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions
 from espalier.passes.base import Report
-from espalier.passes.jobs import AnalyseJob, Done, Failed, Found, OpenResult, Started
+from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, Found, OpenResult, Started
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sensitivity.evidence import Evidence, Vectors, save
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 from tests.gui.bert import KEY, QUERY, open_bert, traced

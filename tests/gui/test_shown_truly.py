@@ -23,7 +23,7 @@ from espalier.model.formats.integer import Integer
 from espalier.model.graph import Graph
 from espalier.model.meta import Precision
 from espalier.model.registry import PASSES
-from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.transform.replace_linear import ReplaceLinearOptions
 from tests.gui.bert import open_bert
 from tests.gui.conftest import FakeRunner

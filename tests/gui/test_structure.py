@@ -13,8 +13,8 @@ from espalier.app.panels.options import OptionsWindow
 from espalier.app.window import Window
 from espalier.model.formats.integer import Integer
 from espalier.model.graph import Graph
-from espalier.passes.jobs import ReplayJob
-from espalier.passes.transform.prune_structured import PruneStructuredOptions
+from espalier.passes.choices.prune_structured import PruneStructuredOptions
+from espalier.passes.jobs.kinds import ReplayJob
 from espalier.passes.transform.remove_pruned import RemovePrunedOptions
 from tests.gui.bert import QUERY, open_bert
 from tests.gui.conftest import FakeRunner

@@ -16,9 +16,9 @@ from espalier.app.window import Window
 from espalier.model.errors import FileError
 from espalier.model.project import Saved
 from espalier.model.weights import WeightStore
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import NoOptions, Report
-from espalier.passes.jobs import Done, Failed, LogLine, SaveJob, Started, Stopped
+from espalier.passes.jobs.kinds import Done, Failed, LogLine, SaveJob, Started, Stopped
+from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
 from tests.gui.test_window_panels import quantise
 

@@ -17,10 +17,10 @@ from espalier.app.theme import PALETTES, Palette, rgb
 from espalier.app.window import Window
 from espalier.model.errors import PassError
 from espalier.model.project import Saved
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Report
-from espalier.passes.jobs import Done, Failed, LogLine, OpenJob, Progress, ReplayJob, SaveJob, Started, Stopped
-from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.jobs.kinds import Done, Failed, LogLine, OpenJob, Progress, ReplayJob, SaveJob, Started, Stopped
+from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.conftest import FakeRunner, open_small
 
 pytestmark = pytest.mark.gui

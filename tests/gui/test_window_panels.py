@@ -28,9 +28,10 @@ from espalier.app.window import Window
 from espalier.model.errors import PassError
 from espalier.model.formats.integer import Integer
 from espalier.model.source import SourceInfo
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Report
-from espalier.passes.jobs import (
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.jobs.kinds import (
     AnalyseJob,
     Continued,
     Failed,
@@ -42,9 +43,8 @@ from espalier.passes.jobs import (
     Started,
     Stopped,
 )
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
 
 pytestmark = pytest.mark.gui

@@ -25,8 +25,8 @@ from espalier.model.project import Saved, recipe_to_json
 from espalier.model.recipe import Recipe, Step
 from espalier.passes.analysis.divergence import DivergenceOptions
 from espalier.passes.base import NoOptions
-from espalier.passes.jobs import Done, Failed, JobInfo, OpenJob, OpenResult, ReplayJob, SaveJob, Started, Stopped
-from espalier.passes.transform.prune import PruneOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.jobs.kinds import Done, Failed, JobInfo, OpenJob, OpenResult, ReplayJob, SaveJob, Started, Stopped
 from espalier.passes.transform.remove_dropout import remove_dropout
 from tests.gui.conftest import FakeRunner, small_project
 

@@ -11,9 +11,9 @@ from espalier.app.settings import Settings, is_missing
 from espalier.model.formats.integer import Integer
 from espalier.model.recipe import Raw, Step
 from espalier.passes.base import NoOptions, Report
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 
 T = words.THIN
 

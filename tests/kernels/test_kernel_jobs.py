@@ -13,10 +13,10 @@ from espalier.kernels.bench.request import Request
 from espalier.kernels.bench.results import Results, Row
 from espalier.kernels.bench.spec import Lab
 from espalier.passes.base import Cancelled
-from espalier.passes.jobs import Found
-from espalier.passes.kernel_jobs import KernelsJob, LabJob
-from espalier.passes.serving import Channel
-from espalier.passes.worker import handle
+from espalier.passes.jobs.kernel import KernelsJob, LabJob
+from espalier.passes.jobs.kinds import Found
+from espalier.passes.jobs.serving import Channel
+from espalier.passes.jobs.worker import handle
 
 SMALL = Request(("softmax",), shapes=("4x8",), versions=("torch", "naive"), seconds=0.0, ceilings=False)
 

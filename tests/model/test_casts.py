@@ -10,8 +10,9 @@ from espalier.model.graph import Graph, Node, Ref
 from espalier.model.meta import Precision, TensorMeta, Weight
 from espalier.passes.analysis.types import types
 from espalier.passes.base import Context, NoOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.select import Select
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import case
 
 INT8, INT4 = Precision(parse_format("integer(width=8, frac_width=4)")), Precision(parse_format("integer(width=4)"))

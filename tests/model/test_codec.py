@@ -20,8 +20,8 @@ from espalier.model.project import recipe_from_json, recipe_to_json, step_from_j
 from espalier.model.recipe import Raw, Recipe
 from espalier.model.registry import PASSES
 from espalier.model.source import SourceInfo
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions
 from tests.strategies import args, formats, json_values, metas, recipes, sparsities, weights
 
 fixed = settings(derandomize=True, max_examples=80)

@@ -24,9 +24,9 @@ from espalier.model.recipe import Recipe, Step
 from espalier.model.source import SourceInfo
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
-from espalier.passes.edits import with_format, with_sparsity
-from espalier.passes.replay import Memo, replay
-from espalier.passes.transform.quantize import PORTS
+from espalier.passes.choices.edits import with_format, with_sparsity
+from espalier.passes.choices.quantize import PORTS
+from espalier.passes.recipes.replay import Memo, replay
 from tests.model.zoo import case, run, same
 from tests.strategies import formats, selects, steps
 

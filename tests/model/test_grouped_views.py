@@ -23,9 +23,10 @@ from espalier.model.trust import Origin
 from espalier.model.views import view_at, view_of
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.score import port_bits
 from espalier.passes.select import Select
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 
 GROUPS, INPUTS, OUTPUTS, KERNEL = 3, 6, 12, 5
 X = torch.randn(2, INPUTS, 7, generator=torch.Generator().manual_seed(1))

@@ -16,8 +16,9 @@ from espalier.model.registry import FORMATS
 from espalier.model.trace.trace import Traced, trace
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.select import Select
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 
 TEXTS = (*(n for n, _ in FORMATS.items()), "block_fp(block=5, rows=3)", "mxint(block=3)", "nvfp4(block=4, rows=2)",
          "scaled_integer(granularity=group, group=3)")  # fmt: skip

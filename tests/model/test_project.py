@@ -23,13 +23,13 @@ from espalier.model.project import FORMAT, MIGRATIONS, keys_of, load_project, mi
 from espalier.model.recipe import Raw, Recipe, Step
 from espalier.model.trust import Origin
 from espalier.model.weights import WeightStore
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context, run_step
-from espalier.passes.replay import Memo, replay
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions
+from espalier.passes.recipes.replay import Memo, replay
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select
 from espalier.passes.training.options import FinetuneOptions
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions
 from tests.model.project_cases import STEPS, folder, load, make, project_beside, rewritten, saved, source
 from tests.model.zoo import case, run, same
 

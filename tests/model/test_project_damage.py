@@ -17,7 +17,7 @@ from espalier.model.errors import ProjectError
 from espalier.model.project import keys_of, save_project
 from espalier.model.recipe import Recipe
 from espalier.passes.base import Context
-from espalier.passes.replay import replay
+from espalier.passes.recipes.replay import replay
 from tests.model.project_cases import STEPS, folder, load, project_beside, rewritten, saved, source
 
 __all__ = ["folder", "saved", "source"]

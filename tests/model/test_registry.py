@@ -19,8 +19,8 @@ from espalier.model.ops import _ROWS, OPS  # pyright: ignore[reportPrivateUsage]
 from espalier.model.project import MIGRATIONS
 from espalier.model.registry import FORMATS, PASSES, Registry, recorded, withdraw
 from espalier.passes.costs.base import COSTS
+from espalier.passes.jobs.worker import HANDLERS
 from espalier.passes.structure.flow import RULES as AXES
-from espalier.passes.worker import HANDLERS
 from espalier.verilog.lower import RULES as HARDWARE
 
 ALL = (FORMATS, PASSES, COSTS, KERNELS, PLANS, FAST, VALUES, MIGRATIONS, AXES, HANDLERS, HARDWARE)

@@ -20,7 +20,8 @@ from espalier.model.trace.trace import Traced, trace
 from espalier.model.trust import Origin
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.transform.prune import prune
 from tests.model.zoo import MODELS, SLOW, case, run, same
 from tests.patience import PATIENCE
 

@@ -18,7 +18,7 @@ from espalier.model.layers import Effective
 from espalier.model.meta import Precision
 from espalier.model.trace.trace import trace
 from espalier.model.weights import WeightStore
-from espalier.passes.observe import tap
+from espalier.passes.running.observing import tap
 
 FINE, COARSE = Integer(8, 4), Integer(4, 2)
 

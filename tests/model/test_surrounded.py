@@ -21,7 +21,7 @@ from espalier.model.recipe import Step
 from espalier.model.trace.trace import Traced, trace
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, run_step
-from espalier.passes.transform.lora import LoraOptions
+from espalier.passes.choices.lora import LoraOptions
 from tests.model.zoo import run
 
 FORMAT, MX = Integer(8, 6), MXInt(8, 32)

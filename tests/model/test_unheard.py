@@ -22,9 +22,10 @@ from espalier.model.trace.trace import trace
 from espalier.model.unheard import OWN, unheard
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
-from espalier.passes.observe import tap
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.running.observing import tap
 from espalier.passes.select import Select
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import MODELS, SLOW, case, copied, run, tensors
 
 pytest.importorskip("numba", reason="only fast versions write over their input")

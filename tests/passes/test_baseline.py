@@ -11,13 +11,15 @@ from espalier.model.build import build
 from espalier.model.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.trace.tensors import to_numpy, to_torch
-from espalier.passes.analysis.allocated import AllocatedOptions, allocated
+from espalier.passes.allocation.allocated import AllocatedOptions, allocated
 from espalier.passes.analysis.beside import BesideOptions
 from espalier.passes.analysis.divergence import Cell, DivergenceOptions, divergence
-from espalier.passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
+from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.sensitivity.table import Candidate
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune import prune
 
 DATA = EvaluateOptions("demo:digits", limit=64, batch_size=64)
 

@@ -14,11 +14,13 @@ from espalier.model.trust import Origin
 from espalier.passes.analysis import beside
 from espalier.passes.analysis.beside import BesideOptions
 from espalier.passes.analysis.divergence import DivergenceOptions, divergence
-from espalier.passes.analysis.evaluate import EvaluateOptions, evaluate
+from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.figure import Figure, accuracy_of
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import case
 
 

@@ -24,13 +24,15 @@ from espalier.model.recipe import Step
 from espalier.model.trace.tensors import to_numpy, to_torch
 from espalier.model.trust import Origin
 from espalier.model.weights import Tensor
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_split, measure
+from espalier.passes.analysis.evaluate import measure
 from espalier.passes.base import Context, Report, run_step
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.observed.shifts import Method
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
 from espalier.passes.transform.calibrate import CalibrateOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import case
 
 MLP = "demo:digits-mlp"

@@ -18,12 +18,12 @@ from espalier.model.formats.integer import Integer
 from espalier.model.recipe import Recipe, Step
 from espalier.model.registry import FORMATS
 from espalier.passes.base import NoOptions
-from espalier.passes.config import decode_options, load_recipe, recipe_to_dict
-from espalier.passes.lab_formats import lab_formats
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.prune_activations import PruneActivationsOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.recipes.config import decode_options, load_recipe, recipe_to_dict
+from espalier.passes.recipes.lab_formats import lab_formats
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.prune_activations import PruneActivationsOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.strategies import json_values, recipes
 
 INT84 = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 4, "weight_width": 8, "weight_frac_width": 4,

@@ -15,9 +15,10 @@ from espalier.model.errors import DataError
 from espalier.model.opening import Opened, open_source
 from espalier.model.reading import Limits, Reading
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
+from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
-from espalier.passes.data_fit import text_facts, text_limit, text_words
+from espalier.passes.running.data_fit import text_facts, text_limit, text_words
+from espalier.passes.running.splits import EvaluateOptions, load_split
 
 WORDS = str(RESOURCES / "reviews")
 SMALL = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1"

@@ -20,12 +20,12 @@ from espalier.model.registry import PASSES
 from espalier.model.trace.trace import trace
 from espalier.model.weights import Tensor, WeightStore
 from espalier.passes.base import Context, Report, StepResult, run_step, transform
-from espalier.passes.plugins import load_plugin, unload_plugins
+from espalier.passes.choices.lora import LoraOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.plugins.plugins import load_plugin, unload_plugins
 from espalier.passes.select import Select
 from espalier.passes.transform.learn_scales import LearnScalesOptions
-from espalier.passes.transform.lora import LoraOptions
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.contract.test_passes import options
 
 

@@ -15,9 +15,10 @@ from espalier.model.formats.integer import Integer
 from espalier.model.trace.trace import trace
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.select import Select
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import case, run
 
 

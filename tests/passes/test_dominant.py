@@ -13,10 +13,11 @@ from espalier.model.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.dominant import Dominants, dominant
 from espalier.passes.score import static_score
 from espalier.passes.select import Select
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 
 VOCABULARY, WIDTH = 5000, 32
 SPEC = (f"config:bert?num_hidden_layers=2&hidden_size={WIDTH}&num_attention_heads=2&intermediate_size=64"

@@ -14,11 +14,11 @@ from espalier.model.formats.integer import Integer
 from espalier.model.graph import Graph
 from espalier.model.recipe import Recipe, Step
 from espalier.passes.base import Context, NoOptions
-from espalier.passes.edits import with_format, with_sparsity
-from espalier.passes.replay import replay
+from espalier.passes.choices.edits import with_format, with_sparsity
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.recipes.replay import replay
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
 
 A, B, C = Integer(8, 4), Integer(6, 3), Integer(4, 2)

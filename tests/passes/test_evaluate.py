@@ -17,15 +17,17 @@ from espalier.model.formats.integer import Integer
 from espalier.model.opening import open_any
 from espalier.model.recipe import Recipe, Step
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, choose_split, evaluate, logits_of, match_inputs, measure
+from espalier.passes.analysis.evaluate import evaluate, measure
 from espalier.passes.base import Cancelled, Context
-from espalier.passes.replay import replay
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.recipes.replay import replay
+from espalier.passes.running.batches import logits_of, match_inputs
+from espalier.passes.running.splits import EvaluateOptions, choose_split
 from espalier.passes.score import static_score
 from espalier.passes.select import Select
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.transform.calibrate import CalibrateOptions
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
 
 
@@ -226,7 +228,7 @@ def test_compression_is_measured(digits: Any) -> None:
 
 
 def test_options_come_from_text() -> None:
-    from espalier.passes.config import decode_options
+    from espalier.passes.recipes.config import decode_options
 
     assert decode_options("evaluate", {"data": "demo:digits", "limit": 5}) == EvaluateOptions("demo:digits", limit=5)
 

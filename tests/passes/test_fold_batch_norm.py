@@ -20,9 +20,10 @@ from espalier.model.source import load_source
 from espalier.model.trace.trace import trace
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, Report
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.select import Select
 from espalier.passes.transform.fold_batch_norm import FoldBatchNormOptions, fold_batch_norm
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune import prune
 from tests.model.zoo import MODELS, case, fresh, run
 
 INT8 = Precision(parse_format("integer(width=8, frac_width=4)"))

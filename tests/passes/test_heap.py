@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from espalier.passes import heap
+from espalier.passes.jobs import heap
 
 ROUNDS = """
 import resource, sys
-from espalier.passes.heap import give_back, keep_freed_memory
+from espalier.passes.jobs.heap import give_back, keep_freed_memory
 heard = keep_freed_memory() if sys.argv[1] == "keep" else True
 import numpy as np
 def faults():

@@ -23,7 +23,9 @@ from espalier.model.source import SourceInfo
 from espalier.model.trust import Origin
 from espalier.model.weights import WeightStore
 from espalier.passes.analysis.statistics import StatisticsOptions
-from espalier.passes.jobs import (
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.jobs.kinds import (
     TERMINAL,
     AnalyseJob,
     Done,
@@ -39,8 +41,6 @@ from espalier.passes.jobs import (
     Stopped,
 )
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
 from tests.passes import toy_worker
 from tests.passes.toy_worker import Toy, Unsendable

@@ -12,9 +12,9 @@ from espalier.model.opening import Opened, open_any, reopen
 from espalier.model.project import save_project
 from espalier.model.recipe import Step
 from espalier.model.trust import SESSION, Origin, decide
-from espalier.passes import worker
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.jobs import AnalyseJob, Done, Failed, OpenJob
+from espalier.passes.jobs import worker
+from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, OpenJob
+from espalier.passes.running.splits import EvaluateOptions
 from tests.passes.test_jobs import Listener
 
 GATE = """

@@ -12,11 +12,12 @@ from espalier.model.build import build
 from espalier.model.formats.integer import Integer
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
 from espalier.passes.base import Context
-from espalier.passes.observe import observe
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.running.observing import observe
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 
 WANTED = ("data_in", "data_out")
 

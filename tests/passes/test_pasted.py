@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.passes.config import recipe_to_dict
 from espalier.passes.export.recipe import to_toml
-from espalier.passes.pasted import load_recipe_file, parse_recipe
+from espalier.passes.recipes.config import recipe_to_dict
+from espalier.passes.recipes.pasted import load_recipe_file, parse_recipe
 
 LABS = """
 from chop.pipelines import CompressionPipeline

@@ -18,9 +18,7 @@ from espalier.model.meta import Precision
 from espalier.model.recipe import Raw, Recipe, Step
 from espalier.model.registry import FORMATS, PASSES
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe, recipe_to_dict
-from espalier.passes.offered import PluginState, kept, missing_notice, stand_in, typed
-from espalier.passes.plugins import (
+from espalier.passes.plugins.plugins import (
     default_folder,
     load_formats,
     load_plugin,
@@ -31,6 +29,8 @@ from espalier.passes.plugins import (
     reload_plugins,
     unload_plugins,
 )
+from espalier.passes.recipes.config import load_recipe, recipe_to_dict
+from espalier.passes.recipes.offered import PluginState, kept, missing_notice, stand_in, typed
 from tests.model.zoo import case
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from espalier.passes.jobs import Done
-from espalier.passes.serving import Channel, run_one
+from espalier.passes.jobs.kinds import Done
+from espalier.passes.jobs.serving import Channel, run_one
 
 
 class Pipe:

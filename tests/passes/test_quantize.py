@@ -17,10 +17,11 @@ from espalier.model.graph import Graph
 from espalier.model.graph_json import graph_from_json, graph_to_json
 from espalier.model.meta import Precision
 from espalier.passes.base import Context, Report
-from espalier.passes.config import decode_options, load_recipe, recipe_to_dict
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.export.recipe import to_toml
+from espalier.passes.recipes.config import decode_options, load_recipe, recipe_to_dict
 from espalier.passes.select import Select
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import case
 
 W8, W4 = Integer(8, 4), Integer(4, 2)

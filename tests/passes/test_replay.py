@@ -14,10 +14,10 @@ from espalier.model.recipe import Raw, Recipe, Step
 from espalier.passes.analysis.hardware import HardwareOptions
 from espalier.passes.analysis.profile import ProfileOptions
 from espalier.passes.base import Cancelled, Context, NoOptions, PassSpec, Report, is_instant, run_step
-from espalier.passes.replay import Memo, instant, prefix_keys, recipe_key, replay
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.recipes.replay import Memo, instant, prefix_keys, recipe_key, replay
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
 from tests.registered import lend_pass
 

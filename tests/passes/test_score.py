@@ -18,8 +18,9 @@ from espalier.model.packed.graph import node_line
 from espalier.model.packed.layout import Packed, blobs_of, described, header, packed_size, plan
 from espalier.passes import score as score_module
 from espalier.passes.base import Context
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.score import Score, Scorer, bitops, static_score
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune import prune
 from tests.model.zoo import case
 
 # The small MLP: first 4 → 6, second 6 → 3, both with bias.

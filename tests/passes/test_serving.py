@@ -18,7 +18,7 @@ from espalier.model.borders import reading
 from espalier.model.errors import Interrupted, PassError, ProjectError
 from espalier.model.source import call_user_code
 from espalier.passes.base import Cancelled
-from espalier.passes.jobs import (
+from espalier.passes.jobs.kinds import (
     Continue,
     Continued,
     Done,
@@ -33,7 +33,7 @@ from espalier.passes.jobs import (
     Started,
     Stopped,
 )
-from espalier.passes.serving import INTERRUPT, Channel, run_one, serve
+from espalier.passes.jobs.serving import INTERRUPT, Channel, run_one, serve
 from tests.passes.toy_worker import Toy, handle
 
 

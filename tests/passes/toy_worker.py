@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from espalier.model.errors import PassError
-from espalier.passes.jobs import LogLine, PluginJob
-from espalier.passes.serving import Channel, serve
+from espalier.passes.jobs.kinds import LogLine, PluginJob
+from espalier.passes.jobs.serving import Channel, serve
 
 PLACES: list[Path] = []
 
@@ -148,7 +148,7 @@ def do_die(value: int, channel: Channel) -> None:
 
 
 def do_done_and_die(value: Any, channel: Channel) -> None:
-    from espalier.passes.jobs import Done
+    from espalier.passes.jobs.kinds import Done
 
     channel.send(Done(value))
     os._exit(1)

@@ -38,7 +38,7 @@ def networks(net: str, weight: str):
     formats = {op: BETWEEN}
     found, graph = quantised((made, "return self.m(x)", shape), **formats)
     from espalier.passes.base import Context, run_step
-    from espalier.passes.config import load_recipe
+    from espalier.passes.recipes.config import load_recipe
 
     rule = {"select": {"by": "name", "values": ["m.2"]}, "formats": {**BLOCKS, "weight": weight}}
     step = load_recipe({"steps": [{"pass": "quantize", "options": {"rules": [rule]}}]}).steps[0]

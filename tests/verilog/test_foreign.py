@@ -24,7 +24,7 @@ from espalier.model.trust import Origin
 from espalier.passes.analysis import hardware_scored
 from espalier.passes.analysis.hardware_scored import Results, beside_scored
 from espalier.passes.base import Context
-from espalier.passes.observe import tap
+from espalier.passes.running.observing import tap
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from espalier.passes.transform.hardware_functions import HardwareFunctionsOptions, hardware_functions
 from espalier.verilog.exact import Exact

@@ -17,7 +17,7 @@ from espalier.model.errors import EmitError
 from espalier.model.graph import Graph
 from espalier.model.opening import Opened, open_any
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.exact import Exact, Host
 from espalier.verilog.lower import lower
 from espalier.verilog.netlist import Design

@@ -76,7 +76,7 @@ LAYERS = ("nn.ModuleList([nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.BatchNorm2
 def test_a_residual_block_with_batch_norms(folds: bool) -> None:
     """Folded into the convolutions it equals the model; its two branches meet again."""
     from espalier.passes.base import Context, run_step
-    from espalier.passes.config import load_recipe
+    from espalier.passes.recipes.config import load_recipe
 
     found = opened(LAYERS, RESIDUAL, "3, 6, 6")
     if folds:

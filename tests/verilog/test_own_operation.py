@@ -22,7 +22,7 @@ from espalier.passes.analysis.balance_front import BalanceFrontOptions, balance_
 from espalier.passes.base import Context
 from espalier.passes.costs.base import COSTS
 from espalier.passes.costs.limits import parse_limit
-from espalier.passes.plugins import load_plugin, reload_plugins, unload_plugins
+from espalier.passes.plugins.plugins import load_plugin, reload_plugins, unload_plugins
 from espalier.verilog.lower import RULES
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.stream import Stream

@@ -11,7 +11,7 @@ from espalier.model.graph import Graph
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.cycles.buffering import pace
 from espalier.verilog.cycles.parallel import balance_front
 from espalier.verilog.lower import lower, unbuffered

@@ -18,7 +18,7 @@ from espalier.model.opening import open_any
 from espalier.model.recipe import Step
 from espalier.passes.analysis.hardware import HardwareOptions
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.cycles.schedule import schedule
 from espalier.verilog.exact import Exact, Host
 from espalier.verilog.lower import lower

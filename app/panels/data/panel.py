@@ -20,8 +20,8 @@ from espalier.app.words import count, percent, plural
 from espalier.model.data.look import DataLook, balance
 from espalier.model.errors import EspalierError
 from espalier.passes.analysis.data_rows import DataRowsOptions
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.jobs import JobInfo
+from espalier.passes.jobs.kinds import JobInfo
+from espalier.passes.running.splits import EvaluateOptions
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -18,11 +18,11 @@ from espalier.model.graph import Graph, Node
 from espalier.model.meta import Adapter, Weight
 from espalier.model.ports import weight_at
 from espalier.model.recipe import Step
-from espalier.passes.edits import with_lora, with_training
+from espalier.passes.choices.edits import with_lora, with_training
+from espalier.passes.choices.freeze import trained_by
+from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.select import Select
-from espalier.passes.transform.freeze import trained_by
 from espalier.passes.transform.fuse_lora import FuseLoraOptions
-from espalier.passes.transform.lora import LoraOptions
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

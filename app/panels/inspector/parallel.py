@@ -12,7 +12,7 @@ from espalier.app.panels.heading import heading, muted
 from espalier.model.errors import EspalierError
 from espalier.model.graph import Node
 from espalier.model.meta import Parallel
-from espalier.passes.edits import with_parallel
+from espalier.passes.choices.edits import with_parallel
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -20,7 +20,7 @@ from espalier.app.words import count, percent
 from espalier.model.graph import Graph, Node
 from espalier.model.ports import weight_at
 from espalier.model.views import view_at
-from espalier.passes.transform.prune import prunable
+from espalier.passes.choices.prune import prunable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

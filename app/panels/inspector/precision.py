@@ -25,8 +25,8 @@ from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
 from espalier.model.graph import Graph, Node
 from espalier.model.ops import decomposable, offered
-from espalier.passes.edits import with_format
-from espalier.passes.transform.quantize import PORTS
+from espalier.passes.choices.edits import with_format
+from espalier.passes.choices.quantize import PORTS
 
 if TYPE_CHECKING:
     from espalier.app.figures.weights import Loss

@@ -19,8 +19,8 @@ from espalier.app.words import count
 from espalier.model.errors import EspalierError
 from espalier.model.graph import Graph, Node
 from espalier.model.ports import weight_at
-from espalier.passes.pruning.choice import SCOPES, WITH_DATA
-from espalier.passes.transform.prune import METHODS, prunable
+from espalier.passes.choices.prune import prunable
+from espalier.passes.choices.pruning import METHODS, SCOPES, WITH_DATA
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 from espalier.app.forms.fields import MIXED, Choice, NumberField
 from espalier.app.panels.inspector.terms import TERMS
 from espalier.model.errors import OptionsError
-from espalier.passes.pruning.choice import MOST, PATTERNS
+from espalier.passes.choices.pruning import MOST, PATTERNS
 
 Shape = tuple[str, tuple[int, int]]
 USUAL: dict[str, tuple[int, int]] = {"element": (1, 1), "n:m": (2, 4), "block": (4, 4)}

@@ -19,7 +19,7 @@ from espalier.model.formats.base import Format
 from espalier.model.graph import Graph, Node
 from espalier.model.views import View
 from espalier.model.weights import Tensor
-from espalier.passes.transform.quantize import PORTS
+from espalier.passes.choices.quantize import PORTS
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -30,15 +30,15 @@ from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph import Graph, Node
 from espalier.model.weights import Tensor
-from espalier.passes.edits import with_formats
+from espalier.passes.choices.edits import with_formats
+from espalier.passes.choices.quantize import PORTS
 from espalier.passes.select import Select
 from espalier.passes.transform.calibrate import CalibrateOptions
-from espalier.passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
     from espalier.app.panels.inspector.several import Least
     from espalier.app.session import Session
-    from espalier.passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.running.splits import EvaluateOptions
 
 OFFERED = 200  # nodes to choose from; what is applied goes to all
 LEAST_GAIN = 0.5  # decibels worth offering

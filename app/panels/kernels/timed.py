@@ -19,7 +19,7 @@ from espalier.app.panels.bench import Bench, Front, invitation
 from espalier.app.panels.heading import empty_state, link, muted, warning
 from espalier.app.panels.pressed import hand_over
 from espalier.model.errors import EspalierError
-from espalier.passes.timed.inputs import batch_symbols
+from espalier.passes.running.timed_inputs import batch_symbols
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -16,9 +16,9 @@ from espalier.app.panels.recipe.step_words import origin, result, summary, title
 from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.recipe import Recipe
-from espalier.passes.config import recipe_to_dict
-from espalier.passes.jobs import Failed, JobEvent, ReplayJob, Started
-from espalier.passes.pasted import parse_recipe
+from espalier.passes.jobs.kinds import Failed, JobEvent, ReplayJob, Started
+from espalier.passes.recipes.config import recipe_to_dict
+from espalier.passes.recipes.pasted import parse_recipe
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

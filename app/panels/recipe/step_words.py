@@ -13,15 +13,15 @@ from espalier.model.recipe import Raw, Step
 from espalier.model.registry import PASSES
 from espalier.model.source import SourceInfo
 from espalier.passes.base import Report
-from espalier.passes.offered import typed
+from espalier.passes.choices.freeze import FreezeOptions
+from espalier.passes.choices.lora import LoraOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.prune_activations import PruneActivationsOptions
+from espalier.passes.choices.prune_structured import PruneStructuredOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.recipes.offered import typed
 from espalier.passes.select import Select
-from espalier.passes.transform.freeze import FreezeOptions
 from espalier.passes.transform.load_adapter import LoadAdapterOptions
-from espalier.passes.transform.lora import LoraOptions
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.prune_activations import PruneActivationsOptions
-from espalier.passes.transform.prune_structured import PruneStructuredOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from espalier.passes.transform.take_weights import TakeWeightsOptions
 
 REMOVED = {"remove_pruned": "unit", "remove_layers": "layer"}  # what a pass counts as removed, where not nodes

@@ -16,12 +16,12 @@ from espalier.app.panels.sweeps.axis import AxisField
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph import Graph
 from espalier.model.recipe import Recipe
-from espalier.passes.pruning.choice import METHODS
+from espalier.passes.choices.pruning import METHODS
+from espalier.passes.choices.quantize import PORTS
 from espalier.passes.search.spec import Vary
 from espalier.passes.sweep.sweep import axis_name
 from espalier.passes.sweep.text import parse_place
 from espalier.passes.sweep.values import values_text
-from espalier.passes.transform.quantize import PORTS
 
 CONFIG_KEYS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size")
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 from espalier.app.panels.heading import link, muted
 from espalier.app.words import count
 from espalier.model.errors import EspalierError
-from espalier.passes.analysis.evaluate import EvaluateOptions
+from espalier.passes.running.splits import EvaluateOptions
 
 if TYPE_CHECKING:
     from espalier.app.forms.form import Form

@@ -22,7 +22,7 @@ from espalier.app.plots.heat_picture import export_heat
 from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
-from espalier.passes.edits import with_format, with_sparsity
+from espalier.passes.choices.edits import with_format, with_sparsity
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from espalier.passes.analysis.format_sqnr import (
     tried_nodes,
     usual_formats,
 )
-from espalier.passes.edits import with_format
+from espalier.passes.choices.edits import with_format
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -15,8 +15,8 @@ from espalier.app.words import count, duration, plural
 from espalier.model.errors import EspalierError
 from espalier.model.recipe import Recipe
 from espalier.model.registry import PASSES
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.figure import OPENED, START
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.offers import Offer, suggested_lines, usual_axis
 from espalier.passes.sweep.run import estimate
 from espalier.passes.sweep.sweep import Axis, Sweep, Variant, points

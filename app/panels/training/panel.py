@@ -22,7 +22,7 @@ from espalier.app.training.memory import recall, remember
 from espalier.app.training.words import begins_with, did, through
 from espalier.app.words import count
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.passes.jobs import JobEvent, ReplayJob
+from espalier.passes.jobs.kinds import JobEvent, ReplayJob
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.unfinished import Unfinished, discard, unfinished
 

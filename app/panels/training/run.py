@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWi
 from espalier.app.panels.heading import Elided
 from espalier.app.panels.progress import Bar
 from espalier.app.words import count, duration, left, metric
-from espalier.passes.jobs import TERMINAL, JobEvent, JobInfo
+from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

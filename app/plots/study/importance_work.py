@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from espalier.passes.orphans import end_with_parent
+from espalier.passes.jobs.orphans import end_with_parent
 
 FEWEST = 10  # complete trials
 

@@ -17,9 +17,9 @@ from espalier.model.recipe import Recipe
 from espalier.model.source import SourceInfo
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
-from espalier.passes.replay import Memo
+from espalier.passes.recipes.replay import Memo
 from espalier.passes.search.architecture.configuration import Origin, origin_of, why_not
-from espalier.passes.search.architecture.inheriting import inherit
+from espalier.passes.structure.inheriting import inherit
 
 KEPT = 1 << 30  # bytes of weights of architectures that stay in memory; others are made again when they are wanted
 

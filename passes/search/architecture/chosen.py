@@ -9,7 +9,7 @@ from typing import Any
 from espalier.model.errors import OptionsError
 from espalier.model.project import Project
 from espalier.passes.base import Context
-from espalier.passes.replay import Memo, milestones, replay
+from espalier.passes.recipes.replay import Memo, milestones, replay
 from espalier.passes.search.architecture.building import Architect, Built, square
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space

@@ -16,7 +16,7 @@ from espalier.model.graph import Graph, Node
 from espalier.model.recipe import Recipe
 from espalier.model.source import SourceInfo
 from espalier.passes.base import Context, is_lasting
-from espalier.passes.replay import replay
+from espalier.passes.recipes.replay import replay
 from espalier.passes.search.architecture.building import Architect, Built
 from espalier.passes.search.architecture.configuration import LAYERS
 from espalier.passes.search.space import Choice, Space, values_of

@@ -68,10 +68,10 @@ def packed(folder: Path) -> None:
     from espalier.model.recipe import Recipe, Step
     from espalier.model.source import SourceInfo
     from espalier.passes.base import Context
-    from espalier.passes.replay import replay
+    from espalier.passes.choices.prune import PruneOptions
+    from espalier.passes.choices.quantize import QuantizeOptions, Rule
+    from espalier.passes.recipes.replay import replay
     from espalier.passes.select import Select
-    from espalier.passes.transform.prune import PruneOptions
-    from espalier.passes.transform.quantize import QuantizeOptions, Rule
     from tests.model.zoo import case
 
     for name, width in (("mlp", 4), ("bert", 6)):
@@ -129,9 +129,9 @@ def open_folder(path: Path, rng: Random) -> None:
 
 
 def adapters(folder: Path) -> None:
+    from espalier.passes.choices.lora import LoraOptions, Rank
     from espalier.passes.lowrank.peft_write import write_peft
     from espalier.passes.select import Select
-    from espalier.passes.transform.lora import LoraOptions, Rank
     from tests.passes.lowrank.lora_cases import case, step, trained
 
     for name in ("mlp", "bert"):

@@ -101,7 +101,7 @@ def plugins(folder: Path) -> None:
 
 
 def load_plugin(path: Path, rng: Random) -> None:
-    from espalier.passes.plugins import load_plugin, unload_plugins
+    from espalier.passes.plugins.plugins import load_plugin, unload_plugins
 
     try:
         load_plugin(path)

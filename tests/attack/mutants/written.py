@@ -48,9 +48,9 @@ def recipes(folder: Path) -> None:
 
 def run_recipe(path: Path, rng: Random) -> None:
     from espalier.passes.base import Context
-    from espalier.passes.config import load_recipe, recipe_to_dict
-    from espalier.passes.pasted import load_recipe_file
-    from espalier.passes.replay import replay
+    from espalier.passes.recipes.config import load_recipe, recipe_to_dict
+    from espalier.passes.recipes.pasted import load_recipe_file
+    from espalier.passes.recipes.replay import replay
     from tests.model.zoo import case
 
     recipe = load_recipe_file(path)
@@ -104,7 +104,7 @@ def prepare(path: Path, rng: Random) -> None:
 
     from espalier.model.codec import encode
     from espalier.passes.base import Context
-    from espalier.passes.replay import Memo
+    from espalier.passes.recipes.replay import Memo
     from espalier.passes.search.prepare import prepared as prepare
     from espalier.passes.search.search import Search
     from espalier.passes.search.spec_file import filled, load_search, search_to_dict

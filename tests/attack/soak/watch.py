@@ -21,7 +21,7 @@ from PySide6.QtWidgets import QApplication
 from espalier.app.errors import CRASHES, install_hooks
 from espalier.app.window import Window
 from espalier.model.errors import EspalierError
-from espalier.passes.jobs import TERMINAL, Failed, JobEvent
+from espalier.passes.jobs.kinds import TERMINAL, Failed, JobEvent
 
 INSIDE, DEAD, UNSAVED = "Something went wrong inside", "worker process ended", "could not be saved ("
 QUIET = ("propagateSizeHints", "This plugin does not support")  # what the offscreen platform says of itself

@@ -17,12 +17,12 @@ from espalier.app.panels.allocate.table import AllocateTable
 from espalier.app.panels.allocate.words import FIRST
 from espalier.app.window import Window
 from espalier.model.graph import Graph
-from espalier.passes.analysis.allocated import AllocatedOptions
+from espalier.passes.allocation.allocated import AllocatedOptions
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Report
 from espalier.passes.costs.base import figures
 from espalier.passes.figure import EXPANSION, OPENED
-from espalier.passes.jobs import AnalyseJob, Failed, Found, JobInfo, Progress, Started
+from espalier.passes.jobs.kinds import AnalyseJob, Failed, Found, JobInfo, Progress, Started
 from espalier.passes.score import static_score
 from espalier.passes.sensitivity.table import Predictions
 from tests.gui.bert import open_bert

@@ -16,13 +16,13 @@ from espalier.app.panels.sqnr.table import words_of
 from espalier.app.window import Window
 from espalier.app.words import column_title, shown
 from espalier.model.formats.integer import Integer
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Report, StepResult
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.export import Exported
-from espalier.passes.jobs import AnalyseJob, ExportJob, ReplayJob, ReplayResult
+from espalier.passes.jobs.kinds import AnalyseJob, ExportJob, ReplayJob, ReplayResult
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select
 from espalier.passes.transform.calibrate import CalibrateOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui

@@ -13,9 +13,9 @@ from espalier.app.words import figure
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
 from espalier.passes.analysis.activations import ActivationSample
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Report
-from espalier.passes.jobs import AnalyseJob, Done, Found
+from espalier.passes.jobs.kinds import AnalyseJob, Done, Found
+from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.bert import GELU, KEY, QUERY
 from tests.gui.conftest import FakeRunner
 from tests.gui.formats.inspecting import fmt_of

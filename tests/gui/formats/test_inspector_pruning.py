@@ -11,8 +11,8 @@ from espalier.app.forms.fields import MIXED
 from espalier.app.panels.inspector.panel import InspectorPanel
 from espalier.app.panels.inspector.weight import error_words
 from espalier.app.session import Session
-from espalier.passes.jobs import ReplayJob
-from espalier.passes.transform.prune import METHODS
+from espalier.passes.choices.pruning import METHODS
+from espalier.passes.jobs.kinds import ReplayJob
 from tests.gui.bert import KEY, QUERY, answer_prune
 from tests.gui.conftest import FakeRunner
 

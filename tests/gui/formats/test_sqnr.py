@@ -19,7 +19,7 @@ from espalier.app.window import Window
 from espalier.model.formats.base import Format
 from espalier.passes.analysis.format_sqnr import WeightSqnr, tried_nodes, usual_formats
 from espalier.passes.base import Report
-from espalier.passes.jobs import AnalyseJob, Failed, Found
+from espalier.passes.jobs.kinds import AnalyseJob, Failed, Found
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 

@@ -20,7 +20,7 @@ from espalier.app.window import Window
 from espalier.model.errors import OptionsError
 from espalier.model.project import load_project, save_project
 from espalier.model.weights import WeightStore
-from espalier.passes.jobs import AnalyseJob
+from espalier.passes.jobs.kinds import AnalyseJob
 from espalier.verilog.edited import MEMBER, from_bytes, texts_in
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.hardware.test_hardware_panel import LINEAR, check, nested, quantised

@@ -22,7 +22,7 @@ from espalier.model.meta import Precision
 from espalier.model.project import Project
 from espalier.passes.analysis.hardware import HardwareOptions
 from espalier.passes.base import Report
-from espalier.passes.jobs import AnalyseJob, Failed, Progress, Started, Stopped
+from espalier.passes.jobs.kinds import AnalyseJob, Failed, Progress, Started, Stopped
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui

@@ -28,7 +28,7 @@ from espalier.model.formats.integer import Integer
 from espalier.model.project import load_project, save_project
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Report
-from espalier.passes.jobs import AnalyseJob, Failed
+from espalier.passes.jobs.kinds import AnalyseJob, Failed
 from espalier.verilog.proof.waves import Handshakes, Lane, State, keep
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.hardware.test_hardware_panel import ROWS, WRONG, check, quantised, report, selected

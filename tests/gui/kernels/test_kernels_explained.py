@@ -30,8 +30,8 @@ from espalier.kernels.bench.results import Results, Row
 from espalier.kernels.bench.spec import Lab
 from espalier.model.errors import OptionsError
 from espalier.passes.base import Report
-from espalier.passes.jobs import AnalyseJob, Done, Failed, Found, Progress, Started
-from espalier.passes.kernel_jobs import AnswerJob, KernelsJob, LabJob
+from espalier.passes.jobs.kernel import AnswerJob, KernelsJob, LabJob
+from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, Found, Progress, Started
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.kernels.kernels_lab import LAB
 

@@ -14,8 +14,8 @@ from espalier.app.panels.kernels.runs import KernelRuns
 from espalier.app.window import Window
 from espalier.kernels.bench.results import compared, load
 from espalier.kernels.bench.spec import KernelError
-from espalier.passes.jobs import Done, Found, OpenJob, OpenResult
-from espalier.passes.kernel_jobs import KernelsJob, LabJob
+from espalier.passes.jobs.kernel import KernelsJob, LabJob
+from espalier.passes.jobs.kinds import Done, Found, OpenJob, OpenResult
 from tests.gui.conftest import FakeRunner, open_small, small_project
 from tests.gui.kernels.kernels_lab import LAB, row
 from tests.gui.kernels.test_kernels_panel import begin, job, measured, quiet

@@ -29,8 +29,8 @@ from espalier.app.plots.log_chart import seen
 from espalier.app.plots.roofline import Roofline
 from espalier.app.window import Window
 from espalier.kernels.bench.results import ABOVE
-from espalier.passes.jobs import Done, Failed, Found, JobInfo, OpenJob, Progress, Started, Stopped
-from espalier.passes.kernel_jobs import KernelsJob, LabJob
+from espalier.passes.jobs.kernel import KernelsJob, LabJob
+from espalier.passes.jobs.kinds import Done, Failed, Found, JobInfo, OpenJob, Progress, Started, Stopped
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.kernels.kernels_lab import LAB, LIMITS, NO_CUDA, NO_TRITON, header, row, rows
 

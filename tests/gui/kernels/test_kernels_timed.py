@@ -40,7 +40,7 @@ from espalier.model.weights import WeightStore
 from espalier.passes.analysis.compile import CompileOptions
 from espalier.passes.analysis.profile import ProfileOptions
 from espalier.passes.base import Report
-from espalier.passes.jobs import AnalyseJob, Failed, Found, Started, Stopped
+from espalier.passes.jobs.kinds import AnalyseJob, Failed, Found, Started, Stopped
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui
@@ -54,7 +54,7 @@ def job_of(runner: list[FakeRunner], name: str) -> Any:
 
 def finish(runner: list[FakeRunner], name: str, report: Report, **more: Any) -> None:
     """Let the job of an analysis end as the worker would."""
-    from espalier.passes.jobs import Done
+    from espalier.passes.jobs.kinds import Done
 
     info = job_of(runner, name)
     for event in (Started(), Found(more), Done(report)):

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from espalier.app.panels.search.panel import SearchPanel
 from espalier.app.window import Window
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.jobs import (
+from espalier.passes.jobs.kinds import (
     Found,
     JobInfo,
     SearchJob,
     Started,
     Stopped,
 )
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.trial import Trial
 from tests.gui.conftest import FakeRunner, open_small, small_project
 

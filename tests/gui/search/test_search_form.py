@@ -20,10 +20,10 @@ from espalier.app.theme import DARK, LIGHT
 from espalier.app.window import Window
 from espalier.model.errors import OptionsError
 from espalier.model.recipe import Recipe, Step
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import Goal, SearchSpec, Vary, When
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import PruneOptions
 from tests.gui.conftest import FakeRunner, open_small, small_graph
 from tests.gui.search.searching import DATA, quiet, search_job, search_panel
 

@@ -15,7 +15,7 @@ from espalier.app.studies.words import accuracy_words
 from espalier.app.window import Window
 from espalier.model.recipe import Recipe
 from espalier.passes.base import Report
-from espalier.passes.jobs import (
+from espalier.passes.jobs.kinds import (
     AnalyseJob,
     Continued,
     Done,

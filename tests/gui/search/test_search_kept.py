@@ -22,9 +22,9 @@ from espalier.app.studies.words import time_words
 from espalier.app.window import Window
 from espalier.model.errors import OptionsError
 from espalier.model.recipe import Recipe
-from espalier.passes.jobs import Done, Found, SaveJob
+from espalier.passes.jobs.kinds import Done, Found, SaveJob
+from espalier.passes.jobs.search import serve_search
 from espalier.passes.search import kept
-from espalier.passes.search.serving import serve_search
 from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import SearchSpec, Vary
 from tests.gui.conftest import FakeRunner, open_small, small_project

@@ -16,7 +16,8 @@ from espalier.app.window import Window
 from espalier.model.errors import OptionsError
 from espalier.model.formats.integer import Integer
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.jobs import (
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.jobs.kinds import (
     AnalyseJob,
     Done,
     Found,
@@ -29,7 +30,6 @@ from espalier.passes.search.space import Choice, Space, fit_key
 from espalier.passes.search.spec import Vary
 from espalier.passes.search.trial import Trial
 from espalier.passes.select import Select
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.gui.conftest import FakeRunner, small_graph
 from tests.gui.search.searching import DATA, WIDTHS, begin, feed, search_job, search_panel, trial
 

@@ -25,14 +25,14 @@ from espalier.app.window import Window
 from espalier.model.errors import FileError
 from espalier.model.formats.integer import Integer
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.jobs import AnalyseJob, Done, Failed, Found, JobInfo, ReplayJob, Started, Stopped, SweepJob
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, Found, JobInfo, ReplayJob, Started, Stopped, SweepJob
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
 from espalier.passes.sweep.outcome import Outcome
 from espalier.passes.sweep.sweep import Axis, Sweep, points
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui
@@ -369,7 +369,7 @@ def test_a_recipe_is_loaded_from_a_file(panel: SweepsPanel, window: Window, tmp_
 
 
 def test_a_failed_edit_leaves_the_earlier_steps(panel: SweepsPanel, window: Window, runner: list[FakeRunner]) -> None:
-    from espalier.passes.transform.prune import PruneOptions
+    from espalier.passes.choices.prune import PruneOptions
 
     session, steps = window.session, recipe_panel(window)
     session.run_pass("prune", PruneOptions(0.5))

@@ -19,7 +19,7 @@ from espalier.app.training.words import did, will_do
 from espalier.app.window import Window
 from espalier.model.recipe import Recipe
 from espalier.passes.base import Report, StepResult
-from espalier.passes.jobs import (
+from espalier.passes.jobs.kinds import (
     AnalyseJob,
     Done,
     Failed,

@@ -19,10 +19,10 @@ from espalier.passes.allocation.places import column
 from espalier.passes.allocation.plan import configured, previewed, steps
 from espalier.passes.allocation.solve import Competing, allocate, front, problem_of
 from espalier.passes.base import Context
-from espalier.passes.config import load_recipe, recipe_to_dict
 from espalier.passes.costs.base import figures
 from espalier.passes.costs.limits import Limit, parse_budget
-from espalier.passes.replay import replay
+from espalier.passes.recipes.config import load_recipe, recipe_to_dict
+from espalier.passes.recipes.replay import replay
 from espalier.passes.score import static_score
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 from espalier.passes.sensitivity.whole import Wholes, packed

@@ -10,12 +10,12 @@ import pytest
 from espalier.model.formats.base import parse_format
 from espalier.model.opening import open_any
 from espalier.model.recipe import Recipe, Step
+from espalier.passes.allocation.allocated import AllocatedOptions
 from espalier.passes.allocation.plan import steps
-from espalier.passes.analysis.allocated import AllocatedOptions
 from espalier.passes.analysis.divergence import DivergenceOptions
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import recipe_to_dict
-from espalier.passes.replay import replay
+from espalier.passes.recipes.config import recipe_to_dict
+from espalier.passes.recipes.replay import replay
 from espalier.passes.sensitivity.table import Candidate
 
 

@@ -17,9 +17,9 @@ from espalier.model.reading import Reading
 from espalier.model.recipe import Step
 from espalier.passes.analysis.data import head
 from espalier.passes.analysis.data_rows import DataRowsOptions
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.analysis.predictions import Predictions
 from espalier.passes.base import Context, run_step
+from espalier.passes.running.splits import EvaluateOptions
 
 
 @pytest.fixture(scope="module")

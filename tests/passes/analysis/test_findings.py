@@ -23,15 +23,16 @@ from espalier.model.graph import Graph
 from espalier.model.opening import open_any, open_source
 from espalier.model.recipe import Step
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
 from espalier.passes.analysis.statistics import StatisticsOptions
 from espalier.passes.base import Context, Report, run_step
+from espalier.passes.choices.gptq import GptqOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.observed import lockstep
 from espalier.passes.observed.options import ObserveOptions
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
 from espalier.passes.transform.calibrate import CalibrateOptions
-from espalier.passes.transform.gptq import GptqOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 
 DIGITS, LIMIT = "demo:digits", 50
 KEYS = ["node", "port", "kind", "format", "bits", "sqnr_db", "max_error", "mean_error", "saturated", "zeros",
@@ -266,7 +267,7 @@ def test_a_language_model_is_compared_without_classes(tmp_path: Path, monkeypatc
     made = open_source(f"{tmp_path / 'net.py'}:make", tmp_path / "work", origin=Origin.TYPED)
     ids = np.random.default_rng(0).integers(0, 20, (8, 6))
     monkeypatch.setattr(
-        "espalier.passes.analysis.evaluate.load_split", lambda *_: Split({"input_ids": ids}, np.zeros(8, int))
+        "espalier.passes.running.splits.load_split", lambda *_: Split({"input_ids": ids}, np.zeros(8, int))
     )
     context = Context(made.store, base=made.project.base)
     graph = chosen(made.project.base, context, "integer(width=4, frac_width=3)")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from espalier.model.errors import DataError
-from espalier.passes.analysis.evaluate import fit_error
+from espalier.passes.running.batches import fit_error
 
 
 @pytest.mark.parametrize("said", ["expected 3 channels, but got 1 instead", "index out of range."])

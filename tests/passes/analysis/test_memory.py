@@ -17,8 +17,8 @@ from espalier.model.packed.layout import packed_size
 from espalier.model.recipe import Step
 from espalier.passes.analysis.memory import MemoryOptions
 from espalier.passes.base import Context, Report, run_step
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.transform.pack_mx import PackMXOptions
-from espalier.passes.transform.prune import PruneOptions
 from tests.model.zoo import Case, case
 
 

@@ -22,8 +22,9 @@ from espalier.model.trace.trace import trace
 from espalier.model.weights import WeightStore
 from espalier.passes import analysis
 from espalier.passes.base import Context, Report, Row
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.score import bitops
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune import prune
 from tests.patience import PATIENCE
 
 walk(analysis)

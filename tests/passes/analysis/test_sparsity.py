@@ -11,8 +11,10 @@ from espalier.model.errors import PassError
 from espalier.model.weights import Tensor
 from espalier.passes.analysis.sparsity import SparsityOptions, sparsity
 from espalier.passes.base import Context, Row
-from espalier.passes.transform.prune import PruneOptions, prune
-from espalier.passes.transform.prune_activations import PruneActivationsOptions, prune_activations
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.prune_activations import PruneActivationsOptions
+from espalier.passes.transform.prune import prune
+from espalier.passes.transform.prune_activations import prune_activations
 from tests.model.zoo import case
 
 

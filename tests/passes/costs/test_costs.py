@@ -17,7 +17,7 @@ from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.costs.base import COSTS, Cost, cost, figures, separable, table, with_candidates
 from espalier.passes.costs.limits import Limit, parse_budget, parse_limit, violations
-from espalier.passes.plugins import load_plugin, unload_plugins
+from espalier.passes.plugins.plugins import load_plugin, unload_plugins
 from espalier.passes.score import static_score
 from espalier.passes.sensitivity.table import Candidate
 from tests.passes.costs.cases import mixed
@@ -86,7 +86,7 @@ def test_a_grid_is_what_one_by_one_gives(graph: Graph) -> None:
 
 
 def test_latency_is_measured(tmp_path: Path) -> None:
-    from espalier.passes.analysis.evaluate import EvaluateOptions
+    from espalier.passes.running.splits import EvaluateOptions
 
     opened = open_any("demo:digits-mlp", tmp_path)
     measure = cost("latency").measure
@@ -205,9 +205,9 @@ def test_a_cost_does_not_take_the_name_of_another(tmp_path: Path) -> None:
 
 def test_the_planned_sparsity_is_what_pruning_gives(tmp_path: Path) -> None:
     from espalier.model.recipe import Step
+    from espalier.passes.choices.prune import PruneOptions
     from espalier.passes.costs.base import with_candidate
     from espalier.passes.select import Select
-    from espalier.passes.transform.prune import PruneOptions
 
     opened = open_any("demo:digits-mlp", tmp_path)
     graph = opened.project.graph

@@ -12,10 +12,10 @@ from espalier.model.graph import Graph
 from espalier.model.opening import Opened, open_any
 from espalier.passes.allocation.solve import Competing, allocate
 from espalier.passes.base import Context, run_step
-from espalier.passes.config import load_recipe
 from espalier.passes.costs.base import cost
 from espalier.passes.costs.limits import parse_budget
 from espalier.passes.costs.unrolled import area, cycles
+from espalier.passes.recipes.config import load_recipe
 from espalier.passes.score import static_score
 from espalier.verilog.cycles.schedule import schedule
 from espalier.verilog.lower import lower
@@ -83,7 +83,8 @@ def test_it_is_a_budget(opened: Opened) -> None:
 def test_the_window_loads_no_compiler_for_it() -> None:
     """A search's limits are checked while they are typed."""
     code = (
-        "import sys; from espalier.passes.costs.unrolled import _area; from espalier.passes.parallel import Product;"
+        "import sys; from espalier.passes.costs.unrolled import _area;"
+        "from espalier.passes.costs.parallel import Product;"
         "_area(Product(rows=1, inputs=64, outputs=32, matrices=1), 2.0, (8, 8), ());"
         "assert not {'numba', 'scipy', 'torch'} & set(sys.modules)"
     )

@@ -23,15 +23,16 @@ from espalier.model.recipe import Raw, Recipe, Step
 from espalier.model.source import SourceInfo
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
-from espalier.passes.config import load_recipe
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.export import export
 from espalier.passes.export.checkpoint import SCRIPT
 from espalier.passes.export.loading import load_folder
 from espalier.passes.export.recipe import to_toml
-from espalier.passes.plugins import load_plugin, unload_plugins
-from espalier.passes.replay import replay
+from espalier.passes.plugins.plugins import load_plugin, unload_plugins
+from espalier.passes.recipes.config import load_recipe
+from espalier.passes.recipes.replay import replay
 from espalier.passes.score import static_score
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune import prune
 from tests.model.zoo import case, run
 from tests.patience import PATIENCE
 

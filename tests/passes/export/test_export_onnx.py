@@ -27,11 +27,12 @@ from espalier.model.trust import Origin
 from espalier.model.views import View
 from espalier.model.weights import Tensor, WeightStore
 from espalier.passes.base import Context
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.export import Exported, compare, export
-from espalier.passes.export.example import example_inputs
 from espalier.passes.export.grids import grid_of
 from espalier.passes.export.settings import Settings
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.running.example import example_inputs
+from espalier.passes.transform.prune import prune
 from tests.model.zoo import Case, case
 
 onnx = pytest.importorskip("onnx")
@@ -190,8 +191,8 @@ FLOWING: list[dict[str, Any]] = [
 def test_pruning_of_activations_goes_along(options: dict[str, Any], tmp_path: Path) -> None:
     """The top k of each sample with ties, one random order, a measured threshold."""
     from espalier.model.opening import open_any
-    from espalier.passes.config import load_recipe
-    from espalier.passes.replay import replay
+    from espalier.passes.recipes.config import load_recipe
+    from espalier.passes.recipes.replay import replay
 
     opened = open_any("demo:digits-mlp", tmp_path / "work")
     step = {"pass": "prune_activations", "options": {"sparsity": 0.4, **options}}

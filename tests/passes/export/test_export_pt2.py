@@ -23,8 +23,9 @@ from espalier.model.recipe import Recipe
 from espalier.model.source import SourceInfo
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.export import Exported, export
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune import prune
 from tests.model.zoo import Case, case
 from tests.patience import PATIENCE
 

@@ -31,10 +31,11 @@ from espalier.model.source import SourceInfo
 from espalier.model.trust import Origin
 from espalier.model.weights import Tensor, WeightStore, read_header, write
 from espalier.passes.base import Context
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.export import Exported, export
 from espalier.passes.score import static_score
 from espalier.passes.transform.learn_scales import LearnScalesOptions, learn_scales
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune import prune
 from tests.model.zoo import Case, case, run
 
 MODELS = ("mlp", "bert", "tied", "twice", "attention", "functions", "image", "odd", "bert-eager")

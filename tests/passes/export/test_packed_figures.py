@@ -23,9 +23,10 @@ from espalier.model.registry import FORMATS
 from espalier.model.source import SourceInfo
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.export import export
 from espalier.passes.score import static_score
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune import prune
 from tests.model.zoo import Case, case, run
 
 SCALED = tuple(

@@ -15,8 +15,8 @@ from espalier.model.graph_json import fingerprint
 from espalier.model.opening import Opened, open_any
 from espalier.model.project import save_project
 from espalier.model.recipe import Recipe
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.fleet import handing
 from espalier.passes.search.fleet.handing import elsewhere, hand_over, handed, local_paths, receive
 from espalier.passes.search.fleet.work import Part, Wish, joined, work

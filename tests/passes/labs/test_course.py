@@ -15,11 +15,11 @@ from espalier.model.errors import PassError
 from espalier.model.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context, StepResult, run_step
-from espalier.passes.config import load_recipe
-from espalier.passes.labs.adapter import LabsOptions
-from espalier.passes.plugins import load_plugin
+from espalier.passes.mase.adapter import LabsOptions
+from espalier.passes.plugins.plugins import load_plugin
+from espalier.passes.recipes.config import load_recipe
+from espalier.passes.running.splits import EvaluateOptions
 
 FILE = Path(__file__).with_name("course_passes.py")
 LINEAR = {"name": "integer"} | {f"{port}_{k}": v for port in ("data_in", "weight", "bias")

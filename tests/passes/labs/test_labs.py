@@ -25,12 +25,13 @@ from espalier.model.registry import PASSES
 from espalier.model.trace.trace import trace
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, StepResult, run_step
-from espalier.passes.config import load_recipe
-from espalier.passes.labs.adapter import LabsOptions
-from espalier.passes.labs.lending import lend
-from espalier.passes.plugins import load_plugin
-from espalier.passes.transform.lora import LoraOptions
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.choices.lora import LoraOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.mase.adapter import LabsOptions
+from espalier.passes.mase.lending import lend
+from espalier.passes.plugins.plugins import load_plugin
+from espalier.passes.recipes.config import load_recipe
+from espalier.passes.transform.prune import prune
 
 FILE = Path(__file__).with_name("lab_passes.py")
 QUERY = "bert_encoder_layer_0_attention_self_query"

@@ -32,18 +32,18 @@ from espalier.model.trust import Origin
 from espalier.model.weights import Tensor, WeightStore
 from espalier.passes.analysis.trainable import TrainableOptions
 from espalier.passes.base import Context, NoOptions, run_step
-from espalier.passes.config import load_recipe
+from espalier.passes.choices.freeze import FreezeOptions
+from espalier.passes.choices.lora import LoraOptions, Rank
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.export import export
 from espalier.passes.export.loading import load_folder
+from espalier.passes.recipes.config import load_recipe
 from espalier.passes.score import node_bitops, one_sample, static_score
 from espalier.passes.select import Select
 from espalier.passes.transform.finetune import FinetuneOptions
 from espalier.passes.transform.fold_batch_norm import FoldBatchNormOptions
-from espalier.passes.transform.freeze import FreezeOptions
 from espalier.passes.transform.fuse_lora import FuseLoraOptions
-from espalier.passes.transform.lora import LoraOptions, Rank
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import MODELS, SLOW, run
 from tests.passes.lowrank.lora_cases import Case, case, equal, near, results, step, trained
 

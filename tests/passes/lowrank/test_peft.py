@@ -22,14 +22,14 @@ from espalier.model.project import Project
 from espalier.model.recipe import Recipe
 from espalier.model.source import SourceInfo
 from espalier.model.weights import Tensor as Stored
+from espalier.passes.choices.lora import LoraOptions, Rank
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.export.adapter import changed_tensors, write_adapter
 from espalier.passes.lowrank.peft_read import CONFIG, VALUES, read_peft
 from espalier.passes.lowrank.peft_write import write_peft
 from espalier.passes.select import Select
 from espalier.passes.transform.fuse_lora import FuseLoraOptions
 from espalier.passes.transform.load_adapter import LoadAdapterOptions
-from espalier.passes.transform.lora import LoraOptions, Rank
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import run
 from tests.passes.lowrank.lora_cases import Case, case, near, results, step, trained
 

@@ -17,6 +17,8 @@ from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.meta import Precision
 from espalier.passes.base import Context
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions
 from espalier.passes.observed.difference import Comparison, compare
 from espalier.passes.observed.divergence import divergence, threshold
 from espalier.passes.observed.scales import activation_scale, one_scale, weight_scale
@@ -31,8 +33,8 @@ from espalier.passes.observed.shifts import (
     shifted,
 )
 from espalier.passes.observed.stream import Observed
-from espalier.passes.transform.prune import PruneOptions, prune
-from espalier.passes.transform.quantize import QuantizeOptions, quantize
+from espalier.passes.transform.prune import prune
+from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import case
 from tests.patience import PATIENCE, budget
 

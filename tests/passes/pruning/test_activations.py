@@ -25,14 +25,17 @@ from espalier.model.graph_json import graph_from_json, graph_to_json
 from espalier.model.layers import Effective
 from espalier.model.meta import Precision, Sparsity
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, batches, load_split
 from espalier.passes.base import Context
-from espalier.passes.observe import observe
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.prune_activations import PruneActivationsOptions
 from espalier.passes.pruning.magnitudes import Magnitudes
+from espalier.passes.running.batches import batches
+from espalier.passes.running.observing import observe
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.score import static_score
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import PruneOptions, prune
-from espalier.passes.transform.prune_activations import PruneActivationsOptions, prune_activations
+from espalier.passes.transform.prune import prune
+from espalier.passes.transform.prune_activations import prune_activations
 from tests.model.zoo import case, run
 
 DIGITS = "demo:digits-mlp"

@@ -20,12 +20,15 @@ from espalier.model.source import SourceInfo
 from espalier.model.trust import Origin
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.prune_activations import PruneActivationsOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.export import export
 from espalier.passes.score import static_score
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import PruneOptions, prune
-from espalier.passes.transform.prune_activations import PruneActivationsOptions, prune_activations
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.prune import prune
+from espalier.passes.transform.prune_activations import prune_activations
+from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import case, run
 
 PATTERNS = [PruneOptions(pattern="n:m"), PruneOptions(pattern="n:m", n=1), PruneOptions(0.6, pattern="block", rows=2)]

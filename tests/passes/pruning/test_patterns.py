@@ -15,7 +15,7 @@ from torch import Tensor
 from espalier.model.errors import OptionsError
 from espalier.model.layers import unpack_mask
 from espalier.model.views import View
-from espalier.passes.pruning.choice import Choice
+from espalier.passes.choices.pruning import Choice
 from espalier.passes.pruning.patterns import Found, Scored, mask, masks
 
 SHAPES: list[tuple[tuple[int, ...], View | None]] = [

@@ -29,12 +29,13 @@ from espalier.model.trace.trace import trace
 from espalier.model.trust import Origin
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
-from espalier.passes.pruning.choice import METHODS, Choice
+from espalier.passes.choices.prune import Budget, PruneOptions, prunable
+from espalier.passes.choices.pruning import METHODS, Choice
 from espalier.passes.pruning.inputs import layers_at
 from espalier.passes.pruning.live import choice_of, live_found, live_masks, with_masks
 from espalier.passes.pruning.scores import Scores
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import Budget, PruneOptions, prunable, prune
+from espalier.passes.transform.prune import prune
 
 
 class Layers(nn.Module):

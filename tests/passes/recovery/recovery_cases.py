@@ -14,10 +14,12 @@ from espalier.model.formats.base import Format
 from espalier.model.graph import Graph
 from espalier.model.opening import Opened, open_any
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, batches, load_split, logits_of
 from espalier.passes.base import Context
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.running.batches import batches, logits_of
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.quantize import quantize
 
 
 @cache

@@ -16,14 +16,16 @@ from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.graph import Graph
 from espalier.model.trace.tensors import to_torch
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
 from espalier.passes.base import Context, Report
-from espalier.passes.observe import observe
+from espalier.passes.choices.gptq import GptqOptions
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.recovery.biases import Mean
+from espalier.passes.running.observing import observe
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
 from espalier.passes.transform.bias_correction import BiasCorrectionOptions, bias_correction
-from espalier.passes.transform.gptq import GptqOptions, gptq
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.gptq import gptq
+from espalier.passes.transform.prune import prune
 from tests.model.zoo import case
 from tests.passes.recovery.recovery_cases import demo, distance, with_format
 

@@ -20,13 +20,15 @@ from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.graph import Graph
 from espalier.model.trace.tensors import to_torch
 from espalier.passes.base import Context, Report
+from espalier.passes.choices.gptq import GptqOptions
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.recovery.columns import Columns, columns_of
 from espalier.passes.recovery.compensate import compensated, output_error
 from espalier.passes.recovery.layers import Layer, layers_of, matrix_of, rows_of, weight_of
 from espalier.passes.recovery.walk import Stop, walk
 from espalier.passes.select import Select
-from espalier.passes.transform.gptq import GptqOptions, gptq
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.gptq import gptq
+from espalier.passes.transform.prune import prune
 from tests.model.zoo import case
 from tests.passes.recovery.recovery_cases import demo, distance, with_format
 

@@ -15,8 +15,9 @@ from espalier.model.errors import PassError
 from espalier.model.formats.base import parse_format
 from espalier.model.graph import Graph
 from espalier.passes.base import Context
+from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.transform.bias_correction import BiasCorrectionOptions, bias_correction
-from espalier.passes.transform.gptq import GptqOptions, gptq
+from espalier.passes.transform.gptq import gptq
 from espalier.passes.transform.mse_clip import MseClipOptions, mse_clip
 from espalier.passes.transform.smoothquant import SmoothquantOptions, smoothquant
 from tests.model.zoo import Case, case

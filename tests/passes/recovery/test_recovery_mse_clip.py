@@ -18,9 +18,10 @@ from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.graph import Graph
 from espalier.model.trace.tensors import to_torch
 from espalier.passes.base import Context, Report
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.recovery.clipping import clipped_share, error_of, scaled_clipping, shift_clipping
 from espalier.passes.transform.mse_clip import MseClipOptions, mse_clip
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune import prune
 from tests.model.zoo import case
 from tests.passes.recovery.recovery_cases import demo, distance, with_format
 

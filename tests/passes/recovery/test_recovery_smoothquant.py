@@ -15,11 +15,12 @@ from espalier.model.graph import Graph
 from espalier.model.trace.tensors import to_numpy, to_torch
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, Report
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.recovery.groups import Group, groups_of
 from espalier.passes.recovery.smoothing import Seen, Smoothing
 from espalier.passes.select import Select
 from espalier.passes.transform.learn_scales import LearnScalesOptions, learn_scales
-from espalier.passes.transform.prune import PruneOptions, prune
+from espalier.passes.transform.prune import prune
 from espalier.passes.transform.smoothquant import SmoothquantOptions, smoothquant
 from tests.model.zoo import case
 from tests.passes.recovery.recovery_cases import demo, distance, logits, with_format

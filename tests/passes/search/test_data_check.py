@@ -14,8 +14,8 @@ from espalier.model.errors import DataError
 from espalier.model.opening import Opened, open_source
 from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
 from espalier.passes.base import Context
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import SearchSpec, Vary
 from espalier.passes.search.storage import open_storage, study_names
@@ -99,7 +99,7 @@ def test_a_split_without_samples_or_labels(mlp: Opened, tmp_path: Path, monkeypa
     """The hub hides the labels of some test sets, and all their rows are left out."""
     whole = load_split(SCORE, Context(mlp.store))
     for split, words in ((whole.take(0), "no samples to measure on"), (replace(whole, labels=-whole.labels), "hidden")):
-        monkeypatch.setattr("espalier.passes.analysis.evaluate.load_split", lambda *_, split=split: split)
+        monkeypatch.setattr("espalier.passes.running.splits.load_split", lambda *_, split=split: split)
         with pytest.raises(DataError, match=words) as told:
             begun(mlp, tmp_path)
         assert told.value.hint and not list(tmp_path.glob("s.journal*"))

@@ -21,8 +21,8 @@ from espalier.passes.allocation.solve import Competing, allocate, settled
 from espalier.passes.base import Context, run_step
 from espalier.passes.costs.base import cost
 from espalier.passes.costs.limits import parse_budget
-from espalier.passes.parallel import Product, paced, product_of, step_of
-from espalier.passes.replay import replay
+from espalier.passes.costs.parallel import Product, paced, product_of, step_of
+from espalier.passes.recipes.replay import replay
 from espalier.passes.score import static_score
 from espalier.passes.search.expand import expand
 from espalier.passes.search.goals import wanted

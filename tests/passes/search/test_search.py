@@ -16,9 +16,10 @@ from espalier.model.graph_json import fingerprint
 from espalier.model.opening import Opened, open_any
 from espalier.model.recipe import Recipe, Step
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Cancelled, Context, run_step
-from espalier.passes.replay import Memo, recipe_key, replay
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.recipes.replay import Memo, recipe_key, replay
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.expand import expand
 from espalier.passes.search.families import fits, formats_of
 from espalier.passes.search.fit import fit
@@ -35,7 +36,6 @@ from espalier.passes.search.trial_run import Order
 from espalier.passes.search.warm import Warm
 from espalier.passes.search.warm_start import uniform
 from espalier.passes.select import Select
-from espalier.passes.transform.prune import PruneOptions
 
 MLP = "demo:digits-mlp"
 SCORE = EvaluateOptions(MLP, limit=100)

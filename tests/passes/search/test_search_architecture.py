@@ -13,15 +13,15 @@ from espalier.model.recipe import Recipe, Step
 from espalier.model.source import SourceInfo
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
-from espalier.passes.replay import Memo
+from espalier.passes.recipes.replay import Memo
 from espalier.passes.search.architecture.building import Architect, Impossible
 from espalier.passes.search.architecture.configuration import origin_of, why_not
-from espalier.passes.search.architecture.inheriting import inherit
 from espalier.passes.search.prepare import Prepared, prepared
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
 from espalier.passes.search.with_training import fitted_to
 from espalier.passes.select import Select
+from espalier.passes.structure.inheriting import inherit
 from espalier.passes.transform.replace_linear import ReplaceLinearOptions
 
 TINY = "config:bert?num_hidden_layers=4&hidden_size=32&num_attention_heads=4&intermediate_size=48&vocab_size=50"

@@ -12,8 +12,8 @@ from espalier.model.errors import DataError, StorageError
 from espalier.model.opening import Opened, open_any
 from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.begun import BEGUN
 from espalier.passes.search.fleet.beat import signature
 from espalier.passes.search.search import Search

@@ -13,8 +13,8 @@ from espalier.model.errors import ProjectError
 from espalier.model.opening import Opened, open_any
 from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Cancelled, Context
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search import clock, forecast, study
 from espalier.passes.search.refine import FRONT, ROUGH_FRONT
 from espalier.passes.search.search import Search

@@ -14,8 +14,8 @@ from optuna.storages.journal import JournalFileBackend
 
 from espalier.model.opening import Opened, open_any
 from espalier.model.recipe import Recipe
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search import samplers
 from espalier.passes.search.records import trials_of
 from espalier.passes.search.search import Search

@@ -9,9 +9,10 @@ import pytest
 
 from espalier.model.opening import open_source
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
+from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
 from espalier.passes.figure import accuracy_of
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.search.trial import Trial
 from espalier.passes.search.warm import Warm
 

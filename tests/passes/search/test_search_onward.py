@@ -15,9 +15,9 @@ from espalier.model.graph_json import fingerprint
 from espalier.model.opening import Opened, open_any, open_source
 from espalier.model.recipe import Recipe, Step
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context, run_step
-from espalier.passes.replay import replay
+from espalier.passes.recipes.replay import replay
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.goals import best, wanted
 from espalier.passes.search.onward import discard, is_better, new_place, parent_of, tidy
 from espalier.passes.search.search import Search

@@ -15,8 +15,8 @@ from espalier.model.errors import OptionsError
 from espalier.model.opening import Opened, open_any
 from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.expand import expand
 from espalier.passes.search.goals import wanted
 from espalier.passes.search.possible import check_limits, check_pruner, check_spec

@@ -15,9 +15,9 @@ import espalier.passes.search.narrow as narrowing
 from espalier.model.build import build
 from espalier.model.opening import Opened, open_any
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context, run_step
-from espalier.passes.replay import replay
+from espalier.passes.recipes.replay import replay
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search import results
 from espalier.passes.search.expand import expand
 from espalier.passes.search.fit import fit

@@ -11,7 +11,7 @@ from espalier.model.opening import open_any
 from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
-from espalier.passes.config import read_file
+from espalier.passes.recipes.config import read_file
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec_file import filled, load_search, read_search, search_to_dict
 from espalier.passes.search.study import Plan, begin

@@ -12,9 +12,10 @@ import pytest
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.opening import Opened, open_source
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context, run_step
-from espalier.passes.replay import Memo, replay
+from espalier.passes.choices.lora import LoraOptions
+from espalier.passes.recipes.replay import Memo, replay
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.prepare import prepared
 from espalier.passes.search.scratch import Scratch
 from espalier.passes.search.search import Search
@@ -27,7 +28,6 @@ from espalier.passes.search.trial_run import Order, Weak
 from espalier.passes.search.with_training import finetuning, with_training
 from espalier.passes.training import run as training
 from espalier.passes.training.options import FinetuneOptions
-from espalier.passes.transform.lora import LoraOptions
 
 TEMPLATES = Path(__file__).parents[3] / "resources" / "studies"
 SCORE = EvaluateOptions(data="demo:digits", limit=100)
@@ -171,8 +171,8 @@ def test_options_of_a_training_in_the_recipe(digits: Opened, trainings: list[int
 
 
 def test_ranks_by_layer(digits: Opened, trainings: list[int], tmp_path: Path) -> None:
+    from espalier.passes.choices.lora import Rank
     from espalier.passes.select import Select
-    from espalier.passes.transform.lora import Rank
 
     ids = tuple(n.id for n in digits.project.base if n.op == "linear")
     ranks = tuple(Rank(Select("name", (i,)), 2) for i in ids[:2])

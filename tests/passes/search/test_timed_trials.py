@@ -12,9 +12,9 @@ from espalier.app.studies.words import best_words
 from espalier.kernels.bench import others
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Context
 from espalier.passes.costs.base import OTHERS, measured
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.spec import Goal, SearchSpec
 from espalier.passes.search.trial import Trial
 

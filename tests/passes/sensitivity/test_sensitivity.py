@@ -21,9 +21,13 @@ from espalier.model.graph import Graph
 from espalier.model.meta import Precision
 from espalier.model.opening import open_source
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, batches, evaluate, load_split
+from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions, kept_places, sensitivity
 from espalier.passes.base import Cancelled, Context
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.running.batches import batches
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
 from espalier.passes.sensitivity import truth
 from espalier.passes.sensitivity.collect import collect
@@ -34,8 +38,8 @@ from espalier.passes.sensitivity.places import Place, expansion, expansion_name
 from espalier.passes.sensitivity.subject import SEEN, Given, Part, Subject, subject
 from espalier.passes.sensitivity.table import Candidate, Predictions, Sensitivity
 from espalier.passes.sensitivity.tabled import configured, quickly
-from espalier.passes.transform.prune import PruneOptions, prune
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.prune import prune
+from espalier.passes.transform.quantize import quantize
 from tests.patience import PATIENCE
 
 INT4, INT8 = parse_format("integer(width=4, frac_width=3)"), parse_format("integer(width=8, frac_width=6)")

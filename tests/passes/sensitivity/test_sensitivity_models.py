@@ -21,7 +21,7 @@ from espalier.model.trace.tensors import to_numpy, to_torch
 from espalier.model.trust import Origin
 from espalier.passes.analysis.sensitivity import SensitivityOptions, sensitivity
 from espalier.passes.base import Context, Report, run_step
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
 from espalier.passes.select import Select
 from espalier.passes.sensitivity.correct import ranks_agree
 from espalier.passes.sensitivity.table import Predictions, Sensitivity
@@ -77,7 +77,7 @@ def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     random = np.random.default_rng(0)
     ids = random.integers(0, 60, (64, 6))
     split = Split({"input_ids": ids, "attention_mask": np.ones_like(ids)}, random.integers(0, 1, 64))
-    monkeypatch.setattr("espalier.passes.analysis.evaluate.load_split", lambda options, context: split)
+    monkeypatch.setattr("espalier.passes.running.splits.load_split", lambda options, context: split)
     monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     yield
 

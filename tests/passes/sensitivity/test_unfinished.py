@@ -15,9 +15,9 @@ from espalier.model.formats.base import parse_format
 from espalier.model.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.trust import Origin
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_split
 from espalier.passes.analysis.sensitivity import SensitivityOptions, gather, kept_places, sensitivity
 from espalier.passes.base import Cancelled, Context
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.sensitivity import evidence, unfinished
 from espalier.passes.sensitivity.collect import FEWEST, collect
 from espalier.passes.sensitivity.evidence import PASSES, Evidence, evidence_folder, load, save

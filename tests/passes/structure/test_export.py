@@ -15,12 +15,12 @@ from espalier.model.project import Project
 from espalier.model.recipe import Recipe, Step
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
+from espalier.passes.choices.prune_structured import PruneStructuredOptions
 from espalier.passes.export import export
-from espalier.passes.export.example import example_inputs
 from espalier.passes.export.loading import load_folder
-from espalier.passes.replay import replay
+from espalier.passes.recipes.replay import replay
+from espalier.passes.running.example import example_inputs
 from espalier.passes.select import Select
-from espalier.passes.transform.prune_structured import PruneStructuredOptions
 from espalier.passes.transform.remove_layers import RemoveLayersOptions
 from espalier.passes.transform.remove_pruned import RemovePrunedOptions
 

@@ -22,9 +22,14 @@ from espalier.model.opening import open_source
 from espalier.model.recipe import Step
 from espalier.model.trace.trace import trace
 from espalier.model.weights import WeightStore
-from espalier.passes.analysis.evaluate import EvaluateOptions, batches, load_split
 from espalier.passes.base import Context, NoOptions, Report, run_step
+from espalier.passes.choices.lora import LoraOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.prune_structured import PruneStructuredOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.export.checkpoint import same_architecture
+from espalier.passes.running.batches import batches
+from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
 from espalier.passes.structure.blocks import chains
 from espalier.passes.structure.layers import influence
@@ -32,10 +37,6 @@ from espalier.passes.structure.masks import kept_elements
 from espalier.passes.structure.scores import Amount, fewest, scores
 from espalier.passes.structure.sets import structure_of
 from espalier.passes.transform.learn_scales import LearnScalesOptions
-from espalier.passes.transform.lora import LoraOptions
-from espalier.passes.transform.prune import PruneOptions
-from espalier.passes.transform.prune_structured import PruneStructuredOptions
-from espalier.passes.transform.quantize import QuantizeOptions, Rule
 from espalier.passes.transform.remove_layers import RemoveLayersOptions
 from espalier.passes.transform.remove_pruned import RemovePrunedOptions
 from espalier.passes.transform.replace_linear import ReplaceLinearOptions

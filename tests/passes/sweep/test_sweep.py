@@ -10,8 +10,8 @@ import pytest
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.formats.integer import Integer
 from espalier.model.recipe import Raw, Recipe, Step
-from espalier.passes.analysis.evaluate import EvaluateOptions
-from espalier.passes.config import load_recipe
+from espalier.passes.recipes.config import load_recipe
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.example import example
 from espalier.passes.sweep.offers import offer_for, offers, suggested_lines, usual_axis
 from espalier.passes.sweep.places import places

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-import espalier.passes.worker as worker
+import espalier.passes.jobs.worker as worker
 from espalier.model.document import Document, State
 from espalier.model.opening import open_source
 from espalier.model.project import keys_of, load_project, save_project
 from espalier.model.recipe import Recipe, Step
 from espalier.model.weights import WeightStore
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Cancelled
-from espalier.passes.jobs import Found, ReplayJob, SweepJob
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.jobs.kinds import Found, ReplayJob, SweepJob
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.outcome import Outcome
 from espalier.passes.sweep.sweep import Axis, Setting, Sweep, Variant, points
 from espalier.passes.transform.finetune import FinetuneOptions
-from espalier.passes.transform.prune import PruneOptions
 
 
 class Ear:
@@ -72,7 +72,7 @@ def test_outcomes_come_one_by_one_and_graphs_stay_at_hand(tmp_path: Path, monkey
     def never(*given: object) -> None:
         raise AssertionError("it was trained already")
 
-    monkeypatch.setattr("espalier.passes.replay.run_step", never)
+    monkeypatch.setattr("espalier.passes.recipes.replay.run_step", never)
     wish = points(sweep)[-1].recipe
     replayed = worker.handle(ReplayJob(project.base, wish, {}, tmp_path, job.source), Ear())  # type: ignore[arg-type]
     assert set(replayed.locations) >= {w.key for w in replayed.graph.weights.values() if w.key}

@@ -14,16 +14,16 @@ from espalier.model.errors import PassError
 from espalier.model.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Cancelled, Context, PassSpec, Report, run_step
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.figure import hits_of, wilson
-from espalier.passes.replay import Memo, replay
+from espalier.passes.recipes.replay import Memo, replay
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
 from espalier.passes.sweep.outcome import Outcome, curves, mean_of, mean_rows, point_words, rows
 from espalier.passes.sweep.run import estimate, run
 from espalier.passes.sweep.sweep import Axis, Setting, Sweep, Variant, points
-from espalier.passes.transform.prune import PruneOptions
 from tests.model.zoo import case
 from tests.registered import lend_pass
 

@@ -29,11 +29,11 @@ from espalier.model.registry import FORMATS, PASSES
 from espalier.model.trace.tensors import to_torch
 from espalier.model.trace.trace import trace
 from espalier.model.weights import WeightStore
-from espalier.passes.analysis.evaluate import EvaluateOptions
 from espalier.passes.base import Cancelled, Context, Report, run_step
-from espalier.passes.config import decode_options
-from espalier.passes.jobs import TERMINAL, Done, JobEvent, Metric, OpenJob, ReplayJob
-from espalier.passes.replay import Memo, milestones, prefix_keys, replay
+from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, Metric, OpenJob, ReplayJob
+from espalier.passes.recipes.config import decode_options
+from espalier.passes.recipes.replay import Memo, milestones, prefix_keys, replay
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.training.watch import Watch
 from espalier.passes.transform.finetune import FinetuneOptions
 from tests.patience import PATIENCE

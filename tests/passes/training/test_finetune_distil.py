@@ -20,8 +20,8 @@ from espalier.model.trace.tensors import to_torch
 from espalier.model.trace.trace import trace
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, Report, run_step
-from espalier.passes.config import decode_options
-from espalier.passes.replay import replay
+from espalier.passes.recipes.config import decode_options
+from espalier.passes.recipes.replay import replay
 from espalier.passes.training.blocks import block_outputs, tapped
 from espalier.passes.training.teacher import Lesson, Teacher, common_blocks
 from tests.folders import kept_folder

@@ -16,7 +16,7 @@ from espalier.model.graph import Graph
 from espalier.model.opening import Opened, open_source
 from espalier.model.recipe import Step
 from espalier.passes.base import Cancelled, Context, Report, run_step
-from espalier.passes.config import decode_options
+from espalier.passes.recipes.config import decode_options
 from espalier.passes.training.estimate import TIMED, WARM
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 300, "batch_size": 16, "train_limit": 160,

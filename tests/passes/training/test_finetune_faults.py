@@ -19,8 +19,8 @@ from espalier.model.trace.tensors import to_torch
 from espalier.model.trace.trace import trace
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, Report, run_step
-from espalier.passes.config import decode_options
-from espalier.passes.training.objective import Objective
+from espalier.passes.recipes.config import decode_options
+from espalier.passes.running.objective import Objective
 from espalier.passes.training.prepare import _frozen
 from espalier.passes.training.run import _Trainer
 from tests.model.zoo import case

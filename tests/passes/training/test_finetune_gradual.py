@@ -19,7 +19,7 @@ from espalier.model.opening import Opened, open_source
 from espalier.model.recipe import Step
 from espalier.model.trace.tensors import to_torch
 from espalier.passes.base import Context, Report, run_step
-from espalier.passes.config import decode_options
+from espalier.passes.recipes.config import decode_options
 from espalier.passes.training.gradual import GradualPruning, opened
 from espalier.passes.training.prepare import prepare
 from tests.folders import kept_folder

@@ -15,7 +15,7 @@ from espalier.model.opening import Opened, open_source
 from espalier.model.recipe import Step
 from espalier.model.trace.tensors import to_torch
 from espalier.passes.base import Context, Report, run_step
-from espalier.passes.config import decode_options
+from espalier.passes.recipes.config import decode_options
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 8, "batch_size": 16, "train_limit": 64, "keep": "last",
                            "validate": False, "learning_rate": 5e-3, "checkpoint_every": 3}  # fmt: skip

@@ -25,8 +25,8 @@ from espalier.model.trace.tensors import to_torch
 from espalier.model.trace.trace import trace
 from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, Report, run_step
-from espalier.passes.config import decode_options
-from espalier.passes.jobs import TERMINAL, Done, Failed, JobEvent, Metric, OpenJob, ReplayJob
+from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, JobEvent, Metric, OpenJob, ReplayJob
+from espalier.passes.recipes.config import decode_options
 from espalier.passes.training.checkpoint import Checkpoints, read, write
 from espalier.passes.training.unfinished import DAYS, discard, folder_of, home, latest, unfinished, until_saved
 from tests.patience import until

@@ -27,12 +27,14 @@ from espalier.model.trace.tensors import to_numpy
 from espalier.model.weights import WeightStore
 from espalier.passes.analysis.quantization import quantization
 from espalier.passes.base import Context, Report
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.export.effective import effective_weights
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.select import Select
 from espalier.passes.transform.learn_scales import LearnScalesOptions, learn_scales
-from espalier.passes.transform.prune import PruneOptions, prune
-from espalier.passes.transform.quantize import QuantizeOptions, Rule, quantize
+from espalier.passes.transform.prune import prune
+from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import Case, case
 
 INT4 = ScaledInteger(4, "channel")

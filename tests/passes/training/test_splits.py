@@ -11,8 +11,8 @@ import pytest
 from espalier.model.errors import DataError
 from espalier.model.opening import Opened, open_source
 from espalier.model.recipe import Step
-from espalier.passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
 from espalier.passes.base import Context, run_step
+from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
 from espalier.passes.search.warm import Warm
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.splits import splits

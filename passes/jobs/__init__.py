@@ -1,0 +1,1 @@
+"""Jobs of the window and the command line: what they are, and the worker process that runs them."""

@@ -1,0 +1,272 @@
+"""The warm worker process: torch lives here, models and data stay loaded between jobs."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from espalier.model.errors import JobError
+from espalier.model.graph import Graph
+from espalier.model.held import Version
+from espalier.model.opening import Opened, is_project, needs_source, open_any, reopen
+from espalier.model.project import keys_of, save_project
+from espalier.model.registry import Registry
+from espalier.model.source import SourceInfo
+from espalier.model.weights import WeightStore
+from espalier.passes.base import Context, is_instant, run_step
+from espalier.passes.jobs.heap import give_back, keep_freed_memory
+from espalier.passes.jobs.kernel import AnswerJob, KernelsJob, LabJob
+from espalier.passes.jobs.kinds import (
+    AnalyseJob,
+    ExportJob,
+    Found,
+    Locations,
+    OpenJob,
+    OpenResult,
+    PluginJob,
+    ReplayJob,
+    ReplayResult,
+    SearchJob,
+    SweepJob,
+    TrialJob,
+)  # fmt: skip
+from espalier.passes.jobs.serving import Channel, serve
+from espalier.passes.plugins.plugins import portable, reload_plugins
+from espalier.passes.recipes.offered import PluginState
+from espalier.passes.recipes.replay import Memo, replay
+from espalier.passes.recipes.set_up import check_set_up, options_of
+from espalier.passes.score import Scorer
+from espalier.passes.sweep.run import run
+from espalier.passes.training.unfinished import clear, until_saved
+
+_Source = tuple[str, tuple[str, ...], int]  # what is opened, with what inputs, from what seed
+
+
+@dataclass(slots=True)
+class _State:
+    """What stays warm: stores by working folder, replay results by base, functions of opaque nodes by source."""
+
+    stores: dict[Path, WeightStore] = field(default_factory=dict)  # type: ignore[assignment]
+    memos: OrderedDict[str, Memo] = field(default_factory=OrderedDict)  # type: ignore[assignment]
+    opened: OrderedDict[_Source, dict[str, Any]] = field(default_factory=OrderedDict)  # type: ignore[assignment]
+    trained: list[tuple[Path, float]] = field(default_factory=list)  # type: ignore[assignment]
+    files: int = 0
+
+
+_STATE = _State()
+HANDLERS: Registry[type, Callable[[Any, Channel], Any]] = Registry("kind of job", JobError)
+LONG = 1.0  # seconds
+SAVED = 60.0  # seconds after which the window has copied what a training gave
+
+
+def main(pipe: Connection) -> None:
+    """Entry point of the spawned process: warm up, then serve."""
+    keep_freed_memory()
+    for name in ("torch", "torch.export", "transformers"):
+        importlib.import_module(name)
+    serve(pipe, _tidily)
+    _clear_trained(0)
+
+
+def _clear_trained(after: float) -> None:
+    """Delete the checkpoints of trainings that ended so many seconds ago."""
+    now = time.monotonic()
+    for folder, ended in _STATE.trained:
+        if now - ended >= after:
+            clear(folder)
+    _STATE.trained = [(f, ended) for f, ended in _STATE.trained if now - ended < after]
+
+
+def _forget_closed() -> None:
+    """Let go of the tensors, the files and the graphs of documents that were closed: their working folder is gone."""
+    for folder in [f for f in _STATE.stores if not f.exists()]:
+        del _STATE.stores[folder]
+        _STATE.memos.pop(f"{folder}", None)
+
+
+def _tidily(job: Any, channel: Channel) -> Any:
+    """Run one job; what a long one leaves goes back to the system, which takes milliseconds."""
+    begin = time.monotonic()
+    _clear_trained(SAVED)
+    _forget_closed()
+    try:
+        return handle(job, channel)
+    finally:
+        if time.monotonic() - begin > LONG:
+            give_back()
+
+
+def handle(job: Any, channel: Channel) -> Any:
+    """Run one job, by its type."""
+    return HANDLERS[type(job)](job, channel)
+
+
+def _store(workdir: Path, locations: Locations | None = None) -> WeightStore:
+    store = _STATE.stores.setdefault(workdir, WeightStore(workdir))
+    store.add(locations or {})
+    return store
+
+
+def _flush(store: WeightStore) -> Locations:
+    _STATE.files += 1
+    return store.flush(f"tensors-{_STATE.files}-{id(store):x}")
+
+
+@HANDLERS.register(OpenJob)
+def _open(job: OpenJob, channel: Channel) -> OpenResult:
+    channel.progress(0, 0, f"opening {job.spec}")
+    version = Version.of(Path(job.spec)) if is_project(job.spec) else None
+    opened = open_any(job.spec, job.workdir, job.inputs, job.seed, origin=job.origin)
+    _STATE.stores[job.workdir] = opened.store
+    if opened.callables:  # a project holds none: its source is opened for them where it has to run
+        _remember(opened)
+    channel.progress(0, 0, "storing the weights")
+    _flush(opened.store)
+    locations = opened.store.locate(keys_of(*opened.project.graphs))
+    seconds = opened.capture.seconds if opened.capture else {}
+    project = replace(opened.project, recipe=portable(opened.project.recipe))
+    scorer, graphs = Scorer(), (project.base, *([project.graph] if project.graph is not project.base else []))
+    scores = tuple((graph, scorer.score(graph)) for graph in graphs)
+    return OpenResult(project, locations, opened.problems, seconds, scorer, scores, version)
+
+
+def _remember(opened: Opened) -> None:
+    _STATE.opened[_key(opened.project.source)] = opened.callables
+    while len(_STATE.opened) > 4:
+        _STATE.opened.popitem(last=False)
+
+
+def _key(source: SourceInfo) -> _Source:
+    return source.spec, source.inputs, source.seed
+
+
+def _callables(graph: Graph, source: SourceInfo, workdir: Path) -> dict[str, Any]:
+    """Functions of opaque nodes; a project with some opens its source again once, as it was opened."""
+    if not needs_source(graph):
+        return {}
+    key = _key(source)
+    if key not in _STATE.opened:
+        found = reopen(source.spec, workdir, source.inputs, source.seed)
+        _remember(replace(found, project=replace(found.project, source=source)))
+    return _STATE.opened[key]
+
+
+@HANDLERS.register(ReplayJob)
+def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
+    store = _store(job.workdir, job.locations)
+    memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
+    callables = _callables(job.base, job.source, job.workdir)
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
+                      metric=channel.metric, enough=channel.enough, paused=channel.paused)  # fmt: skip
+    if job.known:
+        steps = job.recipe.active[: job.known[0]]
+        memo.remember(steps, job.known[1])
+    todo = job.recipe.active[job.known[0] if job.known else 0 :]
+    if len(todo) > 1:  # a lone step says it itself
+        check_set_up(options_of(todo), job.base, context)
+    with until_saved() as trained:
+        done = replay(job.base, job.recipe, context, memo)
+        _flush(store)
+    _STATE.trained += [(folder, time.monotonic()) for folder in trained]
+    graphs = [done.graph, *(r.graph for r in done.results if r)]
+    return ReplayResult(done.graph, done.results, store.locate(keys_of(*graphs)))
+
+
+@HANDLERS.register(AnalyseJob)
+def _analyse(job: AnalyseJob, channel: Channel) -> Any:
+    store = _store(job.workdir, job.locations)
+    callables = {} if is_instant(job.step) else _callables(job.graph, job.source, job.workdir)
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
+                      found=lambda part: channel.send(Found(part)), enough=channel.enough, paused=channel.paused,
+                      base=job.base)  # fmt: skip
+    return run_step(job.graph, job.step, context).report
+
+
+@HANDLERS.register(SweepJob)
+def _sweep(job: SweepJob, channel: Channel) -> int:
+    """Points one by one, each on its way before the next begins; returns how many there were."""
+    store = _store(job.workdir, job.locations)
+    memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
+    for steps, graph in job.held:
+        memo.remember(steps, graph)
+    callables = _callables(job.base, job.source, job.workdir)
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
+                      enough=channel.enough, paused=channel.paused)  # fmt: skip
+    count = 0
+    for outcome in run(job.sweep, job.base, context, memo, job.known):
+        _flush(store)
+        channel.send(Found(outcome))
+        count += 1
+    return count
+
+
+@HANDLERS.register(SearchJob)
+def _search(job: SearchJob, channel: Channel) -> str:
+    from espalier.passes.jobs.search import serve_search
+
+    store, memo = _store(job.workdir, job.locations), _STATE.memos.setdefault(f"{job.workdir}", Memo())
+    callables = _callables(job.search.base, job.source, job.workdir)
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
+                      enough=channel.enough, paused=channel.paused)  # fmt: skip
+    return serve_search(job, context, memo, lambda trial: channel.send(Found(trial)), lambda: _flush(store))
+
+
+@HANDLERS.register(TrialJob)
+def _trial(job: TrialJob, channel: Channel) -> Path:
+    from espalier.passes.search.architecture.chosen import chosen
+
+    store = _store(job.workdir, job.locations)
+    callables = _callables(job.search.base, job.source, job.workdir)
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
+                      enough=channel.enough, paused=channel.paused)  # fmt: skip
+    made = chosen(job.search, job.space, job.params, context, job.begins)
+    save_project(made, store, job.path, everything=True)
+    return job.path
+
+
+@HANDLERS.register(ExportJob)
+def _export(job: ExportJob, channel: Channel) -> Any:
+    from espalier.passes.export import export
+    from espalier.passes.export.settings import Settings
+
+    store = _store(job.workdir, job.locations)
+    channel.progress(0, 0, f"exporting to {job.path.name}")
+    return export(job.project, store, job.form, job.path, Settings(job.leave_float, channel.progress))
+
+
+@HANDLERS.register(PluginJob)
+def _plugins(job: PluginJob, channel: Channel) -> tuple[PluginState, ...]:
+    channel.progress(0, 0, "loading plug-ins")
+    _STATE.memos.clear()  # what the old code computed
+    return reload_plugins(job.places)
+
+
+@HANDLERS.register(LabJob)
+def _lab(job: LabJob, channel: Channel) -> Any:
+    from espalier.kernels.bench.spec import lab
+
+    channel.progress(0, 0, "listing the kernels")
+    return lab()
+
+
+@HANDLERS.register(KernelsJob)
+def _kernels(job: KernelsJob, channel: Channel) -> int:
+    from espalier.kernels.bench.run import gathered, stretch
+
+    if not job.first:
+        channel.send(Found(gathered(job.request, ())))
+    return stretch(job.request, channel.progress, lambda part: channel.send(Found(part)), job.first, job.limits,
+                   channel.enough)  # fmt: skip
+
+
+@HANDLERS.register(AnswerJob)
+def _answer(job: AnswerJob, channel: Channel) -> None:
+    from espalier.kernels.bench.answers.measure import measure
+
+    measure(job.question, job.device, channel.progress, lambda part: channel.send(Found(part)))

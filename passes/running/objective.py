@@ -1,0 +1,78 @@
+"""What training minimises: the model's own loss where it has one, else the cross-entropy of its class scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from espalier.model.errors import GraphError
+from espalier.model.graph import Graph
+from espalier.passes.running.batches import logits_of
+
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+class Lesson(Protocol):
+    """What a teacher adds to a loss."""
+
+    def loss(self, own: Tensor, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        """The loss to train on."""
+        ...
+
+
+class Objective(nn.Module):
+    """A built module as the Trainer wants it: (labels, inputs by name) → {"loss", "logits"}.
+
+    `lesson`: what a teacher adds to the loss in training, where the batch holds what it said.
+    """
+
+    accepts_loss_kwargs = False  # the loss is a mean over the batch, which the Trainer divides when it accumulates
+
+    def __init__(self, inner: nn.Module, graph: Graph, lesson: Lesson | None = None) -> None:
+        super().__init__()
+        self.lesson = lesson
+        self.inner, self.graph = inner, graph
+        labels = [n for n in graph.placeholders if n.target == "labels"]
+        if labels and len(labels[0].ports["data_out"].shape) != 1:
+            raise GraphError("The model's labels are not one class a sample, and only classifiers can be trained.",
+                             "Open it with a classification head (task=sequence-classification).")  # fmt: skip
+        self.takes_labels = bool(labels)
+        self.names = {n.target for n in graph.placeholders}
+        self.still = tuple(m for m in inner.modules() if isinstance(m, NORMS) and _frozen(m))
+
+    def forward(self, labels: Tensor, **inputs: Tensor) -> dict[str, Tensor]:
+        """labels: int64 [batch]."""
+        result: Any = self.inner(**self.taken({"labels": labels, **inputs}))
+        logits = logits_of(result, self.graph)
+        own = _own_loss(result) if self.takes_labels else None
+        loss = F.cross_entropy(logits.float(), labels) if own is None else own
+        if self.lesson is not None and self.training:
+            loss = self.lesson.loss(loss, logits, inputs)
+        return {"loss": loss, "logits": logits}
+
+    def taken(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What of a batch the module itself takes."""
+        return {n: v for n, v in batch.items() if n in self.names}
+
+    def train(self, mode: bool = True) -> Objective:
+        """Norms whose weights are frozen keep their running statistics too."""
+        super().train(mode)
+        for norm in self.still:
+            norm.eval()
+        return self
+
+
+def _frozen(norm: nn.Module) -> bool:
+    own = list(norm.parameters())
+    return bool(own) and not any(p.requires_grad for p in own)
+
+
+def _own_loss(result: Any) -> Tensor | None:
+    """The loss among a module's results: by its name, or as the one that is a single number."""
+    if isinstance(result, dict):
+        return result.get("loss")
+    values = result if isinstance(result, tuple | list) else ()
+    return next((v for v in values if isinstance(v, Tensor) and v.dim() == 0), None)
