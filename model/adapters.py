@@ -48,12 +48,6 @@ def shapes(node: Node, weight: Weight, rank: int) -> tuple[Shape, Shape]:
     return (rank, inputs), (outputs, rank)
 
 
-def largest_rank(node: Node, weight: Weight) -> int:
-    """The rank at which an adapter could be any change of the weight."""
-    first, second = shapes(node, weight, 1)
-    return min(math.prod(first), math.prod(second))
-
-
 def module_path(node: Node, graph: Graph) -> str:
     """The module that a node stands for: its own, or that which holds the weight that a function takes."""
     if node.call == "call_module":

@@ -239,14 +239,26 @@ class Graph:
         return replace(self, nodes=nodes, weights=weights)
 
     def to_networkx(self) -> nx.MultiDiGraph[str]:
-        """A networkx graph: node attributes op, kind, module_path; edge attributes output, shape."""
+        """A networkx graph of plain texts and numbers.
+
+        Node attributes: op, kind, module_path, parameters (elements of its weights), formats and sparsity (by port, as
+        "weight: mxint(...)"). Edge attributes: output, shape ("batch × 8").
+        """
         import networkx as nx
 
         from espalier.model.ops import kind
 
         graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
         for node in self:
-            graph.add_node(node.id, op=node.op, kind=kind(node), module_path=node.module_path)
+            graph.add_node(
+                node.id,
+                op=node.op,
+                kind=kind(node),
+                module_path=node.module_path,
+                parameters=sum(self.weights[key].elements for key in node.weights.values() if key in self.weights),
+                formats="; ".join(f"{port}: {p.format}" for port, p in sorted(node.precision.items())),
+                sparsity="; ".join(f"{port}: {s.ratio:g}" for port, s in sorted(node.sparsity.items())),
+            )
         for ref, user in self.edges():
             meta = self.nodes[ref.node].ports.get(out_port(ref.output))
             shape = " × ".join(map(str, meta.shape)) if meta else ""

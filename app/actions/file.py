@@ -253,6 +253,7 @@ EXPORTS = {
     "adapter": ("Export the LoRA adapters into a folder", "", True),
     "recipe": ("Export the recipe", "recipe.json", False),
     "script": ("Export a Python script", "compress.py", False),
+    "graphml": ("Export the graph as GraphML", "graph.graphml", False),
 }
 
 

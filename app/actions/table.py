@@ -89,6 +89,8 @@ FILE = (
            needs=files.has_adapters, help="A folder that PEFT opens on the source's model"),
     Action("export_recipe", "Recipe…", "File/Export", lambda w: files.export(w, "recipe")),
     Action("export_script", "Python script…", "File/Export", lambda w: files.export(w, "script")),
+    Action("export_graphml", "GraphML…", "File/Export", lambda w: files.export(w, "graphml"),
+           help="The graph with operations, shapes and formats, for Gephi, yEd or networkx"),
     Action("export_picture", "Picture of the graph…", "File/Export", files.export_picture),
     Action("close", "Close", "File", files.close, "Ctrl+W", group=2),
     Action("quit", "Quit", "File", lambda w: w.close(), "Ctrl+Q", needs=_always, group=2),

@@ -19,7 +19,7 @@ def _arguments(parser: Parser) -> None:
         "safetensors: a folder with the weights as they compute; packed: one file in the bits of the formats; "
         "onnx: QuantizeLinear and DequantizeLinear; pt2: a torch.export file; "
         "adapter: the LoRA adapters as PEFT saves them; "
-        "script: Python; recipe: TOML or JSON"
+        "script: Python; recipe: TOML or JSON; graphml: the graph for Gephi, yEd, networkx"
     )
     parser.add_argument("--as", dest="form", required=True, choices=tuple(FORMS), help=text)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file or folder to write")

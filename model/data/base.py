@@ -54,21 +54,6 @@ class Split:
             part = slice(start, start + size)
             yield {name: array[part] for name, array in self.inputs.items()}, self.labels[part]
 
-    def for_model(self, names: Sequence[str]) -> Split:
-        """Only the inputs that a model with these input names takes; a lone input takes a lone name.
-
-        Raises DataError if the model takes none of them.
-        """
-        kept = {name: array for name, array in self.inputs.items() if name in names}
-        if not kept and len(self.inputs) == 1 and len(names) == 1:
-            kept = {names[0]: next(iter(self.inputs.values()))}
-        if not kept:
-            raise DataError(
-                f"The model takes {', '.join(names)}; the data hold {', '.join(self.inputs)}.",
-                "Use data of the kind that the model was made for.",
-            )
-        return replace(self, inputs=kept)
-
 
 @dataclass(frozen=True, slots=True)
 class TaskData:

@@ -1,4 +1,4 @@
-"""Hands a project on: as a checkpoint, a packed model, ONNX, a torch program, a recipe, a script. One file per form."""
+"""Writes a project for others: a checkpoint, a packed model, ONNX, a torch program, a script... One file per form."""
 
 from __future__ import annotations
 
@@ -80,6 +80,12 @@ def _adapter(project: Project, store: WeightStore, path: Path, _: Settings) -> W
     return Written(*write_adapter(project, store, path), [])
 
 
+def _graphml(project: Project, _: WeightStore, path: Path, __: Settings) -> Written:
+    from espalier.passes.export.graphml import write_graphml
+
+    return Written(write_graphml(project, path), [], [])
+
+
 def _recipe(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
     from espalier.passes.export.recipe import write_recipe
 
@@ -100,6 +106,7 @@ FORMS: dict[str, Exporter] = {
     "adapter": _adapter,
     "script": _script,
     "recipe": _recipe,
+    "graphml": _graphml,
 }
 
 

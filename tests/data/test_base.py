@@ -22,14 +22,6 @@ def test_batches_cover_all_in_order() -> None:
     assert np.concatenate([inputs["x"] for inputs, _ in parts]).tolist() == list(range(10))
 
 
-def test_for_model_renames_a_lone_input_and_drops_others() -> None:
-    assert list(SPLIT.for_model(["pixel_values"]).inputs) == ["pixel_values"]
-    text = Split({"input_ids": np.zeros((2, 3)), "attention_mask": np.zeros((2, 3))}, np.zeros(2))
-    assert list(text.for_model(["input_ids", "labels"]).inputs) == ["input_ids"]
-    with pytest.raises(DataError, match="pixel_values"):
-        text.for_model(["pixel_values"])
-
-
 def test_an_unknown_split_names_those_there_are() -> None:
     with pytest.raises(DataError) as error:
         TaskData("mine", "image", ("a", "b"), {"train": SPLIT}, {}).split("test")

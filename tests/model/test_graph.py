@@ -243,7 +243,9 @@ def test_networkx_has_all_nodes_and_edges(graph: Graph) -> None:
     graph = graph.replace(replace(graph["c"], args=(Ref("a"), Ref("a", 1))))
     found = graph.to_networkx()
     assert set(found) == set(graph.nodes) and found.number_of_edges() == len(list(graph.edges()))
-    assert found.nodes["a"] == {"op": "relu", "kind": "module_related_func", "module_path": ""}
+    assert found.nodes["a"] == {
+        "op": "relu", "kind": "module_related_func", "module_path": "", "parameters": 0, "formats": "", "sparsity": ""
+    }  # fmt: skip
     assert found.edges["a", "b", 0] == {"output": 0, "shape": "batch × 4"}
     assert sorted(d["output"] for d in found.get_edge_data("a", "c").values()) == [0, 1]
     assert next(iter(nx.topological_sort(nx.DiGraph(found)))) == "x"
