@@ -182,7 +182,7 @@ def _in_mxint(node: Node) -> bool:
 def _present(graph: Graph, options: Any) -> Any:
     """Structured pruning of a kind of unit that the selected nodes have."""
     from espalier.app.figures.structure import KNOWN
-    from espalier.passes.structure.outlook import kinds_of
+    from espalier.passes.structure.preview import kinds_of
 
     try:
         kinds = kinds_of(KNOWN.of(graph), options.select)

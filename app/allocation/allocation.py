@@ -20,10 +20,10 @@ from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph import Graph, Node
 from espalier.model.ports import weight_at
 from espalier.model.recipe import Recipe
-from espalier.passes.allocation.falling import POINTS, Falling, falling
 from espalier.passes.allocation.hulls import Hulls, Solution
 from espalier.passes.allocation.places import FLOAT, Column, Place, column, column_title
 from espalier.passes.allocation.plan import steps
+from espalier.passes.allocation.predicted_fronts import POINTS, Falling, falling
 from espalier.passes.allocation.problem import Problem
 from espalier.passes.allocation.solve import Competing, problem_of
 from espalier.passes.costs.base import Cost, cost, with_candidate

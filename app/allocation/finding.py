@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.model.errors import EspalierError, JobError
 from espalier.passes.costs.base import cost
-from espalier.passes.costs.finding import finding
+from espalier.passes.costs.measured import finding
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from espalier.passes.analysis.divergence import DivergenceOptions
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import run_step
 from espalier.passes.costs.base import cost, separable
-from espalier.passes.costs.finding import finding
 from espalier.passes.costs.limits import Limit, parse_budget
+from espalier.passes.costs.measured import finding
 from espalier.passes.dominant import dominant_fields
 from espalier.passes.export.recipe import to_toml
 from espalier.passes.recipes.config import recipe_to_dict

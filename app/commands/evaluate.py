@@ -13,7 +13,7 @@ from espalier.app.commands.scoring import add_data, data_options, figures, noise
 from espalier.app.commands.sweep import known_steps
 from espalier.model.errors import DataError
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis.baseline import BesideOptions
 from espalier.passes.base import run_step
 from espalier.passes.dominant import dominant_fields
 from espalier.passes.figure import OPENED

@@ -154,7 +154,7 @@ def _groups(found: Sequence[Known]) -> list[Group]:
 
 def _read(text: str) -> list[Known]:
     """The studies of a project or a journal, or the one that is named behind a #."""
-    from espalier.passes.search.kept import FOLDER, unpack
+    from espalier.passes.search.project_studies import FOLDER, unpack
     from espalier.passes.search.records import ABOUT, search_of, trials_of
     from espalier.passes.search.storage import journal_url, load_study, open_storage, study_names
 

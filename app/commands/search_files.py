@@ -24,7 +24,7 @@ from espalier.model.recipe import Recipe
 from espalier.passes.export.recipe import to_toml
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.replay import Memo, milestones, replay
-from espalier.passes.search import kept
+from espalier.passes.search import project_studies
 from espalier.passes.search.goals import best, wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
@@ -77,7 +77,7 @@ def storage_for(named: str | None, output: Output, target: Target) -> Storage:
         return Storage(named)
     study = output.search.spec.study
     path = Path(f"{output.path}.journal") if output.path else _state(study, output.search)
-    held = output.held(kept.member(study)) or target.project.extras.get(kept.member(study))
+    held = output.held(project_studies.member(study)) or target.project.extras.get(project_studies.member(study))
     if held is not None and not path.exists():
         write_bytes(path, held, UsageError)
     return Storage(journal_url(path), path)
@@ -89,7 +89,10 @@ def _state(study: str, search: Search) -> Path:
     folder = home().parent / "searches"
     folder.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256(f"{study} {fingerprint(search.base)}".encode()).hexdigest()[:12]
-    return folder / f"{kept.member(study).removeprefix(kept.FOLDER).removesuffix(kept.ENDING)}-{digest}{kept.ENDING}"
+    return (
+        folder
+        / f"{project_studies.member(study).removeprefix(project_studies.FOLDER).removesuffix(project_studies.ENDING)}-{digest}{project_studies.ENDING}"
+    )
 
 
 class Output:
@@ -192,7 +195,7 @@ class Output:
         """The last word; a project takes the study in, and the journal beside it is no longer needed."""
         record: dict[str, bytes] = {}
         if self._is_project and storage.path is not None and not self.other:
-            record = {kept.member(self.search.spec.study): kept.pack(storage.path)}
+            record = {project_studies.member(self.search.spec.study): project_studies.pack(storage.path)}
         self.write(trials, recipe, record)
         if record and storage.path is not None:
             for path in storage.path.parent.glob(f"{storage.path.name}*"):

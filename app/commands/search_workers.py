@@ -29,7 +29,7 @@ def trials_of_all(
     running: Running, storage: str, found: Arguments, target: Target, console: Console
 ) -> Generator[Trial, None, str]:
     """The trials of this process and of all others; a storage that is named holds the model for whoever joins."""
-    from espalier.passes.search.fleet.crew import Crew, together
+    from espalier.passes.search.fleet.local_workers import Crew, together
 
     _hand_over(running, storage, found, target, console)
     crew = Crew(found.workers - 1, storage, running.spec.study, console.note, tuple(found.plugin))
@@ -49,7 +49,7 @@ def check_workers(found: Arguments) -> None:
 def _hand_over(running: Running, storage: str, found: Arguments, target: Target, console: Console) -> None:
     if not found.storage and found.workers == 1:
         return
-    from espalier.passes.search.fleet.handing import LIMIT, hand_over
+    from espalier.passes.search.fleet.sharing import LIMIT, hand_over
 
     search = running.plan.search
     plain = [encode(search.spec), recipe_to_json(search.recipe)]

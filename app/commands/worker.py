@@ -107,7 +107,7 @@ def _threads(count: int) -> None:
 
 def _tell(trial: Trial, figures: Iterable[str], running: dict[int, Trial], console: Console) -> None:
     """A line for each trial that ended here."""
-    from espalier.passes.search.fleet.beat import worker_name
+    from espalier.passes.search.fleet.heartbeat import worker_name
 
     if trial.worker == worker_name() and trial.state == "running":
         running[trial.number] = trial

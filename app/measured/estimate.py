@@ -23,10 +23,10 @@ from espalier.passes.analysis.sensitivity import kept_places
 from espalier.passes.figure import OPENED
 from espalier.passes.sensitivity.correct import Correction
 from espalier.passes.sensitivity.evidence import load
+from espalier.passes.sensitivity.full_table import changed, chosen, fixed, mask_of
 from espalier.passes.sensitivity.places import Place
 from espalier.passes.sensitivity.subject import Mask, subject
 from espalier.passes.sensitivity.table import Candidate
-from espalier.passes.sensitivity.tabled import changed, chosen, fixed, mask_of
 from espalier.passes.sensitivity.whole import Part, Wholes, part, together
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from espalier.model.document import Document
 from espalier.model.errors import JobError, ProjectError
 from espalier.model.project import keys_of
 from espalier.model.recipe import Recipe, Step
-from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis.baseline import BesideOptions
 from espalier.passes.base import Report, is_instant
 from espalier.passes.figure import OPENED
 from espalier.passes.jobs.kinds import AnalyseJob, JobInfo

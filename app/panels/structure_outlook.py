@@ -21,7 +21,7 @@ from espalier.app.jobs.previews import Previews
 from espalier.app.panels.heading import heading
 from espalier.app.words import count, plural
 from espalier.model.errors import EspalierError
-from espalier.passes.structure.outlook import Line, outlook
+from espalier.passes.structure.preview import Line, outlook
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

@@ -24,7 +24,7 @@ from espalier.model.document import Document
 from espalier.model.errors import FileError
 from espalier.model.files import append, write_bytes, write_text
 from espalier.model.leftovers import SCRATCH, WINDOW, clear_parts, clear_scratch
-from espalier.passes.search import kept
+from espalier.passes.search import project_studies
 from espalier.passes.search.trial import Trial
 
 _NOTES: dict[tuple[Path, str], Locked] = {}  # of this process by record and key, held until the record is gone
@@ -60,7 +60,7 @@ class Copies:
 
     def keep(self, document: Document, name: str) -> None:
         """Put what is whole of a study's journal into the project."""
-        path = kept.path_for(document.store.folder, name)
+        path = project_studies.path_for(document.store.folder, name)
         held = self._held.setdefault(path, bytearray())
         with contextlib.suppress(OSError), path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < len(held):
@@ -69,7 +69,7 @@ class Copies:
             data = file.read()
             held += data[: data.rfind(b"\n") + 1]
         if held:
-            document.keep(kept.member(name), bytes(held))
+            document.keep(project_studies.member(name), bytes(held))
 
     def forget(self) -> None:
         """Another document: hold nothing of the one before."""
@@ -78,8 +78,8 @@ class Copies:
 
 def record_path(workdir: Path, name: str) -> Path:
     """Where the record of a study lies while its document is open."""
-    path = kept.path_for(workdir, name)
-    return path.with_name(path.name.removesuffix(kept.ENDING) + ENDING)
+    path = project_studies.path_for(workdir, name)
+    return path.with_name(path.name.removesuffix(project_studies.ENDING) + ENDING)
 
 
 def begin_record(path: Path, data: bytes, key: str, document: Document) -> None:
@@ -128,7 +128,7 @@ def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[tuple[Tri
             journal = _journal(path)
             if len(trials) > max(known, len(found)) and journal.exists():
                 found = trials
-                write_bytes(kept.path_for(workdir, name), journal.read_bytes())
+                write_bytes(project_studies.path_for(workdir, name), journal.read_bytes())
             done.append(left)
             continue
         left.release()
@@ -167,7 +167,7 @@ def _named(document: Document) -> list[str]:
 
 def _journal(record: Path) -> Path:
     """The study's journal beside its record."""
-    return record.with_name(record.name.removesuffix(ENDING) + kept.ENDING)
+    return record.with_name(record.name.removesuffix(ENDING) + project_studies.ENDING)
 
 
 def _forget(note: Path) -> None:

@@ -18,7 +18,7 @@ from espalier.model.codec import decode, encode
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.project import recipe_from_json, recipe_to_json
 from espalier.model.recipe import Recipe
-from espalier.passes.search.kept import FOLDER, member
+from espalier.passes.search.project_studies import FOLDER, member
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial

@@ -24,11 +24,11 @@ from espalier.model.recipe import Recipe
 from espalier.model.source import SourceInfo
 from espalier.passes.figure import OPENED
 from espalier.passes.jobs.kinds import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
-from espalier.passes.search import kept
+from espalier.passes.search import project_studies
 from espalier.passes.search.expand import expand
+from espalier.passes.search.feasibility import check_grid, check_limits, check_spec
 from espalier.passes.search.goals import wanted
-from espalier.passes.search.onward import discard
-from espalier.passes.search.possible import check_grid, check_limits, check_spec
+from espalier.passes.search.inherited_weights import discard
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec
@@ -214,9 +214,12 @@ class Searches(Applied):
         self.studies.pop(study.name, None)
         self._unwritten.discard(study.name)
         document = self._session.open_document
-        for path in (kept.path_for(document.store.folder, study.name), record_path(document.store.folder, study.name)):
+        for path in (
+            project_studies.path_for(document.store.folder, study.name),
+            record_path(document.store.folder, study.name),
+        ):
             path.unlink(missing_ok=True)
-        for name in (member_of(study.name), kept.member(study.name)):
+        for name in (member_of(study.name), project_studies.member(study.name)):
             document.keep(name, None)
         self.listed.emit()
         self.kept.emit()
@@ -343,7 +346,7 @@ def new_name(spec: SearchSpec, taken: Container[str]) -> str:
 def _unpack(session: Session, document: Document) -> None:
     """Journals that cannot be written are told; what was found is shown, and a search that goes on will fail."""
     try:
-        kept.unpack(document.project.extras, document.store.folder)
+        project_studies.unpack(document.project.extras, document.store.folder)
     except EspalierError as error:
         session.problem.emit(error)
 
@@ -354,7 +357,7 @@ def search_job(study: Study, document: Document) -> SearchJob:
     held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
     wish = Search(study.spec, study.recipe, base, source)
     locations = document.store.locate(keys_of(base, document.graph))
-    return SearchJob(wish, kept.url_for(folder, study.name), locations, folder, source, True,
+    return SearchJob(wish, project_studies.url_for(folder, study.name), locations, folder, source, True,
                      held, tuple(study.by_hand))  # fmt: skip
 
 

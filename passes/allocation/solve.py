@@ -11,10 +11,10 @@ from espalier.model.errors import OptionsError
 from espalier.model.graph import Graph
 from espalier.model.recipe import Step
 from espalier.passes.allocation.exact import exact, least_under
-from espalier.passes.allocation.falling import Falling, Tell, falling, fronts
 from espalier.passes.allocation.hulls import Hulls, Solution
 from espalier.passes.allocation.places import Column, Place, Slot, slots
 from espalier.passes.allocation.plan import Allocation, configured
+from espalier.passes.allocation.predicted_fronts import Falling, Tell, falling, fronts
 from espalier.passes.allocation.problem import Problem, counted
 from espalier.passes.costs.base import Cost, Floats, cost, figures
 from espalier.passes.costs.limits import Limit

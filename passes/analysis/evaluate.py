@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from espalier.model.data.base import Split, TaskData
-    from espalier.passes.analysis.beside import Beside
+    from espalier.passes.analysis.baseline import Beside
 
 
 @analysis("evaluate", "Evaluate", EvaluateOptions)
@@ -73,7 +73,7 @@ def noise_of(accuracy: float, correct: Sequence[bool], split: Split, graph: Grap
 
 def _beside(options: EvaluateOptions, context: Context) -> Beside | None:
     """What tells the divergence from the baseline, where that is wanted."""
-    from espalier.passes.analysis.beside import Beside, BesideOptions
+    from espalier.passes.analysis.baseline import Beside, BesideOptions
 
     return Beside(context.base, options, context) if isinstance(options, BesideOptions) and context.base else None
 

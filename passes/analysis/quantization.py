@@ -15,7 +15,7 @@ from espalier.passes.observed.stream import Place, operands
 from espalier.passes.score import one_sample, port_bits
 
 if TYPE_CHECKING:
-    from espalier.passes.observed.lockstep import Outcome
+    from espalier.passes.observed.paired import Outcome
 
 
 @analysis("quantization", "Quantisation error", ObserveOptions)
@@ -65,7 +65,7 @@ def _weight_error(node: Node, port: str, graph: Graph, context: Context) -> Diff
 
 
 def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[list[Row], Row]:
-    from espalier.passes.observed.lockstep import lockstep, tally
+    from espalier.passes.observed.paired import lockstep, tally
     from espalier.passes.running.splits import load_split
 
     split = load_split(options, context)

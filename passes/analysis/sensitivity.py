@@ -155,9 +155,9 @@ class _Work:
         What an earlier run gathered is gone on with; what is not all of it lies in a file of its own.
         """
         from espalier.model.graph_json import fingerprint
+        from espalier.passes.sensitivity.checkpoint import Unfinished
         from espalier.passes.sensitivity.collect import collect
         from espalier.passes.sensitivity.evidence import PART, evidence_path, load, save
-        from espalier.passes.sensitivity.unfinished import Unfinished
 
         name = fingerprint(self.run)
         key = self._key(self.split, self.context.seed)
@@ -183,7 +183,7 @@ class _Work:
 
     def rows(self) -> list[Sensitivity]:
         """All rows, handed on as they come, and again once some were measured and all are corrected."""
-        from espalier.passes.sensitivity.tabled import rows_of_table
+        from espalier.passes.sensitivity.full_table import rows_of_table
 
         formats = self.options.formats or usual_formats()
         found: list[Sensitivity] = []
@@ -202,8 +202,8 @@ class _Work:
 
     def _measured(self, rows: list[Sensitivity]) -> list[Sensitivity]:
         """Rows with true divergences, of all candidates or of some, and predictions corrected by them."""
-        from espalier.passes.sensitivity import truth
-        from espalier.passes.sensitivity.kept import Kept
+        from espalier.passes.sensitivity import exact as truth
+        from espalier.passes.sensitivity.candidate_cache import Kept
 
         count = self.options.measure
         cells = truth.every(rows) if self.options.exact else truth.picked(rows, count, self.context.seed)
@@ -262,7 +262,7 @@ class _Work:
 
     def _wholes(self, rows: list[Sensitivity], at: dict[tuple[str, str], Place], baseline: Baseline) -> Correction:
         """What some whole configurations say of predictions of such."""
-        from espalier.passes.sensitivity import truth
+        from espalier.passes.sensitivity import exact as truth
         from espalier.passes.sensitivity.correct import learned
 
         columns = len(self.options.formats or usual_formats())

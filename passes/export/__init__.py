@@ -12,7 +12,7 @@ from espalier.model.errors import ExportError, nearest
 from espalier.model.project import Project
 from espalier.model.weights import WeightStore
 from espalier.passes.export.settings import Settings
-from espalier.passes.export.unhelped import unhelped
+from espalier.passes.export.training_notes import unhelped
 
 
 @dataclass(frozen=True, slots=True)

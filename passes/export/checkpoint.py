@@ -20,10 +20,10 @@ from espalier.model.project import Project
 from espalier.model.source import load_source
 from espalier.model.trace.tensors import to_numpy
 from espalier.model.weights import Tensor, WeightStore, write
-from espalier.passes.export.effective import effective_weights, shared_differently
+from espalier.passes.export.effective_weights import effective_weights, shared_differently
 from espalier.passes.export.loading import MASK
-from espalier.passes.export.smaller import Smaller, shrunk, smaller
-from espalier.passes.export.untied import untied
+from espalier.passes.export.smaller_config import Smaller, shrunk, smaller
+from espalier.passes.export.tied_weights import untied
 from espalier.passes.lowrank.peft_write import write_peft
 
 ADAPTER = "adapter"  # folder of the adapters beside a model's weights

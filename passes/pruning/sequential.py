@@ -13,7 +13,7 @@ from torch import fx, no_grad
 from espalier.model.build import PORT
 from espalier.model.flowing import Flowing
 from espalier.model.layers import Effective
-from espalier.passes.observed.abreast import Abreast, Inputs
+from espalier.passes.observed.layerwise import Abreast, Inputs
 from espalier.passes.pruning.magnitudes import Magnitudes
 
 Place = tuple[str, str]

@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 from espalier.model.build import NODE, alters_input
 from espalier.model.graph import Graph, Node
 from espalier.passes.base import Context
-from espalier.passes.observed.abreast import Abreast, Inputs
+from espalier.passes.observed.layerwise import Abreast, Inputs
 from espalier.passes.running.batches import batches, fit_error
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from espalier.model.recipe import Recipe
 from espalier.passes.base import Context, is_lasting
 from espalier.passes.recipes.replay import Memo, check_ready, prefix_keys, recipe_key, replay
 from espalier.passes.search.expand import expand
+from espalier.passes.search.feasibility import check_grid, check_limits, check_spec
 from espalier.passes.search.fit import fit
 from espalier.passes.search.goals import Wanted, wanted
-from espalier.passes.search.possible import check_grid, check_limits, check_spec
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
 from espalier.passes.search.trial_run import TrialRun
@@ -27,7 +27,7 @@ from espalier.passes.search.trial_run import TrialRun
 if TYPE_CHECKING:
     from espalier.passes.search.architecture.building import Architect
     from espalier.passes.search.architecture.superset import Layout
-    from espalier.passes.search.forecast import Forecast
+    from espalier.passes.search.predicted_start import Forecast
     from espalier.passes.search.study import Plan
 
 
@@ -51,7 +51,7 @@ class Prepared:
         tunes = search.info is not None and any(s.pass_name == "finetune" for s in search.recipe.steps)
         if search.spec.train != "none" or self.architect or tunes:
             return self._trained(search, plan.context)
-        from espalier.passes.search.plain import Plain
+        from espalier.passes.search.post_training import Plain
 
         rungs = search.spec.rungs if search.spec.pruner != "none" else ()
         return Plain(search.base, search.spec.score, self.want, plan.memo, rungs, self.space)
@@ -66,7 +66,7 @@ class Prepared:
 
     def gathered(self, seconds: float, context: Context) -> bool:
         """Go on with what the forecast is made from, for about so long: whether that is all by now."""
-        from espalier.passes.search.forecast import gathered
+        from espalier.passes.search.predicted_start import gathered
 
         return gathered(self.space, self.graph, context, seconds)
 
@@ -75,7 +75,7 @@ class Prepared:
 
         `in_time` tells for a limit of seconds, or none (0), the one that leaves time for trials.
         """
-        from espalier.passes.search.forecast import Forecast, promising
+        from espalier.passes.search.predicted_start import Forecast, promising
         from espalier.passes.search.warm_start import uniform
 
         context.progress(0, 0, "predicting where to begin")

@@ -18,8 +18,8 @@ from torch.fx.node import map_arg
 from espalier.model.build import build
 from espalier.model.graph import Graph
 from espalier.model.weights import WeightStore
-from espalier.passes.search.narrow import Claim, narrow
-from espalier.passes.search.wired import Parts, Wired
+from espalier.passes.search.head_token import Claim, narrow
+from espalier.passes.search.reused_modules import Parts, Wired
 
 MOST = 1 << 29  # bytes that are kept
 NAMES = 50_000  # nodes of earlier trials that are remembered by name

@@ -9,7 +9,7 @@ from typing import Any
 from espalier.model.graph import Graph
 from espalier.model.recipe import Recipe
 from espalier.model.source import SourceInfo
-from espalier.passes.search.onward import beginning
+from espalier.passes.search.inherited_weights import beginning
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.with_training import with_training

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from espalier.passes.search.goals import Wanted, front
-from espalier.passes.search.onward import parent_of
+from espalier.passes.search.inherited_weights import parent_of
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial

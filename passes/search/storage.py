@@ -225,7 +225,7 @@ def _database(full: str, url: str, connect: dict[str, Any], **engine: Any) -> Ba
     from optuna.storages import get_storage
     from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
-    from espalier.passes.search.patient_database import PatientDatabase
+    from espalier.passes.search.database_retry import PatientDatabase
 
     try:
         _refuse_foreign(full, url, connect)
@@ -315,7 +315,7 @@ def _grpc(url: str) -> BaseStorage:
     import grpc
 
     from espalier.passes.search.fleet.token import refused
-    from espalier.passes.search.patient import PatientProxy
+    from espalier.passes.search.grpc_retry import PatientProxy
 
     with _quiet():
         storage = PatientProxy(host=host, port=port)

@@ -20,14 +20,13 @@ from espalier.model.errors import EspalierError, JobError, StorageError
 from espalier.model.graph_json import fingerprint
 from espalier.passes.base import Cancelled, Context
 from espalier.passes.recipes.replay import Memo
-from espalier.passes.search.begun import clear, kept_if_begun, sign
 from espalier.passes.search.clock import Clock
 from espalier.passes.search.data_check import check_data
-from espalier.passes.search.fleet import beat
+from espalier.passes.search.fleet import heartbeat
 from espalier.passes.search.fleet.claim import claimed, is_settled, is_spare
 from espalier.passes.search.goals import Wanted, best
-from espalier.passes.search.lead import Lead
-from espalier.passes.search.onward import is_better, new_place, parent_of, tidy
+from espalier.passes.search.inherited_weights import is_better, new_place, parent_of, tidy
+from espalier.passes.search.predicted_front import Lead
 from espalier.passes.search.prepare import Prepared, prepared
 from espalier.passes.search.records import ABOUT, STATES, about, coded_values, constrain, trial_of, trials_of
 from espalier.passes.search.refine import FRONT
@@ -37,6 +36,7 @@ from espalier.passes.search.space import Space
 from espalier.passes.search.storage import open_storage, open_study, path_of, study_names
 from espalier.passes.search.trial import Trial
 from espalier.passes.search.trial_run import Invalid, Order, TrialRun, Weak
+from espalier.passes.search.unstarted import clear, kept_if_begun, sign
 from espalier.passes.search.watch import Watch
 from espalier.passes.sweep.run import FAULTS
 from espalier.passes.training.curve import thinned
@@ -161,7 +161,7 @@ class Running:
         self.plan, self.ready, self.study = plan, ready, study
         self.spec, self.space, self.want = plan.search.spec, ready.space, ready.want
         self.context = plan.context
-        self.lost = beat.Watch(study)
+        self.lost = heartbeat.Watch(study)
         self.lead = Lead(study, self.space, ready.graph, self.want, self.spec.warm, self.spec.seed + plan.salt)
         self.codes = coded_values(study)
         self.runner = ready.runner(plan)
@@ -260,14 +260,14 @@ class Running:
         try:
             ended = yield from self._tried(trial)
         except (Cancelled, KeyboardInterrupt, GeneratorExit):
-            beat.give_back(self.study, beat.id_of(trial))
+            heartbeat.give_back(self.study, heartbeat.id_of(trial))
             raise
         yield ended
 
     def _tried(self, trial: optuna.Trial) -> Generator[Trial, None, Trial]:
         """The trial as it begins; returns what came of it. It beats also while the sampler thinks."""
         start = self.clock.now()
-        with beat.beating(self.study, beat.id_of(trial)):
+        with heartbeat.beating(self.study, heartbeat.id_of(trial)):
             self._attribute(trial, origin=trial.user_attrs.get("origin", self.spec.sampler))
             try:
                 params = suggest(trial, self.space, self.spec, self.codes)
@@ -392,7 +392,7 @@ class Running:
         finite = {k: float(v) for k, v in (figures or {}).items() if math.isfinite(v)}
         attrs = {"figures": finite, "seconds": round(self.clock.now() - start, 4), **attrs}
         self._attribute(trial, **attrs, **({"error": error} if error else {}))
-        beat.tell(self.study, trial, state, values)
+        heartbeat.tell(self.study, trial, state, values)
         self.told[trial.number] = told = self._read(trial.number)
         return told
 

@@ -31,11 +31,11 @@ from espalier.passes.recipes.replay import Memo, recipe_key, replay
 from espalier.passes.score import static_score
 from espalier.passes.search.architecture.building import Architect, Built, Impossible, square
 from espalier.passes.search.goals import KL, wanted
-from espalier.passes.search.onward import beginning
-from espalier.passes.search.scratch import Scratch
+from espalier.passes.search.inherited_weights import beginning
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial_run import Invalid, Order, Seen
+from espalier.passes.search.trial_store import Scratch
 from espalier.passes.search.warm import Warm
 from espalier.passes.search.with_training import FINETUNE, IDENTITIES, fitted_to, trained_first, with_training
 from espalier.passes.training.curve import TRAINING_LOSS

@@ -25,7 +25,7 @@ from espalier.passes.sensitivity.taps import Tapped
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
-    from espalier.passes.sensitivity.unfinished import Arrays, Unfinished
+    from espalier.passes.sensitivity.checkpoint import Arrays, Unfinished
 
 RANK = 2  # of the part of a weight's gradient that is kept as it is
 SMALL = 2048  # elements up to which gradients are kept whole

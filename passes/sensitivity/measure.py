@@ -19,8 +19,8 @@ from espalier.model.errors import PassError
 from espalier.model.graph import Graph, Node
 from espalier.passes.base import Context
 from espalier.passes.running.batches import batches, fit_error
-from espalier.passes.sensitivity.asked import RESULT, Asked, Values
 from espalier.passes.sensitivity.outputs import Outputs
+from espalier.passes.sensitivity.partial_run import RESULT, Asked, Values
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split

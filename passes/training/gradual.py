@@ -25,7 +25,7 @@ from espalier.model.weights import WeightStore
 from espalier.passes.choices.prune import prunable
 from espalier.passes.choices.pruning import Choice
 from espalier.passes.pruning.calls import all_calls
-from espalier.passes.pruning.live import live_masks, with_masks
+from espalier.passes.pruning.live_masks import live_masks, with_masks
 from espalier.passes.pruning.patterns import Found
 from espalier.passes.select import chosen
 from espalier.passes.training.options import FinetuneOptions

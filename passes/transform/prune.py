@@ -14,11 +14,11 @@ from espalier.passes.choices.prune import PruneOptions, prunable
 from espalier.passes.choices.pruning import WITH_DATA, Choice
 from espalier.passes.pruning.calls import all_calls
 from espalier.passes.pruning.changes import change
-from espalier.passes.pruning.live import pruned
+from espalier.passes.pruning.live_masks import pruned
 from espalier.passes.pruning.patterns import WHOLE, Found, Scored, mask, masks
 from espalier.passes.pruning.sample import sample
 from espalier.passes.pruning.scores import Scores
-from espalier.passes.pruning.standing import Dropped, joined, last, named, standing
+from espalier.passes.pruning.structured_masks import Dropped, joined, last, named, standing
 from espalier.passes.select import chosen, matches
 
 if TYPE_CHECKING:

@@ -32,16 +32,16 @@ from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.analysis.sensitivity import kept_places
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions, load_split
-from espalier.passes.sensitivity import truth
+from espalier.passes.sensitivity import exact
+from espalier.passes.sensitivity.candidate_cache import Kept
 from espalier.passes.sensitivity.collect import collect
 from espalier.passes.sensitivity.correct import learned, ranks_agree
 from espalier.passes.sensitivity.evidence import key_of, load, save
-from espalier.passes.sensitivity.kept import Kept
+from espalier.passes.sensitivity.full_table import rows_of_table
 from espalier.passes.sensitivity.measure import Baseline, Measured
 from espalier.passes.sensitivity.places import Place
 from espalier.passes.sensitivity.subject import stored, subject
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
-from espalier.passes.sensitivity.tabled import rows_of_table
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from tests.benchmarks.formats_sst2 import DATA
 from tests.benchmarks.record import report
@@ -100,32 +100,32 @@ def real_text(given: Path | None, count: int, minutes: float = math.inf) -> dict
     tabled = time.perf_counter() - start
     at = {(p.node, p.port): p for p in places}
 
-    seconds: dict[truth.Cell, float] = {}
+    seconds: dict[exact.Cell, float] = {}
 
-    def true(cells: Sequence[truth.Cell], split: Split) -> dict[truth.Cell, float]:
+    def true(cells: Sequence[exact.Cell], split: Split) -> dict[exact.Cell, float]:
         """What is measured is kept on disk: a run that was stopped goes on where it was."""
-        known: dict[truth.Cell, Measured] = {}
+        known: dict[exact.Cell, Measured] = {}
         kept = Kept(measured_key(run, split))
-        truth.measured(rows, cells, at, run, split, 64, context, lambda c, m: known.update({c: m}), kept)
+        exact.measured(rows, cells, at, run, split, 64, context, lambda c, m: known.update({c: m}), kept)
         seconds.update({c: m.seconds for c, m in known.items()})
         return {c: m.kl for c, m in known.items()}
 
-    for_correction = true(truth.picked(rows, CORRECTING, 0), correcting)
-    by = truth.correction([_told(row, r, for_correction) for r, row in enumerate(rows)])
-    cells, known = truth.every(rows), dict[truth.Cell, float]()
+    for_correction = true(exact.picked(rows, CORRECTING, 0), correcting)
+    by = exact.correction([_told(row, r, for_correction) for r, row in enumerate(rows)])
+    cells, known = exact.every(rows), dict[exact.Cell, float]()
     cells = random.Random(0).sample(cells, count or len(cells))
     start = time.perf_counter()
     for first in range(0, len(cells), CHUNK):
         if time.perf_counter() - start > 60 * minutes:
             break
         known |= true(cells[first : first + CHUNK], judged)
-    fixed = [truth.corrected(row, by) for row in rows]
-    mixed = truth.mixtures(fixed, WHOLES, 0, len(usual_formats()))
-    pairs = truth.wholes(fixed, mixed, at, Baseline(run, correcting, 64, context), context)
+    fixed = [exact.corrected(row, by) for row in rows]
+    mixed = exact.mixtures(fixed, WHOLES, 0, len(usual_formats()))
+    pairs = exact.wholes(fixed, mixed, at, Baseline(run, correcting, 64, context), context)
     whole = learned([(p, 0.0, m) for p, m in pairs])
     return {
         "evidence_samples": SAMPLES, "judged_samples": JUDGED, "correcting": CORRECTING, "places": len(rows),
-        "cells": len(known), "of": len(truth.every(rows)),
+        "cells": len(known), "of": len(exact.every(rows)),
         "seconds": {"evidence": round(took, 2), "table": round(tabled, 2),
                     "measuring_all": round(sum(seconds[c] for c in known), 1)},
         "evidence_bytes": (folder / "evidence.safetensors").stat().st_size,
@@ -143,11 +143,11 @@ def measured_key(run: Graph, split: Split, formats: Path = FORMATS) -> str:
     return key_of("benchmark", fingerprint(run), *sources, *(v for kv in sorted(split.inputs.items()) for v in kv))
 
 
-def _told(row: Sensitivity, number: int, known: dict[truth.Cell, float]) -> Sensitivity:
-    return truth.told(row, {c: kl for (r, c), kl in known.items() if r == number})
+def _told(row: Sensitivity, number: int, known: dict[exact.Cell, float]) -> Sensitivity:
+    return exact.told(row, {c: kl for (r, c), kl in known.items() if r == number})
 
 
-def _by_port(rows: Sequence[Sensitivity], known: dict[truth.Cell, float]) -> dict[str, Any]:
+def _by_port(rows: Sequence[Sensitivity], known: dict[exact.Cell, float]) -> dict[str, Any]:
     pairs = [(rows[r].port, rows[r].predicted[c], kl) for (r, c), kl in known.items()]
     ports = sorted({p for p, _, _ in pairs})
     return {"all": _agreement([(p, m) for _, p, m in pairs]),

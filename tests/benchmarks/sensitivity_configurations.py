@@ -16,14 +16,14 @@ from espalier.model.graph import Graph
 from espalier.passes.allocation.solve import Competing, front
 from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.base import Context
-from espalier.passes.sensitivity import truth
+from espalier.passes.sensitivity import exact
 from espalier.passes.sensitivity.correct import Correction
 from espalier.passes.sensitivity.evidence import Evidence
+from espalier.passes.sensitivity.full_table import configured, fixed, quickly
 from espalier.passes.sensitivity.measure import Baseline
 from espalier.passes.sensitivity.places import Place
 from espalier.passes.sensitivity.subject import subject
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
-from espalier.passes.sensitivity.tabled import configured, fixed, quickly
 from espalier.passes.sensitivity.whole import part, together
 
 Chosen = dict[Place, Format]
@@ -84,7 +84,7 @@ class Configurations:
     def _judged(self, name: str, chosen: Mapping[Place, Format]) -> dict[str, Any]:
         graph = self.run
         for place, fmt in chosen.items():
-            graph = truth.given(graph, place, Candidate(fmt), self.context)
+            graph = exact.given(graph, place, Candidate(fmt), self.context)
         told = configured(graph, self.places, self.run, self.evidence, self.context.store, None, 0, quickly).values()
         put_right = [fixed(t, self.cells) for t in told]
         guesses = {

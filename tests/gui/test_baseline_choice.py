@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication
 from espalier.app.window import Window
 from espalier.model.formats.base import parse_format
 from espalier.model.recipe import Recipe
-from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis.baseline import BesideOptions
 from espalier.passes.analysis.divergence import DivergenceOptions
 from espalier.passes.base import Report
 from espalier.passes.dominant import dominant

@@ -18,7 +18,7 @@ from espalier.app.panels.sensitivity.panel import SensitivityPanel
 from espalier.app.window import Window
 from espalier.model.errors import FileError, OptionsError
 from espalier.model.formats.base import Format, parse_format
-from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis.baseline import BesideOptions
 from espalier.passes.analysis.divergence import DivergenceOptions, Truth
 from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions
 from espalier.passes.base import Report

@@ -12,7 +12,7 @@ from espalier.model.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.trace.tensors import to_numpy, to_torch
 from espalier.passes.allocation.allocated import AllocatedOptions, allocated
-from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis.baseline import BesideOptions
 from espalier.passes.analysis.divergence import Cell, DivergenceOptions, divergence
 from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context

@@ -11,8 +11,8 @@ from espalier.model.formats.base import parse_format
 from espalier.model.opening import open_source
 from espalier.model.recipe import Recipe, Step
 from espalier.model.trust import Origin
-from espalier.passes.analysis import beside
-from espalier.passes.analysis.beside import BesideOptions
+from espalier.passes.analysis import baseline
+from espalier.passes.analysis.baseline import BesideOptions
 from espalier.passes.analysis.divergence import DivergenceOptions, divergence
 from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
@@ -34,7 +34,7 @@ def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypa
     plain = EvaluateOptions(data=name, limit=100, batch_size=32)
     wish = BesideOptions(**asdict(plain))
     alone = evaluate(graph, plain, context)[1].summary
-    beside._HELD.clear()
+    baseline._HELD.clear()
     first = evaluate(graph, wish, context)[1].summary
     more = {"kl", "baseline", "baseline_accuracy", "change"}
     assert "kl" not in alone and {k: v for k, v in first.items() if k not in more} == alone
@@ -43,7 +43,7 @@ def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypa
     assert change == accuracy_of(alone).against(accuracy_of(before)).to_json()  # type: ignore[union-attr, arg-type]
     true = divergence(graph, DivergenceOptions(**asdict(plain)), context)[1].summary["kl"]
     assert first["kl"] == pytest.approx(true, rel=1e-3) and true > 0
-    monkeypatch.setattr(beside.Beside, "_run", None)
+    monkeypatch.setattr(baseline.Beside, "_run", None)
     assert evaluate(graph, wish, context)[1].summary == first, "the baseline has not been run again"
     assert evaluate(base, wish, context)[1].summary["kl"] == pytest.approx(0, abs=1e-9)
     assert "kl" not in evaluate(graph, wish, replace(context, base=None))[1].summary

@@ -21,7 +21,7 @@ from espalier.model.weights import Tensor as Stored
 from espalier.passes.analysis.statistics import StatisticsOptions, statistics
 from espalier.passes.base import Cancelled, Context, Report
 from espalier.passes.choices.prune import PruneOptions, prunable
-from espalier.passes.export.effective import effective_weights
+from espalier.passes.export.effective_weights import effective_weights
 from espalier.passes.score import static_score
 from espalier.passes.select import Select
 from espalier.passes.transform.prune import prune

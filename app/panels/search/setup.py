@@ -31,8 +31,8 @@ from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.files import write_text
 from espalier.model.graph import Graph
 from espalier.model.recipe import Recipe
+from espalier.passes.search.feasibility import check_grid, check_limits, check_spec
 from espalier.passes.search.goals import wanted
-from espalier.passes.search.possible import check_grid, check_limits, check_spec
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec, Vary
 

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from espalier.model.borders import tried
-from espalier.passes.search.fleet.beat import BEAT, LOST, WORKER, id_of, signature, storage_of, worker_name
+from espalier.passes.search.fleet.heartbeat import BEAT, LOST, WORKER, id_of, signature, storage_of, worker_name
 from espalier.passes.search.trial import violation_of
 
 if TYPE_CHECKING:

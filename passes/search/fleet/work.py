@@ -16,8 +16,8 @@ from espalier.model.codec import decode
 from espalier.model.errors import EspalierError, StorageError
 from espalier.model.project import recipe_from_json
 from espalier.passes.base import Context, Progress
-from espalier.passes.search.fleet.beat import INTERVAL, Watch, worker_name
-from espalier.passes.search.fleet.handing import Received, elsewhere, receive
+from espalier.passes.search.fleet.heartbeat import INTERVAL, Watch, worker_name
+from espalier.passes.search.fleet.sharing import Received, elsewhere, receive
 from espalier.passes.search.outage import LIMIT, OUTAGE
 from espalier.passes.search.records import ABOUT, VERSION
 from espalier.passes.search.search import Search

@@ -12,7 +12,7 @@ from espalier.app.measured.estimate import estimate_of
 from espalier.app.panels.allocate.panel import AllocatePanel
 from espalier.app.panels.allocate.parts import STEPS
 from espalier.app.window import Window
-from espalier.passes.allocation.falling import POINTS
+from espalier.passes.allocation.predicted_fronts import POINTS
 from espalier.passes.sensitivity.table import Sensitivity
 from espalier.passes.sensitivity.whole import packed
 from tests.gui.allocate import test_allocate

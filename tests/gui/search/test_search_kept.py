@@ -24,7 +24,7 @@ from espalier.model.errors import OptionsError
 from espalier.model.recipe import Recipe
 from espalier.passes.jobs.kinds import Done, Found, SaveJob
 from espalier.passes.jobs.search import serve_search
-from espalier.passes.search import kept
+from espalier.passes.search import project_studies
 from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import SearchSpec, Vary
 from tests.gui.conftest import FakeRunner, open_small, small_project
@@ -53,7 +53,7 @@ def test_studies_are_kept_with_the_project(panel: SearchPanel, runner: list[Fake
     info = begin(panel, runner)
     document = window.session.document
     assert document
-    kept.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n{"op_co')
+    project_studies.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n{"op_co')
     feed(runner, info, [trial(0, 0.9), trial(1)])
     runner[-1].tell(info, Done(2))
     assert document.dirty and window.isWindowModified()
@@ -65,7 +65,7 @@ def test_studies_are_kept_with_the_project(panel: SearchPanel, runner: list[Fake
     quiet(runner)
     assert panel.study and panel.study.leader and panel.study.leader.number == 0
     assert panel.trials.table.rows.shown == [0, 1] and window.session.document and not window.session.document.dirty
-    path = kept.path_for(window.session.document.store.folder, "formats 1")
+    path = project_studies.path_for(window.session.document.store.folder, "formats 1")
     assert path.read_bytes() == b'{"op_code":0}\n'
     panel.act("remove")
     assert not panel.searches.studies and not path.exists() and not window.session.document.project.extras
@@ -128,13 +128,13 @@ def test_what_a_dead_window_had_found_is_found_again(
     assert document
     extras = dict(document.project.extras)  # as it was when the project was last saved
     feed(runner, info, [trial(1, 0.95), trial(2)])
-    kept.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n{"op_code":4}\n')
+    project_studies.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n{"op_code":4}\n')
     quiet(runner)
     files._NOTES.clear()
     open_small(window, runner, replace(small_project("demo:small"), extras=extras))
     assert panel.study and sorted(panel.study.trials) == [0, 1, 2] and panel.study.leader.number == 1  # type: ignore[union-attr]
     now = window.session.document
-    assert now and kept.path_for(now.store.folder, "formats 1").read_bytes().count(b"\n") == 2
+    assert now and project_studies.path_for(now.store.folder, "formats 1").read_bytes().count(b"\n") == 2
     panel.searches.write()
     assert now.dirty
 
@@ -147,7 +147,7 @@ def test_a_study_that_no_project_has_yet_is_found_again_where_it_was_begun(
     feed(runner, info, [trial(0, 0.95), trial(1)])
     document = window.session.document
     assert document
-    kept.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n')
+    project_studies.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n')
     quiet(runner)
     for source, found in (("demo:other", False), ("demo:small", True), ("demo:small", True)):
         files._NOTES.clear()
@@ -156,7 +156,9 @@ def test_a_study_that_no_project_has_yet_is_found_again_where_it_was_begun(
         assert [sorted(s.trials) for s in panel.searches.studies.values()] == [[0, 1]] * found
     panel.searches.write()
     now = window.session.document
-    assert now and now.dirty and kept.path_for(now.store.folder, "formats 1").read_bytes() == b'{"op_code":0}\n'
+    assert (
+        now and now.dirty and project_studies.path_for(now.store.folder, "formats 1").read_bytes() == b'{"op_code":0}\n'
+    )
 
 
 def test_saving_amid_a_search_keeps_every_trial(

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from espalier.app.panels.search.panel import SearchPanel
 from espalier.app.studies import files as study_files
 from espalier.app.window import Window
-from espalier.passes.search.kept import member
+from espalier.passes.search.project_studies import member
 from tests.gui.test_story import PATIENCE, idle, opened, window
 
 pytestmark = [pytest.mark.gui, pytest.mark.slow]

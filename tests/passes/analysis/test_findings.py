@@ -27,7 +27,7 @@ from espalier.passes.analysis.statistics import StatisticsOptions
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
-from espalier.passes.observed import lockstep
+from espalier.passes.observed import paired as lockstep
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select

@@ -16,9 +16,9 @@ from optuna.trial import TrialState
 
 from espalier.model.errors import StorageError
 from espalier.passes.search import outage
-from espalier.passes.search.fleet import beat
-from espalier.passes.search.fleet.beat import BEAT, ERROR, LOST, RETRY, Watch, beating, give_back, id_of
+from espalier.passes.search.fleet import heartbeat
 from espalier.passes.search.fleet.files import CHUNK, Files, FolderFiles, files_of
+from espalier.passes.search.fleet.heartbeat import BEAT, ERROR, LOST, RETRY, Watch, beating, give_back, id_of
 from espalier.passes.search.fleet.memory import Room, free, resident
 from espalier.passes.search.fleet.serve import is_loopback, serve
 from espalier.passes.search.samplers import Grid
@@ -40,9 +40,9 @@ def study(request: pytest.FixtureRequest, tmp_path: Path) -> optuna.Study:
 def dead() -> list[object]:
     """The beat of a process of this machine that is no more."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        began = beat._began(process.pid)
+        began = heartbeat._began(process.pid)
         process.wait()
-    return [3, beat.home(), process.pid, began or "1.00"]
+    return [3, heartbeat.home(), process.pid, began or "1.00"]
 
 
 def begun(study: optuna.Study, **attrs: object) -> optuna.Trial:
@@ -81,7 +81,7 @@ def test_what_a_worker_chose_last_is_offered_too(study: optuna.Study, monkeypatc
             trial.suggest_categorical("a", FORMATS)
         return True
 
-    monkeypatch.setattr(beat, "is_dead", late)
+    monkeypatch.setattr(heartbeat, "is_dead", late)
     assert Watch(study, silence=60).lost() == [0]
     assert study.trials[1].params == study.trials[0].params == trial.params != {}
 
@@ -90,7 +90,7 @@ def test_two_that_watch_offer_it_once(tmp_path: Path) -> None:
     """Not so on SQLite, which has no locks of rows: the README gives it to one worker."""
     study = open_study(open_storage(str(tmp_path / "a.journal")), "a", ("maximize",), "x")
     begun(study, **{BEAT: dead()})
-    watches = [Watch(load_study(beat.storage_of(study), "a"), silence=60) for _ in range(4)]
+    watches = [Watch(load_study(heartbeat.storage_of(study), "a"), silence=60) for _ in range(4)]
     found: list[list[int]] = []
     threads = [threading.Thread(target=lambda w=w: found.append(w.lost())) for w in watches]
     for thread in threads:
@@ -106,7 +106,7 @@ def test_silence_is_timed_by_who_looks(study: optuna.Study) -> None:
     watch = Watch(study, silence=0.15)
     assert watch.lost() == []
     time.sleep(0.1)
-    storage = beat.storage_of(study)
+    storage = heartbeat.storage_of(study)
     storage.set_trial_user_attr(id_of(study.trials[0]), BEAT, [1, "another machine", 1, "1.00"])
     time.sleep(0.1)
     assert watch.lost() == []  # it beat once more meanwhile
@@ -117,7 +117,7 @@ def test_silence_is_timed_by_who_looks(study: optuna.Study) -> None:
 
 def test_nobody_is_lost_because_the_storage_was_away(study: optuna.Study) -> None:
     begun(study, **{BEAT: [0, "another machine", 1, "1.00"]})
-    watch, outage = Watch(study, silence=0.15), beat.OUTAGE
+    watch, outage = Watch(study, silence=0.15), heartbeat.OUTAGE
     with outage.told(lambda text: None):
         assert watch.lost() == []
         outage.away("it", "gone")
@@ -144,10 +144,10 @@ def test_who_beats_is_not_lost(study: optuna.Study) -> None:
 
 def test_what_kills_each_worker_is_given_up(study: optuna.Study) -> None:
     watch = Watch(study, silence=60)
-    for round_ in range(beat.RETRIES + 1):
+    for round_ in range(heartbeat.RETRIES + 1):
         begun(study, **{BEAT: dead()})
         assert watch.lost() == [round_]
-    assert states(study) == ["FAIL"] * (beat.RETRIES + 1)
+    assert states(study) == ["FAIL"] * (heartbeat.RETRIES + 1)
     assert "given up" in study.trials[-1].user_attrs[ERROR]
 
 
@@ -167,7 +167,7 @@ def test_a_storage_that_fails_meanwhile_does_not_end_a_trial(
     study: optuna.Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = begun(study)
-    storage = beat.storage_of(study)
+    storage = heartbeat.storage_of(study)
     with beating(study, id_of(trial), interval=0.02):
 
         def broken(*_: object) -> None:
@@ -182,11 +182,11 @@ def test_a_storage_that_fails_meanwhile_does_not_end_a_trial(
 
 def test_told_twice_is_told_and_what_was_lost_is_another_workers(study: optuna.Study) -> None:
     twice, lost = begun(study), begun(study, **{BEAT: dead()})
-    beat.tell(study, twice, TrialState.COMPLETE, (1.0,))
-    beat.tell(study, twice, TrialState.COMPLETE, (1.0,))
+    heartbeat.tell(study, twice, TrialState.COMPLETE, (1.0,))
+    heartbeat.tell(study, twice, TrialState.COMPLETE, (1.0,))
     assert Watch(study, silence=60).lost() == [lost.number]
     with pytest.raises(optuna.exceptions.UpdateFinishedTrialError):
-        beat.tell(study, lost, TrialState.COMPLETE, (2.0,))
+        heartbeat.tell(study, lost, TrialState.COMPLETE, (2.0,))
     assert states(study) == ["COMPLETE", "FAIL", "WAITING"] and study.trials[0].value == 1.0
 
 
@@ -196,12 +196,12 @@ def test_who_leaves_while_the_storage_is_away_does_not_wait_for_it(
     trial, limits = begun(study), list[float]()
 
     def broken(*_: object) -> None:
-        limits.append(beat.OUTAGE.limit)
+        limits.append(heartbeat.OUTAGE.limit)
         raise optuna.exceptions.StorageInternalError("connection refused")
 
-    monkeypatch.setattr(beat.storage_of(study), "set_trial_user_attr", broken)
+    monkeypatch.setattr(heartbeat.storage_of(study), "set_trial_user_attr", broken)
     give_back(study, id_of(trial))
-    assert limits == [outage.PARTING] and beat.OUTAGE.limit == outage.LIMIT
+    assert limits == [outage.PARTING] and heartbeat.OUTAGE.limit == outage.LIMIT
 
 
 # -- over gRPC
@@ -302,7 +302,7 @@ def test_workers_that_lay_a_grid_take_each_place_once(study: optuna.Study) -> No
     space = Space(tuple(Choice(f"c{i}", "option", tuple(range(4))) for i in range(2)))
 
     def take() -> None:
-        mine = load_study(beat.storage_of(study), "a", Grid(space, 0))
+        mine = load_study(heartbeat.storage_of(study), "a", Grid(space, 0))
         for _ in range(5):
             trial = mine.ask()
             for choice in space.choices:

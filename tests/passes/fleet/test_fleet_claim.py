@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from espalier.passes.search.fleet.beat import (
+from espalier.passes.search.fleet.claim import claimed, is_spare
+from espalier.passes.search.fleet.heartbeat import (
     BEAT,
     LOST,
     RETRY,
@@ -23,7 +24,6 @@ from espalier.passes.search.fleet.beat import (
     signature,
     storage_of,
 )
-from espalier.passes.search.fleet.claim import claimed, is_spare
 from espalier.passes.search.records import trials_of
 from espalier.passes.search.storage import load_study, open_storage, open_study
 

@@ -17,8 +17,8 @@ from espalier.model.project import save_project
 from espalier.model.recipe import Recipe
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.search.fleet import handing
-from espalier.passes.search.fleet.handing import elsewhere, hand_over, handed, local_paths, receive
+from espalier.passes.search.fleet import sharing
+from espalier.passes.search.fleet.sharing import elsewhere, hand_over, handed, local_paths, receive
 from espalier.passes.search.fleet.work import Part, Wish, joined, work
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
@@ -94,7 +94,7 @@ def test_what_cannot_travel_says_so(model: Opened, tmp_path: Path, monkeypatch: 
     study, url = study_in(tmp_path)
     with pytest.raises(StorageError, match="what model it is of"):
         received(study, url, tmp_path / "w")
-    monkeypatch.setattr(handing, "LIMIT", 1000)
+    monkeypatch.setattr(sharing, "LIMIT", 1000)
     assert not hand_over(study, url, model.project, model.store).digest
     with pytest.raises(StorageError, match="too large"):
         received(study, url, tmp_path / "w")

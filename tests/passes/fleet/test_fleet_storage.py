@@ -16,7 +16,7 @@ import optuna
 import pytest
 
 from espalier.model.errors import StorageError
-from espalier.passes.search import kept
+from espalier.passes.search import project_studies
 from espalier.passes.search.fleet.serve import serve
 from espalier.passes.search.journal_file import Journal, JournalFile
 from espalier.passes.search.outage import OUTAGE
@@ -260,17 +260,19 @@ def test_a_reading_that_was_broken_off_goes_on_there(tmp_path: Path) -> None:
 def test_studies_travel_in_projects(tmp_path: Path) -> None:
     first, second = tmp_path / "one", tmp_path / "two"
     name = "bits / widths: é"
-    study = open_study(open_storage(kept.url_for(first, name)), name, ("maximize",), "x")
+    study = open_study(open_storage(project_studies.url_for(first, name)), name, ("maximize",), "x")
     study.add_trial(optuna.create_trial(value=1.0))
-    with kept.path_for(first, name).open("ab") as file:
+    with project_studies.path_for(first, name).open("ab") as file:
         file.write(b'{"op_code":4,')
-    extras = kept.packed(first)
-    assert list(extras) == [kept.member(name)] and kept.name_of(kept.member(name)) == name
-    found = kept.unpack(extras, second)
-    assert found == {name: kept.path_for(second, name)}
+    extras = project_studies.packed(first)
+    assert (
+        list(extras) == [project_studies.member(name)] and project_studies.name_of(project_studies.member(name)) == name
+    )
+    found = project_studies.unpack(extras, second)
+    assert found == {name: project_studies.path_for(second, name)}
     assert load_study(open_storage(journal_url(found[name])), name).trials[0].value == 1.0
     load_study(open_storage(journal_url(found[name])), name).add_trial(optuna.create_trial(value=2.0))
-    kept.unpack(extras, second)
+    project_studies.unpack(extras, second)
     assert len(load_study(open_storage(journal_url(found[name])), name).trials) == 2
 
 

@@ -15,8 +15,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from espalier.passes.search.fleet.beat import BEAT, LOST, RETRY
 from espalier.passes.search.fleet.claim import is_spare
+from espalier.passes.search.fleet.heartbeat import BEAT, LOST, RETRY
 from espalier.passes.search.fleet.serve import serve
 from espalier.passes.search.storage import journal_url, load_study, open_storage, study_names
 from tests.passes.fleet.fleet_cases import Cluster, cluster, postgres, server

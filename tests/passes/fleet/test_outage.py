@@ -8,9 +8,9 @@ import optuna
 import pytest
 
 from espalier.passes.search import outage
-from espalier.passes.search.fleet import beat
-from espalier.passes.search.fleet.beat import beating, id_of
-from espalier.passes.search.fleet.crew import Crew, together
+from espalier.passes.search.fleet import heartbeat
+from espalier.passes.search.fleet.heartbeat import beating, id_of
+from espalier.passes.search.fleet.local_workers import Crew, together
 from espalier.passes.search.outage import Outage
 from espalier.passes.search.trial import Trial
 from tests.patience import until
@@ -49,7 +49,7 @@ def test_a_call_that_hangs_is_told_while_it_hangs(monkeypatch: pytest.MonkeyPatc
 
 def test_a_beat_that_fails_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     study = optuna.create_study()
-    trial, told, storage = study.ask(), [], beat.storage_of(study)
+    trial, told, storage = study.ask(), [], heartbeat.storage_of(study)
     with outage.OUTAGE.told(told.append), beating(study, id_of(trial), interval=0.02):
 
         def broken(*_: object) -> None:
@@ -103,7 +103,7 @@ class Search:
 
 def test_a_search_goes_on_when_its_storage_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     from espalier.passes.search import study
-    from espalier.passes.search.fleet import crew
+    from espalier.passes.search.fleet import local_workers as crew
 
     told: list[str] = []
     monkeypatch.setattr(crew, "replace", lambda plan, **_: plan)

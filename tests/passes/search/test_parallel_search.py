@@ -25,8 +25,8 @@ from espalier.passes.costs.parallel import Product, paced, product_of, step_of
 from espalier.passes.recipes.replay import replay
 from espalier.passes.score import static_score
 from espalier.passes.search.expand import expand
+from espalier.passes.search.feasibility import check_limits
 from espalier.passes.search.goals import wanted
-from espalier.passes.search.possible import check_limits
 from espalier.passes.search.spec import LINEAR, Goal, SearchSpec, Vary
 from espalier.passes.select import Select
 from espalier.passes.sensitivity.table import Candidate, Sensitivity

@@ -15,7 +15,7 @@ from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
 from espalier.passes.base import Cancelled, Context
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.search import clock, forecast, study
+from espalier.passes.search import clock, predicted_start, study
 from espalier.passes.search.refine import FRONT, ROUGH_FRONT
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
@@ -37,7 +37,7 @@ def mlp(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No gradients are known; there is no time for them before the first trial, and much after it."""
     monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(forecast, "SECONDS", 1e-6)
+    monkeypatch.setattr(predicted_start, "SECONDS", 1e-6)
     monkeypatch.setattr(study, "GATHERING", 600.0)
 
 
@@ -213,7 +213,7 @@ def test_a_pause_while_gradients_are_found_is_no_work(
         heard(done, total, text)
         told.now += 1e5
 
-    monkeypatch.setattr(forecast, "SECONDS", 500.0)
+    monkeypatch.setattr(predicted_start, "SECONDS", 500.0)
     search = Search(replace(SPEC, timeout=4000.0), Recipe(), mlp.project.base, mlp.project.source)
     running = begin(Plan(search, Context(mlp.store, 0, paused, base=mlp.project.base), f"journal://{tmp_path}/p"))
     trials = running.trials()

@@ -19,7 +19,7 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.replay import replay
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.goals import best, wanted
-from espalier.passes.search.onward import discard, is_better, new_place, parent_of, tidy
+from espalier.passes.search.inherited_weights import discard, is_better, new_place, parent_of, tidy
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import Goal, SearchSpec, Vary

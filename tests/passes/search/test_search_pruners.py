@@ -18,8 +18,8 @@ from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.expand import expand
+from espalier.passes.search.feasibility import check_limits, check_pruner, check_spec
 from espalier.passes.search.goals import wanted
-from espalier.passes.search.possible import check_limits, check_pruner, check_spec
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import Goal, SearchSpec, Vary, When

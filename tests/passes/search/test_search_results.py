@@ -11,21 +11,20 @@ from typing import Any
 import pytest
 import torch
 
-import espalier.passes.search.narrow as narrowing
 from espalier.model.build import build
 from espalier.model.opening import Opened, open_any
 from espalier.model.recipe import Recipe, Step
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.replay import replay
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.search import results
+from espalier.passes.search import head_token, results
 from espalier.passes.search.expand import expand
 from espalier.passes.search.fit import fit
-from espalier.passes.search.narrow import Claim, narrow
+from espalier.passes.search.head_token import Claim, narrow
 from espalier.passes.search.results import Results
+from espalier.passes.search.reused_modules import Parts, Wired
 from espalier.passes.search.spec import SearchSpec, Vary
 from espalier.passes.search.warm import Warm
-from espalier.passes.search.wired import Parts, Wired
 from espalier.passes.select import Select
 
 ALL = "integer(width=2|4|8), mxint(width=4), scaled_integer(width=4), float"
@@ -155,13 +154,13 @@ def test_where_sums_run_in_another_order_all_is_computed(reviews: Opened, monkey
 
     with torch.no_grad():
         whole = plain(**given[0])["logits"]
-        narrowing.holds_at.cache_clear()
+        head_token.holds_at.cache_clear()
         monkeypatch.setattr(torch.nn.functional, "linear", odd)
         symbols = {**graph.symbols, **dict(zip(("batch", "seq"), given[0]["input_ids"].shape, strict=False))}
         assert not Claim("linear", ("batch", "seq", 16), 0, 16, True).holds(symbols)
         odd_whole = plain(**given[0])["logits"]
         found = logits(reviews, Results(given), graph)(0)
-    narrowing.holds_at.cache_clear()
+    head_token.holds_at.cache_clear()
     assert torch.equal(found, odd_whole) and not torch.equal(whole, odd_whole)
 
 

@@ -17,7 +17,6 @@ from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.recipes.replay import Memo, replay
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.prepare import prepared
-from espalier.passes.search.scratch import Scratch
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Training, Vary, When
 from espalier.passes.search.spec_file import load_search
@@ -25,6 +24,7 @@ from espalier.passes.search.study import Plan, run
 from espalier.passes.search.trained import Trained
 from espalier.passes.search.trial import Trial
 from espalier.passes.search.trial_run import Order, Weak
+from espalier.passes.search.trial_store import Scratch
 from espalier.passes.search.with_training import finetuning, with_training
 from espalier.passes.training import run as training
 from espalier.passes.training.options import FinetuneOptions

@@ -29,15 +29,15 @@ from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.running.batches import batches
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
-from espalier.passes.sensitivity import truth
+from espalier.passes.sensitivity import exact as truth
 from espalier.passes.sensitivity.collect import collect
 from espalier.passes.sensitivity.evidence import Evidence, Low, load, save
+from espalier.passes.sensitivity.full_table import configured, quickly
 from espalier.passes.sensitivity.measure import Baseline
 from espalier.passes.sensitivity.outputs import Outputs
 from espalier.passes.sensitivity.places import Place, expansion, expansion_name
 from espalier.passes.sensitivity.subject import SEEN, Given, Part, Subject, subject
 from espalier.passes.sensitivity.table import Candidate, Predictions, Sensitivity
-from espalier.passes.sensitivity.tabled import configured, quickly
 from espalier.passes.transform.prune import prune
 from espalier.passes.transform.quantize import quantize
 from tests.patience import PATIENCE
@@ -287,7 +287,7 @@ def test_predictions_need_no_torch(reviews: Case, tmp_path: Path) -> None:
     save(reviews.evidence, tmp_path / "e.safetensors")
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "from pathlib import Path\nimport espalier.passes.sensitivity.tabled, espalier.passes.sensitivity.correct\n"
+        "from pathlib import Path\nimport espalier.passes.sensitivity.full_table, espalier.passes.sensitivity.correct\n"
         "from espalier.passes.analysis.sensitivity import kept_places\n"
         "from espalier.passes.sensitivity.evidence import load\n"
         "from espalier.passes.sensitivity.predict import rows_effect\n"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from espalier.model.formats.base import parse_format
-from espalier.passes.sensitivity import truth
+from espalier.passes.sensitivity import exact
 from espalier.passes.sensitivity.correct import Correction
 from espalier.passes.sensitivity.evidence import PASSES, Low, Rows
 from espalier.passes.sensitivity.predict import rows_effect, weight_effect
@@ -90,7 +90,7 @@ def test_rows_and_weights_tell_the_same_signs() -> None:
 
 def test_whole_configurations_are_picked_over_the_whole_range() -> None:
     rows = [_row(f"n{i}", [_random(i, 1e-3), _random(i, 0.1)]) for i in range(6)]
-    found = truth.mixtures(rows, 8, 0, 2)
+    found = exact.mixtures(rows, 8, 0, 2)
     assert len(found) == 8 and all({r for r, _ in cells} == set(range(6)) for cells in found)
     assert {c for _, c in found[0]} == {0} and {c for _, c in found[6]} == {1}, "one format for all, low and high"
-    assert truth.mixtures(rows[:1], 8, 0, 2) == [] == truth.mixtures(rows, 8, 0, 0)
+    assert exact.mixtures(rows[:1], 8, 0, 2) == [] == exact.mixtures(rows, 8, 0, 0)

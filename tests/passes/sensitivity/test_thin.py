@@ -10,10 +10,10 @@ from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.together import rows_together
 from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.sensitivity.evidence import PASSES, Low
+from espalier.passes.sensitivity.full_table import quickly, thinly
+from espalier.passes.sensitivity.low_rank_gradients import LEFT_OUT, thinned
 from espalier.passes.sensitivity.predict import Felt, whole_effect
 from espalier.passes.sensitivity.subject import Given, Part
-from espalier.passes.sensitivity.tabled import quickly, thinly
-from espalier.passes.sensitivity.thin import LEFT_OUT, thinned
 
 RANK = 2
 RANDOM = np.random.default_rng

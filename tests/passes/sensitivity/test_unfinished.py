@@ -18,11 +18,11 @@ from espalier.model.trust import Origin
 from espalier.passes.analysis.sensitivity import SensitivityOptions, gather, kept_places, sensitivity
 from espalier.passes.base import Cancelled, Context
 from espalier.passes.running.splits import EvaluateOptions, load_split
-from espalier.passes.sensitivity import evidence, unfinished
+from espalier.passes.sensitivity import checkpoint, evidence
+from espalier.passes.sensitivity.checkpoint import Unfinished
 from espalier.passes.sensitivity.collect import FEWEST, collect
 from espalier.passes.sensitivity.evidence import PASSES, Evidence, evidence_folder, load, save
 from espalier.passes.sensitivity.places import Place
-from espalier.passes.sensitivity.unfinished import Unfinished
 from tests.benchmarks.sensitivity import FORMATS, measured_key
 
 SAMPLES = 64
@@ -91,8 +91,8 @@ def test_what_was_killed_goes_on_from_the_last_write(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is told of an end: what was written on the way has to do."""
-    monkeypatch.setattr(unfinished, "LEAST", 0.0)
-    monkeypatch.setattr(unfinished, "SHARE", 0.0)
+    monkeypatch.setattr(checkpoint, "LEAST", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 0.0)
     written: list[int] = []
 
     class Killed(Unfinished):
@@ -150,7 +150,7 @@ def test_nothing_stays_of_a_write_that_fails(tmp_path: Path, monkeypatch: pytest
         file.write(b"x" * 1000)
         raise OSError(28, "No space left on device")
 
-    for module in (unfinished, evidence):
+    for module in (checkpoint, evidence):
         monkeypatch.setattr(module, "write", full, raising=False)
     Unfinished(tmp_path / "e.safetensors").write({"a": np.zeros(4)}, {})
     with pytest.raises(ProjectError, match="No space left"):

@@ -29,7 +29,7 @@ from espalier.passes.analysis.quantization import quantization
 from espalier.passes.base import Context, Report
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
-from espalier.passes.export.effective import effective_weights
+from espalier.passes.export.effective_weights import effective_weights
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.select import Select
 from espalier.passes.transform.learn_scales import LearnScalesOptions, learn_scales

@@ -39,7 +39,7 @@ def quickly(fmt: Format, x: Floats) -> Floats:
 
 def thinly(piece: Low) -> Meeting:
     """The way of errors of a whole weight: `thin.met`."""
-    from espalier.passes.sensitivity.thin import met, thinned
+    from espalier.passes.sensitivity.low_rank_gradients import met, thinned
 
     return partial(met, thinned(piece))
 

@@ -241,8 +241,8 @@ class _Asked:
 
     def of(self, node: str, port: str, candidate: Candidate) -> float:
         """Nats a sample; what breaks the outputs costs much, and what is not known nothing."""
+        from espalier.passes.sensitivity.full_table import quickly
         from espalier.passes.sensitivity.subject import subject
-        from espalier.passes.sensitivity.tabled import quickly
 
         place = self.places.get((node, port))
         if place is None or candidate == NO_CHANGE:

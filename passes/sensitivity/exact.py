@@ -22,7 +22,7 @@ from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
-    from espalier.passes.sensitivity.kept import Kept
+    from espalier.passes.sensitivity.candidate_cache import Kept
 
 Cell = tuple[int, int]  # row of the table, candidate
 LEAST = 1e-5  # divergence from which candidates are measured for a correction

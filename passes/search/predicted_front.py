@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from espalier.passes.allocation.problem import Whole
-from espalier.passes.search.forecast import Forecast, costs_of, params_of, picks_of
 from espalier.passes.search.goals import Wanted
 from espalier.passes.search.margins import Known
+from espalier.passes.search.predicted_start import Forecast, costs_of, params_of, picks_of
 from espalier.passes.search.refine import FRONT, ROUGH_FRONT, Refined, read_field
 from espalier.passes.search.trial import Trial
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from espalier.passes.base import Cancelled
-from espalier.passes.search.fleet.beat import is_gone, signature, storage_of
+from espalier.passes.search.fleet.heartbeat import is_gone, signature, storage_of
 from espalier.passes.search.refine import FRONT
 from espalier.passes.search.storage import load_study, study_names
 

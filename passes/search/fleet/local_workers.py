@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from espalier.model.errors import StorageError
 from espalier.model.leftovers import Scratch
-from espalier.passes.search.fleet.beat import worker_name
+from espalier.passes.search.fleet.heartbeat import worker_name
 from espalier.passes.search.fleet.memory import Room, free, resident
 from espalier.passes.search.fleet.work import ENDED, PARENT, wait_for_others
 from espalier.passes.search.outage import LIMIT, OUTAGE

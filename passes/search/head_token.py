@@ -20,7 +20,7 @@ from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.layers import Compressed, Effective
 from espalier.model.meta import Dim
 from espalier.model.symbols import evaluate
-from espalier.passes.search.wired import Wired
+from espalier.passes.search.reused_modules import Wired
 
 ROWWISE = (nn.Linear, nn.LayerNorm, nn.Dropout, nn.Identity, nn.GELU, nn.ReLU, nn.Tanh, nn.SiLU)
 FUNCTIONS = ("aten.gelu.default", "aten.relu.default", "aten.tanh.default", "aten.silu.default", "aten.add.Tensor")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.graph import Graph, Node
 from espalier.model.ports import weight_at
 from espalier.model.weights import WeightStore
-from espalier.passes.export.effective import shared_differently, users_of, value_of
-from espalier.passes.export.smaller import Smaller, agrees
+from espalier.passes.export.effective_weights import shared_differently, users_of, value_of
+from espalier.passes.export.smaller_config import Smaller, agrees
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
