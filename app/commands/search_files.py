@@ -89,10 +89,8 @@ def _state(study: str, search: Search) -> Path:
     folder = home().parent / "searches"
     folder.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256(f"{study} {fingerprint(search.base)}".encode()).hexdigest()[:12]
-    return (
-        folder
-        / f"{project_studies.member(study).removeprefix(project_studies.FOLDER).removesuffix(project_studies.ENDING)}-{digest}{project_studies.ENDING}"
-    )
+    name = project_studies.member(study).removeprefix(project_studies.FOLDER).removesuffix(project_studies.ENDING)
+    return folder / f"{name}-{digest}{project_studies.ENDING}"
 
 
 class Output:

@@ -121,4 +121,5 @@ def measured_split(data: TaskData, name: str, limit: int) -> Split:
 
 
 def only_trains(data: TaskData) -> bool:
+    """Whether there are training samples alone."""
     return list(data.splits) == [TRAIN] and len(data.splits[TRAIN]) > 1
