@@ -91,7 +91,7 @@ screenshots: setup
 	@$(PY) .ci/screenshots.py
 
 demo-weights: setup
-	@$(PY) -m model.data.train_demos
+	@$(PY) -m espalier.model.sources.train_demos
 
 # NAMES="trace edit" runs some; KEEP=--keep records the figures; the table is tests/benchmarks/results/TABLE.md.
 bench: setup-test

@@ -20,8 +20,8 @@ from typing import Any
 from espalier.app.locks import Locked, hold
 from espalier.app.words import moment
 from espalier.model.borders import tried
-from espalier.model.project import recipe_from_json, recipe_to_json
-from espalier.model.recipe import Recipe
+from espalier.model.document.project import recipe_from_json, recipe_to_json
+from espalier.model.document.recipe import Recipe
 
 ENDING = ".journal"
 SYNC = 0.5  # seconds after a line until the disk has it

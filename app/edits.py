@@ -6,11 +6,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from espalier.model.document import Document, State
+from espalier.model.document.document import Document, State
+from espalier.model.document.project import keys_of
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError
-from espalier.model.graph import Graph
-from espalier.model.project import keys_of
-from espalier.model.recipe import Recipe, Step
+from espalier.model.graph.graph import Graph
 from espalier.model.registry import PASSES
 from espalier.passes.base import Context, Report, is_lasting
 from espalier.passes.jobs.kinds import ReplayJob, ReplayResult

@@ -17,7 +17,7 @@ from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, OpenJob, Progre
 if TYPE_CHECKING:
     from espalier.app.errors import Button
     from espalier.app.window import Window
-    from espalier.model.document import Document
+    from espalier.model.document.document import Document
 
 
 def dropped(data: QMimeData) -> list[Path]:

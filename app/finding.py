@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from espalier.app.actions.model import run_plugin
 from espalier.app.canvas.captions import title as op_title
 from espalier.app.panels.palette import Entry, rank
-from espalier.model.graph import Node
+from espalier.model.graph.graph import Node
 
 if TYPE_CHECKING:
     from espalier.app.window import Window

@@ -19,9 +19,9 @@ from espalier.app.locks import Locked
 from espalier.app.measured.accuracies import Baseline
 from espalier.app.panels.recipe.step_words import title
 from espalier.app.words import plural
-from espalier.model.held import Version
+from espalier.model.document.recipe import Recipe
 from espalier.model.leftovers import clear_parts
-from espalier.model.recipe import Recipe
+from espalier.model.store.open_files import Version
 from espalier.passes.jobs.kinds import Failed, JobEvent, OpenJob, OpenResult, SaveJob
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from espalier.app.edit_journal import ENDING, EditJournal, Edits, Subject, read
 from espalier.app.locks import Locked, take
 from espalier.app.settings import data_folder
 from espalier.app.words import moment, plural
-from espalier.model.document import Document, State
+from espalier.model.document.document import Document, State
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import FileError
-from espalier.model.held import FileId, Version
-from espalier.model.recipe import Recipe
+from espalier.model.store.open_files import FileId, Version
 from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, JobEvent, JobInfo, OpenJob, SaveJob, Stopped
 
 if TYPE_CHECKING:

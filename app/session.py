@@ -17,17 +17,17 @@ from espalier.app.measured.accuracies import Measures
 from espalier.app.measured.scored import Scored
 from espalier.app.panels.recipe.step_words import title as step_title
 from espalier.app.words import percent
-from espalier.model.check import Problem
-from espalier.model.document import Change, Document
+from espalier.model.document.document import Change, Document
+from espalier.model.document.project import Project, Saved, keys_of
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import ProjectError
 from espalier.model.formats.base import Format
-from espalier.model.held import Version
+from espalier.model.graph.check import Problem
 from espalier.model.leftovers import WINDOW, Scratch
-from espalier.model.project import Project, Saved, keys_of
-from espalier.model.recipe import Recipe, Step
 from espalier.model.registry import PASSES
+from espalier.model.store.open_files import Version
+from espalier.model.store.weights import WeightStore
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Report
 from espalier.passes.choices.edits import with_activation_sparsity, with_format, with_sparsity
 from espalier.passes.jobs.kernel import KERNEL_JOBS

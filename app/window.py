@@ -28,7 +28,7 @@ from espalier.app.session import Session
 from espalier.app.settings import Settings
 from espalier.app.style import Appearance
 from espalier.app.theme import Palette
-from espalier.model.document import Change
+from espalier.model.document.document import Change
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent
 
 if TYPE_CHECKING:

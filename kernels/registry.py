@@ -13,9 +13,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from espalier.kernels.fake_quant.plan import PLANS
-from espalier.model.fast_mx import PRODUCTS, VALUES
 from espalier.model.formats.base import FAST, Array, Encoded, Fast, Format
 from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.torch.fast_mx import PRODUCTS, VALUES
 
 if TYPE_CHECKING:
     from torch import Tensor

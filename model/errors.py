@@ -162,3 +162,9 @@ def damage(error: BaseException) -> str:
             return text
         case _:
             return "a part of it has another form than it should"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its type."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

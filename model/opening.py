@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.cache.captures import Capture, capture_key, depends_on, factory_file, find, keep
 from espalier.model.cache.entries import enabled
 from espalier.model.cache.watching import Watched, watching
-from espalier.model.check import Problem
+from espalier.model.document.project import Project, load_project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import SourceError
-from espalier.model.graph import Graph
+from espalier.model.graph.check import Problem
+from espalier.model.graph.graph import Graph
 from espalier.model.packed.file import is_packed
-from espalier.model.project import Project, load_project
-from espalier.model.recipe import Recipe
+from espalier.model.store.weights import Location, WeightStore, read_header
 from espalier.model.trust import Origin
-from espalier.model.weights import Location, WeightStore, read_header
 
 if TYPE_CHECKING:
-    from espalier.model.source import Loaded, SourceInfo
+    from espalier.model.sources.info import Loaded, SourceInfo
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ def open_captured(
 
 
 def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: str, origin: Origin) -> Opened:
-    from espalier.model.source import load_source
+    from espalier.model.sources.source import load_source
     from espalier.model.trace.trace import trace
 
     begin = time.time_ns()
@@ -119,7 +119,7 @@ def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: st
 def _described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
     """The source with what its model takes and how it calls its classes."""
     from espalier.model.data.naming import model_names, names_of
-    from espalier.model.limits import context_length, limits_of
+    from espalier.model.sources.limits import context_length, limits_of
 
     config = getattr(loaded.model, "config", None)
     classes = names_of(getattr(config, "id2label", None)) or model_names(loaded.info.tokenizer)

@@ -166,9 +166,11 @@ def withdraw(added: list[Added] | tuple[Added, ...]) -> None:
 
 
 def walk(package: ModuleType) -> None:
-    """Import every module below `package`, so that its decorators run."""
+    """Import every module below `package`, so that its decorators run, but those that it names in UNWALKED."""
+    unwalked = {f"{package.__name__}.{name}" for name in getattr(package, "UNWALKED", ())}
     for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        importlib.import_module(info.name)
+        if info.name not in unwalked:
+            importlib.import_module(info.name)
 
 
 def _importing() -> str:

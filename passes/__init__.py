@@ -5,7 +5,7 @@ Whoever can run a pass has the fast versions of formats, and the arithmetic of h
 """
 
 from espalier.kernels.registry import install
-from espalier.verilog.registry import install_emulation
+from espalier.verilog.emulation.install import install_emulation
 
 install()
 install_emulation()

@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from espalier.model.check import check
-from espalier.model.codec import decode
+from espalier.model.document.codec import decode
+from espalier.model.document.recipe import Raw, Step
 from espalier.model.errors import JobError, PassError, nearest
-from espalier.model.graph import Graph
-from espalier.model.reading import PLAIN, Reading
-from espalier.model.recipe import Raw, Step
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
 from espalier.model.registry import PASSES
-from espalier.model.weights import WeightStore
+from espalier.model.sources.reading import PLAIN, Reading
+from espalier.model.store.weights import WeightStore
 from espalier.passes.declared import undeclared
 
 if TYPE_CHECKING:
-    from espalier.model.graph import Graph
+    from espalier.model.graph.graph import Graph
     from espalier.passes.base import Context
 
 Row = dict[str, Any]
@@ -189,7 +189,7 @@ def ask_limits(context: Context, graph: Graph) -> None:
     reading = context.reading
     if reading.limits is None:
         from espalier.model.data.naming import model_names
-        from espalier.model.limits import limits_of
+        from espalier.model.sources.limits import limits_of
 
         classes = reading.classes or model_names(reading.tokenizer)
         context.reading = replace(reading, limits=limits_of(graph, context.store), classes=classes)

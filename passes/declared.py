@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from espalier.model.graph import Graph
-from espalier.model.ports import weights_of
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ports import weights_of
+from espalier.model.store.weights import WeightStore
 
 
 @dataclass(frozen=True, slots=True)

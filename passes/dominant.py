@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from operator import is_
 from typing import Any
 
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Weight
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Weight
 from espalier.model.packed.layout import Use, stored, uses
 
 Uses = tuple[tuple[str, Use], ...]

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from espalier.model.adapters import adapter_macs
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import BITS, Precision, Weight
-from espalier.model.ops import decomposable, floating, macs, spec
+from espalier.model.graph.adapters import adapter_macs
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import BITS, Precision, Weight
+from espalier.model.graph.ops import decomposable, floating, macs, spec
+from espalier.model.graph.ports import weight_at
+from espalier.model.graph.views import view_at
 from espalier.model.packed.graph import (
     Lines,
     compressed,
@@ -24,8 +26,6 @@ from espalier.model.packed.graph import (
     weight_line,
 )
 from espalier.model.packed.layout import Use, facts, header_share, shared_bits, size_with, stored, uses
-from espalier.model.ports import weight_at
-from espalier.model.views import view_at
 
 FLOAT_BITS = 32.0
 

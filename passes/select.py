@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from espalier.model.errors import PassError, nearest
-from espalier.model.graph import Graph, Node
-from espalier.model.leaf_names import class_of_word, is_of_class
-from espalier.model.ops import OPS, Category, category
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import OPS, Category, category
 from espalier.model.patterns import Patterns, check
+from espalier.model.torch.leaf_names import class_of_word, is_of_class
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from espalier.model.source import Loaded
+    from espalier.model.sources.info import Loaded
 
 Sizes = dict[str, int]
 TOLERANCE = 1e-3  # of the largest value; kernels may sum in another order at another size
@@ -33,7 +33,7 @@ def verify(opened: Opened, seed: int = 0) -> Verified:
     """Compare the original model with the one built from the graph. Raises PassError without a source's model."""
     import torch
 
-    from espalier.model.build import build
+    from espalier.model.torch.build import build
 
     if opened.loaded is None or opened.capture is None:
         raise PassError("There is no original model to compare with.", "Verify a source, not a project.")

@@ -6,11 +6,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Arg, Ref, Slice, TorchConst
-from espalier.model.meta import Sparsity, TensorMeta, Weight
-from espalier.model.recipe import Recipe, Step
+from espalier.model.graph.graph import Arg, Ref, Slice, TorchConst
+from espalier.model.graph.meta import Sparsity, TensorMeta, Weight
 from espalier.passes.base import NoOptions
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import PORTS, QuantizeOptions, Rule

@@ -25,7 +25,10 @@ PACKAGES = ("app", "model", "passes", "kernels", "verilog")
 CORE = ("model", "passes", "kernels", "verilog", "app.cli", "app.commands")
 QT = ("PySide6", "shiboken6", "pyqtgraph")
 HEAVY = {"torch", "transformers", "optuna", "triton", "numba"}
-LIGHT = ("graph", "meta", "codec", "recipe", "document", "project", "registry", "errors")
+LIGHT = (
+    "graph/graph", "graph/meta", "document/codec", "document/recipe", "document/document", "document/project",
+    "registry", "errors",
+)  # fmt: skip
 TOP = {
     "app", "model", "passes", "kernels", "verilog", "resources", "roots", "tests", "main.py",
     "pyproject.toml", "README.md", "Makefile", "LICENSE",
@@ -189,8 +192,6 @@ def test_window_imports_nothing_heavy() -> None:
 def test_light_modules_import_nothing_heavy(name: str) -> None:
     """What the window needs before its first paint names no heavy package at module level."""
     path = f"model/{name}.py"
-    if path not in sources():
-        pytest.skip(f"{path} does not exist yet")
     heavy = [f"{path}:{node.lineno}" for node in at_import(sources()[path]) if HEAVY & set(imported(node))]
     none(heavy)
 

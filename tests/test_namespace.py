@@ -29,7 +29,7 @@ USERS = {
 THEIRS = {"kernels/__init__.py": "__version__ = '0.99.0'\ndef get_kernel(*a, **k):\n    raise RuntimeError\n"}
 # Each of the names, as a program of the user's in the same interpreter gets it.
 SEEN = """
-import espalier.kernels, espalier.model.graph
+import espalier.kernels, espalier.model.graph.graph
 import app, kernels, model, passes
 from model import Net
 print("SEEN", *(m.__file__ for m in (app, kernels, model, passes)), espalier.kernels.__file__, sep="\\n")

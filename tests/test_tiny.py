@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model.build import build
-from espalier.model.project import load_project
-from espalier.model.weights import WeightStore
+from espalier.model.document.project import load_project
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from tests.patience import PATIENCE
 
 LAB = {

@@ -9,7 +9,7 @@ from PySide6.QtGui import QKeySequence, QShortcut
 
 from espalier.app.actions import file as files
 from espalier.app.panels.allocate.panel import AllocatePanel
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas

@@ -81,7 +81,7 @@ def open_path(window: Window, path: Path) -> None:
 
 def _ask_factory(window: Window, path: Path) -> None:
     """Choose among what a Python file defines; one definition is opened without a question."""
-    from espalier.model.source import factories
+    from espalier.model.sources.source import factories
 
     try:
         names = factories(path)

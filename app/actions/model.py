@@ -10,10 +10,10 @@ from PySide6.QtWidgets import QMenu
 
 from espalier.app.panels.options import OptionsWindow, make_form
 from espalier.app.words import duration
+from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import category, decomposable
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import category, decomposable
 from espalier.model.registry import PASSES
 from espalier.passes.base import NoOptions, PassSpec
 from espalier.passes.recipes.offered import kept, typed

@@ -106,7 +106,7 @@ def shortcuts(window: Window) -> None:
 
 def about(window: Window) -> None:
     """What this is, and of which version."""
-    from espalier.model.project import APP
+    from espalier.model.document.project import APP
 
     page, box = _page(window, "About Espalier", 420, 200)
     name = QLabel("Espalier")

@@ -16,10 +16,10 @@ from espalier.app.allocation.whole import Told, lost, present
 from espalier.app.jobs.latest import Latest
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.measured.sensitivities import sensitivities_of
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weight_at
-from espalier.model.recipe import Recipe
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import weight_at
 from espalier.passes.allocation.hulls import Hulls, Solution
 from espalier.passes.allocation.places import FLOAT, Column, Place, column, column_title
 from espalier.passes.allocation.plan import steps

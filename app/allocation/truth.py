@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import JobError, OptionsError
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.allocation.allocated import AllocatedOptions
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo

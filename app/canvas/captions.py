@@ -11,9 +11,9 @@ from functools import lru_cache
 from math import ceil
 
 from espalier.app.theme import NODE_LABEL, SECONDARY
-from espalier.model.graph import Node
-from espalier.model.meta import TensorMeta
-from espalier.model.ops import spec
+from espalier.model.graph.graph import Node
+from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.ops import spec
 
 TITLES: dict[str, str] = {
     "linear": "Linear", "conv1d": "Conv1d", "conv2d": "Conv2d", "conv3d": "Conv3d", "layer_norm": "LayerNorm",

@@ -17,10 +17,10 @@ from espalier.app.canvas.figures import FLOATS
 from espalier.app.canvas.layout import HEAD, Layout
 from espalier.app.canvas.strips import Strips
 from espalier.app.theme import SECONDARY
-from espalier.model.casts import casts_into
-from espalier.model.graph import Graph, Node, out_port
-from espalier.model.ops import spec
-from espalier.model.ports import carriers
+from espalier.model.graph.casts import casts_into
+from espalier.model.graph.graph import Graph, Node, out_port
+from espalier.model.graph.ops import spec
+from espalier.model.graph.ports import carriers
 
 Pair = tuple[str, str]  # format before, format after
 Pairs = Mapping[str, Pair]  # producer → what is converted between it and one consumer

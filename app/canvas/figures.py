@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from espalier.app.canvas.captions import MULTIPLIES
 from espalier.app.canvas.hierarchy import Hierarchy
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import BITS, Weight
-from espalier.model.ops import category, quantisable
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import BITS, Weight
+from espalier.model.graph.ops import category, quantisable
 
 FLOATS: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
 _FIRST = ("weight", "data_in", "data_out", "bias")

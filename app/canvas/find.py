@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
 
 Numbers = NDArray[np.int64]
 MISS = 1 << 20

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.app.canvas.captions import Caption, tail
-from espalier.model.graph import Delta, Graph, Node
+from espalier.model.graph.graph import Delta, Graph, Node
 
 IN, OUT = -1, -2  # the group's own border as an end of a wire
 Tensor = tuple[int, int]  # (node number, output number)

@@ -18,7 +18,7 @@ from espalier.app.canvas.hierarchy import default_open
 from espalier.app.canvas.layout import layout
 from espalier.app.canvas.namespaces import build
 from espalier.app.canvas.scene import Scene
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 
 SYNCHRONOUS = 150  # nodes up to which a layout takes less than a frame
 

@@ -21,7 +21,7 @@ from espalier.app.canvas.find import Finder
 from espalier.app.canvas.hierarchy import Stub
 from espalier.app.canvas.layout import HEAD, Layout
 from espalier.app.canvas.strips import Found, Strips
-from espalier.model.graph import Graph, out_port
+from espalier.model.graph.graph import Graph, out_port
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from espalier.app.canvas.relayout import Relayout, Wish
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.steady import shift
 from espalier.app.theme import Palette
-from espalier.model.graph import Delta, Graph
+from espalier.model.graph.graph import Delta, Graph
 
 
 class Sheet(Input):

@@ -35,7 +35,7 @@ from espalier.app.theme import (
     Palette,
     css_fonts,
 )
-from espalier.model.graph import Graph, out_port
+from espalier.model.graph.graph import Graph, out_port
 
 MARGIN = 24.0
 

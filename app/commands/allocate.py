@@ -16,9 +16,9 @@ from espalier.app.commands.opening import Target, opened, save
 from espalier.app.commands.option_flags import read_options
 from espalier.app.commands.run import extended
 from espalier.app.commands.scoring import add_data, bit_lines, data_options, figures, noise_lines, plain, score
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.files import write_text
 from espalier.model.formats.base import parse_format
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.allocation.places import column_title
 from espalier.passes.allocation.plan import Allocation, configured, steps
 from espalier.passes.allocation.solve import Competing, Point, allocate, front, settled

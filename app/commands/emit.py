@@ -11,11 +11,11 @@ from espalier.app.commands.command import Answer, Arguments, Command, Parser
 from espalier.app.commands.console import Console, table
 from espalier.app.commands.opening import opened
 from espalier.app.hardware.scored import ADVICE, scored_accuracy, scored_verdict
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
-from espalier.model.recipe import Step
 from espalier.passes.analysis.hardware import HardwareOptions
 from espalier.passes.base import run_step
-from espalier.verilog.edited import texts_in
+from espalier.verilog.rtl.edited import texts_in
 
 LITTLE = 0.01  # of the cycles, which nobody needs to know of
 AREA = ("lut", "ff", "dsp", "bram")

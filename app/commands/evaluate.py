@@ -11,8 +11,8 @@ from espalier.app.commands.console import Console, cell, facts
 from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.scoring import add_data, data_options, figures, noise_lines, plain, score, tell_warning
 from espalier.app.commands.sweep import known_steps
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import DataError
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.analysis.baseline import BesideOptions
 from espalier.passes.base import run_step
 from espalier.passes.dominant import dominant_fields

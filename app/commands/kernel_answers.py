@@ -59,7 +59,7 @@ def with_project(known: Known, rows: Iterable[Mapping[str, Any]], name: str) -> 
 
 
 def _ledger(found: Arguments, console: Console) -> tuple[dict[str, Any], ...]:
-    from espalier.model.recipe import Step
+    from espalier.model.document.recipe import Step
     from espalier.passes.analysis.memory import MemoryOptions
     from espalier.passes.base import run_step
 

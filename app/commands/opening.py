@@ -10,12 +10,12 @@ from typing import Any
 
 from espalier.app.commands.command import Arguments
 from espalier.app.commands.console import Console
+from espalier.model.document.project import Project, save_project
 from espalier.model.errors import MissingCodeError, SourceError
 from espalier.model.leftovers import scratch
 from espalier.model.opening import Opened, is_project, needs_source, open_any, reopen
-from espalier.model.project import Project, save_project
+from espalier.model.store.weights import WeightStore
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.recipes.offered import missing_notice
 

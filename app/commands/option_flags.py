@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Literal, get_args, get_origin
 
 from espalier.app.commands.command import Arguments, Parser
-from espalier.model.codec import decode, hints, in_range
+from espalier.model.document.codec import decode, hints, in_range
 
 
 def add_options(parser: Parser, options: type, skip: tuple[str, ...] = ()) -> None:

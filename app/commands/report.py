@@ -17,9 +17,9 @@ from espalier.app.commands.measured import facts_told, rows_told
 from espalier.app.commands.opening import opened
 from espalier.app.commands.option_flags import add_options, read_options
 from espalier.app.words import of_row
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError, nearest
 from espalier.model.files import write_text
-from espalier.model.recipe import Step
 from espalier.model.registry import PASSES
 from espalier.passes.analysis.compile import CompileOptions
 from espalier.passes.analysis.profile import ProfileOptions

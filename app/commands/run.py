@@ -24,9 +24,9 @@ from espalier.app.commands.scoring import (
     state_name,
     tell_warning,
 )
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
 from espalier.passes.base import Report, StepResult
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.recipes.replay import Memo, Replayed, check_ready, milestones, prefix_keys, remembered, replay

@@ -12,8 +12,8 @@ from espalier.app.commands.console import Console, big, count, size
 from espalier.app.commands.opening import Target
 from espalier.app.commands.option_flags import add_options, read_options
 from espalier.app.words import change_words, dominant_words, noise_words
-from espalier.model.graph import Graph
-from espalier.model.recipe import Step
+from espalier.model.document.recipe import Step
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import run_step
 from espalier.passes.dominant import Dominant, dominant_fields
 from espalier.passes.figure import OPENED, START, accuracy_of, change_of

@@ -21,7 +21,7 @@ from espalier.app.commands.storages import look_into
 from espalier.app.commands.sweep import known_steps
 from espalier.app.kernels.words import time_words
 from espalier.app.words import THIN, change_words, left, noise_words, plural, training_words
-from espalier.model.recipe import Recipe
+from espalier.model.document.recipe import Recipe
 from espalier.passes.costs.base import COSTS, timed_beside
 from espalier.passes.figure import OPENED, accuracy_of, change_of
 from espalier.passes.recipes.config import recipe_to_dict

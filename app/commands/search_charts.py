@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from espalier.app.commands.command import Arguments, Parser, UsageError
+from espalier.model.document.project import recipe_to_json
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import nearest
 from espalier.model.leftovers import scratch
-from espalier.model.project import recipe_to_json
-from espalier.model.recipe import Recipe
 from espalier.passes.figure import accuracy_of
 from espalier.passes.score import Score
 from espalier.passes.search.goals import figures
@@ -81,7 +81,7 @@ class Picture:
         from espalier.app.figures.choices import importance, precision
         from espalier.app.figures.steps import losses, on_the_way
         from espalier.app.figures.trials import history, pareto
-        from espalier.model.graph_json import fingerprint
+        from espalier.model.document.graph_json import fingerprint
 
         mine = Known(self.search.spec, _kind(self.search.spec, self.search.recipe, fingerprint(self.search.base)), own)
         groups = _groups([mine, *self.others])
@@ -182,7 +182,7 @@ def _read(text: str) -> list[Known]:
 
 def _members(path: Path, folder: str) -> dict[str, bytes]:
     from espalier.model.borders import opened_zip, read_member, reading
-    from espalier.model.project import MOST_OWN
+    from espalier.model.document.project import MOST_OWN
 
     guard = reading(path, UsageError, "is not a readable project", "Give a project or a journal.")
     with guard, opened_zip(path) as (archive, _):

@@ -18,9 +18,9 @@ from espalier.app.commands.command import UsageError
 from espalier.app.commands.opening import Target, save
 from espalier.app.commands.search_charts import PICTURES, Picture
 from espalier.model.borders import opened_zip, read_member, tried
+from espalier.model.document.project import MOST_OWN, Project, save_project
+from espalier.model.document.recipe import Recipe
 from espalier.model.files import write_bytes, write_text
-from espalier.model.project import MOST_OWN, Project, save_project
-from espalier.model.recipe import Recipe
 from espalier.passes.export.recipe import to_toml
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.replay import Memo, milestones, replay
@@ -84,7 +84,7 @@ def storage_for(named: str | None, output: Output, target: Target) -> Storage:
 
 
 def _state(study: str, search: Search) -> Path:
-    from espalier.model.graph_json import fingerprint
+    from espalier.model.document.graph_json import fingerprint
 
     folder = home().parent / "searches"
     folder.mkdir(parents=True, exist_ok=True)

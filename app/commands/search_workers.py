@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from espalier.app.commands.command import Arguments, Parser, UsageError
 from espalier.app.commands.console import Console
 from espalier.app.commands.opening import Target
-from espalier.model.codec import encode
+from espalier.model.document.codec import encode
+from espalier.model.document.project import recipe_to_json
 from espalier.model.opening import is_project
-from espalier.model.project import recipe_to_json
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:

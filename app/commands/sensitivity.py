@@ -12,10 +12,10 @@ from espalier.app.commands.opening import opened
 from espalier.app.commands.option_flags import add_options, read_options
 from espalier.app.commands.report import write_report, writer
 from espalier.app.words import plural
-from espalier.model.codec import encode
+from espalier.model.document.codec import encode
+from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError, OptionsError
 from espalier.model.formats.base import Format, parse_format
-from espalier.model.recipe import Step
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Report, run_step
 

@@ -15,7 +15,7 @@ from espalier.app.commands.option_flags import over
 from espalier.app.commands.scoring import add_data, plain
 from espalier.app.commands.sweep_files import KINDS, Record, keeper, write_result
 from espalier.app.words import noise_words
-from espalier.model.recipe import Recipe
+from espalier.model.document.recipe import Recipe
 from espalier.passes.base import Report, StepResult
 from espalier.passes.figure import OPENED, accuracy_of
 from espalier.passes.recipes.config import recipe_to_dict

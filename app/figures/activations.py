@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, Signal
 
 from espalier.app.jobs.asking import Asking
-from espalier.model.recipe import Step
+from espalier.model.document.recipe import Step
 from espalier.passes.analysis.activations import ActivationOptions, ActivationSample
 from espalier.passes.jobs.kinds import AnalyseJob, Done, JobEvent
 from espalier.passes.recipes.replay import recipe_key

@@ -13,7 +13,7 @@ from espalier.app.words import figure
 from espalier.model.formats.base import Format
 from espalier.model.formats.blocks import BlockFormat
 from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, shared_shape
-from espalier.model.views import View
+from espalier.model.graph.views import View
 
 Array = NDArray[Any]
 PROBES = 4096

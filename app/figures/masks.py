@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.app.figures.parts import Stop, Stopped, never
-from espalier.model.views import View
-from espalier.model.weights import Tensor
+from espalier.model.graph.views import View
+from espalier.model.store.weights import Tensor
 from espalier.passes.pruning.patterns import seen
 
 Floats = NDArray[np.float32]

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from espalier.app.figures.block_grid import seen_as
 from espalier.model.formats.base import Format
 from espalier.model.formats.together import rows_together
-from espalier.model.views import View
-from espalier.model.weights import Tensor
+from espalier.model.graph.views import View
+from espalier.model.store.weights import Tensor
 
 Floats = NDArray[np.float32]
 Bits = NDArray[np.uint8]

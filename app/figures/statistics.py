@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.app.figures.parts import Stop, chunks, never
-from espalier.model.weights import Tensor
+from espalier.model.store.weights import Tensor
 from espalier.passes.observed.histogram import Histogram
 from espalier.passes.observed.moments import Moments
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
 from espalier.passes.structure.sets import Structure, structure_of
 
 _SAME = ("op", "target", "args", "kwargs", "ports", "weights", "attrs")

@@ -28,8 +28,8 @@ from espalier.app.figures.parts import (
 )
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
-from espalier.model.views import View
-from espalier.model.weights import Tensor
+from espalier.model.graph.views import View
+from espalier.model.store.weights import Tensor
 from espalier.passes.observed.shifts import least_error
 
 BINS = 65

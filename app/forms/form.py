@@ -29,10 +29,10 @@ from espalier.app.forms.fields import (
 from espalier.app.forms.format_editor import FormatEditor
 from espalier.app.forms.formats_line import FormatsLine
 from espalier.app.panels.heading import link
-from espalier.model.codec import decode, encode, hints
+from espalier.model.document.codec import decode, encode, hints
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.choices.quantize import PORTS
 from espalier.passes.select import Select, types_in
 

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWi
 
 from espalier.app.forms.fields import MIXED, OPTION, Check, Choice, NumberField, Scalar, chain, scalar, trouble
 from espalier.app.forms.format_choice import FormatChoice
-from espalier.model.codec import hints
+from espalier.model.document.codec import hints
 from espalier.model.errors import EspalierError, FormatError
 from espalier.model.formats.base import Format, parameters
 from espalier.model.registry import FORMATS

@@ -16,7 +16,7 @@ from espalier.app.forms.data_fields import DataField, NameField
 from espalier.app.forms.fields import trouble, wear_field_style
 from espalier.app.forms.fold import Fold
 from espalier.app.forms.form import Form
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 
 OTHER = "Other"
 

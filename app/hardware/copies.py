@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.model.errors import OptionsError
-from espalier.verilog.edited import MEMBER, Edited, from_bytes, to_bytes
-from espalier.verilog.write import RTL
+from espalier.verilog.rtl.edited import MEMBER, Edited, from_bytes, to_bytes
+from espalier.verilog.rtl.library import RTL
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

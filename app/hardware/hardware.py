@@ -10,9 +10,9 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.hardware.copies import Copies, ours
 from espalier.app.hardware.kept import MEMBER, Front, Made, alike, from_bytes, mark_of, to_bytes, waves_of
+from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, JobError, OptionsError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
 from espalier.passes.analysis.balance_front import BalanceFrontOptions
 from espalier.passes.analysis.hardware import HardwareOptions
 from espalier.passes.base import Report

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from espalier.model.borders import parse_json, read_json, reading, tried
-from espalier.model.codec import decode, encode
+from espalier.model.document.codec import decode, encode
+from espalier.model.document.graph_json import graph_to_json
 from espalier.model.errors import Damage, OptionsError
-from espalier.model.graph import Graph, Node
-from espalier.model.graph_json import graph_to_json
+from espalier.model.graph.graph import Graph, Node
 from espalier.passes.analysis.balance_front import BalanceFrontOptions
 from espalier.passes.analysis.hardware import HardwareOptions
 

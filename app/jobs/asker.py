@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import JobError
-from espalier.model.recipe import Step
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import Found, JobEvent, JobInfo, Stopped
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from espalier.model.project import keys_of
-from espalier.model.recipe import Step
+from espalier.model.document.project import keys_of
+from espalier.model.document.recipe import Step
 from espalier.passes.jobs.kinds import TERMINAL, AnalyseJob, Done, Found, JobEvent
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from espalier.model.document.project import save_project
 from espalier.model.errors import EspalierError
-from espalier.model.held import Version
-from espalier.model.project import save_project
+from espalier.model.store.open_files import Version
 from espalier.passes.base import Cancelled
 from espalier.passes.jobs.kinds import Done, Event, Failed, JobEvent, JobInfo, Progress, SaveJob, Started, Stopped
 

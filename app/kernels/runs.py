@@ -25,7 +25,7 @@ from espalier.passes.jobs.kinds import TERMINAL, Found, JobEvent, JobInfo, Stopp
 
 if TYPE_CHECKING:
     from espalier.app.session import Session
-    from espalier.model.document import Document
+    from espalier.model.document.document import Document
 
 MEMBER = "kernels.json"  # of the project file
 VERSION = 1

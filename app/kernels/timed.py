@@ -10,10 +10,10 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.hardware.kept import alike, mark_of
 from espalier.model.borders import parse_json, reading
-from espalier.model.codec import decode, encode
+from espalier.model.document.codec import decode, encode
+from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, JobError, OptionsError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import TERMINAL, Found, JobEvent, JobInfo, Stopped
 

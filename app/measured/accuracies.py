@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from espalier.model.graph import Graph
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
+from espalier.model.graph.graph import Graph
 from espalier.passes.figure import Figure as Accuracy
 from espalier.passes.figure import accuracy_of
 from espalier.passes.jobs.kinds import OpenResult

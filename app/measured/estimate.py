@@ -17,8 +17,8 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.figures.parts import Stop, Stopped
 from espalier.app.jobs.previews import Previews
 from espalier.app.measured.sensitivities import sensitivities_of
-from espalier.model.graph import Graph, Node
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.store.weights import WeightStore
 from espalier.passes.analysis.sensitivity import kept_places
 from espalier.passes.figure import OPENED
 from espalier.passes.sensitivity.correct import Correction

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject
 
 from espalier.app.canvas.colouring import MEASURED, NOT_MEASURED, Overlay
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
 from espalier.passes.observed.options import ObserveOptions

@@ -15,8 +15,8 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.app.measured.accuracies import Baseline
 from espalier.app.measured.pace import PATIENT, QUICK, Pace, macs_of
-from espalier.model.graph import Graph
-from espalier.model.recipe import Recipe, Step
+from espalier.model.document.recipe import Recipe, Step
+from espalier.model.graph.graph import Graph
 from espalier.passes.analysis.divergence import DivergenceOptions
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from espalier.model.graph import Graph
-from espalier.model.ops import macs
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import macs
 from espalier.passes.score import one_sample
 
 QUICK = 8.0  # processor seconds that an evaluation may take to be run at once after an edit

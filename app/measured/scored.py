@@ -11,10 +11,10 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.jobs.queue import JobQueue, Runner
 from espalier.app.jobs.runner import Listener
 from espalier.app.measured.accuracies import Baseline, Measures
-from espalier.model.document import Document
+from espalier.model.document.document import Document
+from espalier.model.document.project import keys_of
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import JobError, ProjectError
-from espalier.model.project import keys_of
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.analysis.baseline import BesideOptions
 from espalier.passes.base import Report, is_instant
 from espalier.passes.figure import OPENED

@@ -15,10 +15,10 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from espalier.app.jobs.queue import Rest
 from espalier.app.words import plural
 from espalier.model.borders import parse_json, tried
-from espalier.model.codec import decode, encode, hints
+from espalier.model.document.codec import decode, encode, hints
+from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, JobError, OptionsError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
 from espalier.model.registry import PASSES
 from espalier.passes.analysis.divergence import Cell, DivergenceOptions, Truth
 from espalier.passes.analysis.sensitivity import UNFINISHED

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
 
 from espalier.app.recovery import is_copy
 from espalier.app.words import duration
-from espalier.model.document import Change
+from espalier.model.document.document import Change
 from espalier.model.errors import EspalierError
 from espalier.model.private import redacted
 from espalier.passes.jobs.kinds import Done, Failed, JobEvent, LogLine, ReplayJob, Started, Stopped, Yielded

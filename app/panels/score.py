@@ -29,7 +29,7 @@ from espalier.passes.dominant import Dominant, Dominants
 if TYPE_CHECKING:
     from espalier.app.measured.live import LiveMeasure
     from espalier.app.session import Session
-    from espalier.model.graph import Graph
+    from espalier.model.graph.graph import Graph
 
 
 PAD, GAP, TIGHT, BESIDE = 12, 26, 14, 7  # round all figures, between two, where it is narrow, before a change

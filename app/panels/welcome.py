@@ -24,7 +24,7 @@ from espalier.app.recovery import Leftover
 from espalier.app.settings import Settings, is_missing, is_path
 from espalier.app.words import count, percent
 from espalier.model.borders import read_json, tried
-from espalier.model.demos import DEMOS
+from espalier.model.sources.demos import DEMOS
 
 WIDTH = 860
 KINDS = (

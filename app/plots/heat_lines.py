@@ -10,7 +10,7 @@ from typing import Literal
 
 from espalier.app.panels.inspector.facts import node_path
 from espalier.model.formats.base import Format, parameters
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 FLOAT_BITS = 32.0

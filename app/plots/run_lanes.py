@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from espalier.app.panels.inspector.facts import node_path
 from espalier.app.theme import CATEGORIES
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import category
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import category
 
 DEEPEST, LARGE = 3, 6.0  # levels of modules that are drawn; pixels of a span that is drawn by itself
 US = 1e6

@@ -20,7 +20,7 @@ from espalier.app.locks import Locked, hold, take
 from espalier.app.settings import data_folder
 from espalier.app.studies.record import ENDING, Record, load
 from espalier.model.borders import read_json, tried
-from espalier.model.document import Document
+from espalier.model.document.document import Document
 from espalier.model.errors import FileError
 from espalier.model.files import append, write_bytes, write_text
 from espalier.model.leftovers import SCRATCH, WINDOW, clear_parts, clear_scratch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.app.jobs.queue import Rest
-from espalier.model.document import Document
+from espalier.model.document.document import Document
 from espalier.passes.jobs.kinds import JobEvent, JobInfo
 
 if TYPE_CHECKING:

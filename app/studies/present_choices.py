@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Parallel
-from espalier.model.recipe import Recipe
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Parallel
 from espalier.passes.costs.parallel import with_products
 from espalier.passes.search.families import FLOAT, unfitted
 from espalier.passes.search.space import Choice, Space, fit_key

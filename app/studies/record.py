@@ -14,10 +14,10 @@ from typing import Any
 
 from espalier.app.words import plural
 from espalier.model.borders import parse_json, reading, tried
-from espalier.model.codec import decode, encode
+from espalier.model.document.codec import decode, encode
+from espalier.model.document.project import recipe_from_json, recipe_to_json
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.model.project import recipe_from_json, recipe_to_json
-from espalier.model.recipe import Recipe
 from espalier.passes.search.project_studies import FOLDER, member
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec

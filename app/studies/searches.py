@@ -17,11 +17,11 @@ from espalier.app.studies.kept_runs import KeptRuns
 from espalier.app.studies.present_choices import present_choices
 from espalier.app.studies.record import Record, damage, member_of, records
 from espalier.app.studies.study import FINISHED, Study, cut_off
-from espalier.model.document import Document
+from espalier.model.document.document import Document
+from espalier.model.document.project import keys_of
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError, ProjectError, StorageError
-from espalier.model.project import keys_of
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
 from espalier.passes.figure import OPENED
 from espalier.passes.jobs.kinds import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
 from espalier.passes.search import project_studies

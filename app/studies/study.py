@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from espalier.app.studies.record import Record, head_line, line
-from espalier.model.recipe import Recipe
+from espalier.model.document.recipe import Recipe
 from espalier.passes.jobs.kinds import Done, Failed, JobInfo
 from espalier.passes.search.goals import Wanted, best, front, wanted
 from espalier.passes.search.space import Space

@@ -11,10 +11,10 @@ from PySide6.QtCore import Signal
 from espalier.app.jobs.queue import Rest
 from espalier.app.measured.live import is_evaluation
 from espalier.app.studies.kept_runs import KeptRuns
-from espalier.model.document import Document
+from espalier.model.document.document import Document
+from espalier.model.document.project import keys_of
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
-from espalier.model.project import keys_of
-from espalier.model.recipe import Recipe
 from espalier.passes.jobs.kinds import (
     TERMINAL,
     Done,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from espalier.app.style import RESOURCES
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import category, offered
-from espalier.model.recipe import Recipe
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import category, offered
 from espalier.passes.export.recipe import pairs
 from espalier.passes.recipes.config import read_file, recipe_to_dict
 from espalier.passes.running.splits import EvaluateOptions

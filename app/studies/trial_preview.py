@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.model.errors import EspalierError
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import offered
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import offered
 from espalier.passes.costs.base import with_candidate
 from espalier.passes.costs.parallel import with_products
 from espalier.passes.search.families import format_of

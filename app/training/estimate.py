@@ -15,7 +15,7 @@ from espalier.passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:
     from espalier.app.session import Session
-    from espalier.model.graph import Graph
+    from espalier.model.graph.graph import Graph
 
 ESTIMATE = "finetune_estimate"
 PAUSE = 700  # milliseconds after the last change before a few steps are timed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from espalier.app.settings import data_folder
 from espalier.model.borders import read_json, tried
-from espalier.model.codec import decode, encode
+from espalier.model.document.codec import decode, encode
 from espalier.model.errors import FileError
 from espalier.model.files import write_private
 from espalier.passes.training.options import FinetuneOptions

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from espalier.app.words import count, duration, percent, plural, scaled, signed
-from espalier.model.graph import Graph
-from espalier.model.ops import category
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import category
 from espalier.passes.base import Report
 
 TRANSFORMER, OTHER, ADAPTERS = 1e-4, 1e-3, 5e-4  # learning rates to begin with

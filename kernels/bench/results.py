@@ -14,7 +14,7 @@ from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.others import TELLING
 from espalier.kernels.bench.spec import KernelError, Shape, shape_text
 from espalier.model.borders import read_json, reading
-from espalier.model.codec import decode
+from espalier.model.document.codec import decode
 from espalier.model.files import check_target, write_text
 
 MARK, FORMAT = "espalier_kernels", 1

@@ -17,7 +17,7 @@ from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
 from espalier.kernels.bench.taken import block_of
 from espalier.kernels.bench.tuned import Config, bucket, tuned
 from espalier.model.formats.mxint import MXInt
-from espalier.model.mx_weights import MXWeight, packed, plain
+from espalier.model.torch.mx_weights import MXWeight, packed, plain
 
 BLOCK = 32
 

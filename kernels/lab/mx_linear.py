@@ -19,7 +19,7 @@ from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
 from espalier.kernels.bench.taken import block_of, floats, forward_only
 from espalier.kernels.bench.tuned import Config, bucket, tuned
 from espalier.kernels.lab.mx_dequantize import BLOCK, DTYPES, _power, by_numba, by_triton, made, values
-from espalier.model.mx_weights import MXWeight, plain
+from espalier.model.torch.mx_weights import MXWeight, plain
 
 FEW = 128  # rows of x that one program takes at once
 MANY = 512  # rows of x from which on values are made first, where nothing was tried

@@ -15,7 +15,7 @@ from espalier.kernels.bench.taken import block_of
 from espalier.kernels.bench.tuned import Config, bucket, tuned
 from espalier.kernels.lab.mx_dequantize import BLOCK, _power, by_numba, made, values
 from espalier.kernels.lab.mx_linear import linear_triton
-from espalier.model.mx_weights import MXWeight, plain
+from espalier.model.torch.mx_weights import MXWeight, plain
 
 
 @jit

@@ -20,16 +20,16 @@ from pathlib import Path
 from espalier.model.cache.entries import Entries, bound, enabled
 from espalier.model.cache.files import FileState, FolderState, file_state, folder_state, is_same, is_same_folder
 from espalier.model.cache.watching import PYTHON, Watched, libraries, listed_folders, read_files
-from espalier.model.check import Problem
-from espalier.model.codec import decode, encode
+from espalier.model.document.codec import decode, encode
+from espalier.model.document.graph_json import graph_from_json, graph_to_json
 from espalier.model.errors import ProjectError
-from espalier.model.graph import Graph
-from espalier.model.graph_json import graph_from_json, graph_to_json
-from espalier.model.held import FileId
-from espalier.model.meta import TensorKey
-from espalier.model.source import SourceInfo, demo_folder
+from espalier.model.graph.check import Problem
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import TensorKey
+from espalier.model.sources.info import SourceInfo, demo_folder
+from espalier.model.store.open_files import FileId
+from espalier.model.store.weights import Location, WeightStore, read_header
 from espalier.model.trust import factory_of
-from espalier.model.weights import Location, WeightStore, read_header
 
 LAYOUT = 1  # raise it when an entry says something else
 _PACKAGES = ("torch", "transformers", "numpy", "safetensors")

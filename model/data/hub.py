@@ -12,9 +12,8 @@ from espalier.model.data.images import Picture, image_data
 from espalier.model.data.prepare import text_data
 from espalier.model.data.rows import SPLIT_NAMES, Rows, label_name
 from espalier.model.data.tables import rows_of
-from espalier.model.errors import DataError
+from espalier.model.errors import DataError, first_line
 from espalier.model.network import offline_if_unreachable
-from espalier.model.source import first_line
 
 LOCAL = "Download it where there is a network and give the folder or file, or use demo:reviews."
 

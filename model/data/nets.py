@@ -1,4 +1,4 @@
-"""The small networks of the digits demos. It imports torch: `espalier.model.demos` loads it late."""
+"""The small networks of the digits demos. It imports torch: `espalier.model.sources.demos` loads it late."""
 
 from torch import Tensor, nn
 

@@ -11,8 +11,7 @@ import numpy as np
 from espalier.model.borders import read_json, reading, tried
 from espalier.model.data.base import Array, Inputs
 from espalier.model.data.naming import local_file
-from espalier.model.errors import PASSING, DataError
-from espalier.model.source import first_line
+from espalier.model.errors import PASSING, DataError, first_line
 
 # (texts, max_length) → `input_ids` and `attention_mask`, int64 [n, seq], cut to max_length, padded to the longest;
 # and the length of each text before it was cut, int64 [n]

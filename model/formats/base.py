@@ -170,7 +170,7 @@ class Format:
 
     def quantize(self, x: Tensor) -> Tensor:
         """`x` in this format, with the straight-through gradient (1 inside the range, 0 outside)."""
-        from espalier.model.straight_through import straight_through
+        from espalier.model.formats.straight_through import straight_through
 
         return straight_through(self, x)
 

@@ -98,7 +98,7 @@ class ScaledFormat(Format):
         Whether gradients are recorded or not, as torch's grad mode says. `identity`: the gradient of `x` is 1
         everywhere.
         """
-        from espalier.model.straight_through import scaled
+        from espalier.model.formats.straight_through import scaled
 
         return scaled(self, x, scale, identity)
 

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from espalier.model.borders import parse_json, reading, refuse_endless, tried
 from espalier.model.errors import Damage, ExportError, ProjectError
 from espalier.model.files import replacing
-from espalier.model.graph import Graph
-from espalier.model.meta import TensorKey
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import TensorKey
 from espalier.model.packed.bits import Bytes
 from espalier.model.packed.graph import graph_of
 from espalier.model.packed.layout import GRAPH, SOURCE, SOURCE_BYTES, VERSION, Packed, blobs_of, described, header, plan
 from espalier.model.packed.values import pack, same_values, unpack
-from espalier.model.source import SourceInfo, demo_folder
-from espalier.model.weights import Location, WeightStore, read_header
+from espalier.model.sources.info import SourceInfo, demo_folder
+from espalier.model.store.weights import Location, WeightStore, read_header
 
 _CHUNK = 2**24
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from espalier.model.borders import parse_json
-from espalier.model.codec import encode
+from espalier.model.document.codec import encode
+from espalier.model.document.graph_json import graph_from_json, node_to_json
 from espalier.model.errors import Damage
-from espalier.model.graph import Graph, Node
-from espalier.model.graph_json import graph_from_json, node_to_json
-from espalier.model.meta import Weight
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Weight
 
 LINES = 128
 _WRITER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)  # made once: an edit writes hundreds of lines

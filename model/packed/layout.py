@@ -15,12 +15,12 @@ from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
 
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import TensorKey, Weight
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import TensorKey, Weight
+from espalier.model.graph.ports import choice, weights_of
+from espalier.model.graph.views import View, view_at
 from espalier.model.packed.graph import graph_bytes
-from espalier.model.ports import choice, weights_of
-from espalier.model.views import View, view_at
-from espalier.model.weights import header_of
+from espalier.model.store.weights import header_of
 
 VERSION = 1
 GRAPH, SOURCE = "@graph", "@source"  # names of the tensors that hold the graph, and where the model came from

@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.check import Problem
 from espalier.model.data.naming import model_names
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import Damage
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision, TensorKey, Weight
-from espalier.model.ops import base_port
+from espalier.model.graph.check import Problem
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision, TensorKey, Weight
+from espalier.model.graph.ops import base_port
+from espalier.model.graph.ports import weights_of
 from espalier.model.packed.file import PackedFile, decoding, read_packed
 from espalier.model.packed.layout import Packed, Use, facts, lies, stored, use_at, users_of, ways
 from espalier.model.packed.values import Values, same_values, unpack, unpack_mask
-from espalier.model.ports import weights_of
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo, demo_folder
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.sources.info import SourceInfo, demo_folder
+from espalier.model.store.weights import Tensor, WeightStore
 
 Array = NDArray[Any]
 

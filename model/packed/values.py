@@ -1,7 +1,7 @@
 """One stored tensor of a packed file: a weight's values as codes and shared fields, or as float, and back.
 
 First the mask of the "masked" layout, then codes, then shared fields (bits: model/packed/bits.py), in C order of the
-tensor as the format sees it (model/views.py). A given scale is a tensor of its own.
+tensor as the format sees it (model/graph/views.py). A given scale is a tensor of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.packed.bits import Bytes, cut_bits, join_bits, pack_bits, unpack_bits
 from espalier.model.packed.layout import Packed, shared_bits
-from espalier.model.weights import Tensor
+from espalier.model.store.weights import Tensor
 
 if TYPE_CHECKING:
     import torch
@@ -140,7 +140,7 @@ def _rows(fmt: Format, shape: tuple[int, ...]) -> int:
 
 def _seen(part: Packed, tensor: Tensor, mask: NDArray[np.bool_] | None) -> Array:
     """The weight as its format sees it, float32."""
-    from espalier.model.trace.tensors import to_torch
+    from espalier.model.torch.tensors import to_torch
 
     values = to_torch(tensor).float()
     seen = values if part.use.view is None else part.use.view.of(values)
@@ -249,7 +249,7 @@ def _cast(part: Packed, seen: Array, mask: Array | None, dtype: str) -> Tensor:
     """float32 values in the format's view → the weight's shape and dtype, 0 where the mask says so."""
     import torch
 
-    from espalier.model.trace.tensors import to_numpy
+    from espalier.model.torch.tensors import to_numpy
 
     # Not by ascontiguousarray, which gives a number an axis.
     own: Array = _back(part, np.asarray(seen, np.float32, order="C"))
@@ -263,8 +263,8 @@ def same_values(part: Packed, tensor: Tensor, mask: Array | None, scale: Array |
     """Whether a built module computes with the values `found` where the weight is `tensor`; 0 and −0 are one."""
     import torch
 
-    from espalier.model.layers import Effective
-    from espalier.model.trace.tensors import to_torch
+    from espalier.model.torch.layers import Effective
+    from espalier.model.torch.tensors import to_torch
 
     kept, given = (None if a is None else torch.from_numpy(np.array(a)) for a in (mask, scale))
     with torch.no_grad():

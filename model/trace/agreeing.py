@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from torch import nn
 from torch.export import ExportedProgram
 
-from espalier.model.check import Problem
-from espalier.model.graph import Graph, Ref, out_port
-from espalier.model.meta import TensorMeta
-from espalier.model.sizes import differences
+from espalier.model.graph.check import Problem
+from espalier.model.graph.graph import Graph, Ref, out_port
+from espalier.model.graph.meta import TensorMeta
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.shape_check import differences
 from espalier.model.trace.raising import Raiser
-from espalier.model.weights import WeightStore
 
 
 def raised(program: ExportedProgram, model: nn.Module, store: WeightStore) -> tuple[Raiser, Graph, list[Problem]]:

@@ -9,8 +9,8 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
+from espalier.model.torch.targets import OpOverload
 from espalier.model.trace.capture import quiet
-from espalier.model.trace.targets import OpOverload
 
 _DROPPED = ("_assert_", "sym_constrain", "_assert_tensor_metadata", "_functional_assert")
 _WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "wrap_with_inference_mode")

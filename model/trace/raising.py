@@ -11,19 +11,19 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
-from espalier.model.graph import Arg, Graph, Node, Ref, named_weights
-from espalier.model.leaves import attributes, op_of_module
-from espalier.model.meta import TensorMeta
-from espalier.model.ops import op_of
-from espalier.model.ports import input_ports
+from espalier.model.graph.graph import Arg, Graph, Node, Ref, named_weights
+from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.ops import op_of
+from espalier.model.graph.ports import input_ports
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.leaves import attributes, op_of_module
+from espalier.model.torch.targets import name_of
+from espalier.model.torch.tensors import Tensors
 from espalier.model.trace.args import arg_of
 from espalier.model.trace.flatten import Flat, aliases, functional, mutates, pure_twin
 from espalier.model.trace.outputs import RESULT, output_names
 from espalier.model.trace.places import Places
 from espalier.model.trace.shapes import Names
-from espalier.model.trace.targets import name_of
-from espalier.model.trace.tensors import Tensors
-from espalier.model.weights import WeightStore
 
 
 class Raiser:

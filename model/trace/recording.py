@@ -16,13 +16,13 @@ from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 
 from espalier.model.errors import TraceError
-from espalier.model.graph import Arg, Graph, Node, Ref, in_port, named_weights, out_port
-from espalier.model.leaves import attributes, op_of_module
-from espalier.model.meta import TensorMeta
-from espalier.model.ops import op_of
+from espalier.model.graph.graph import Arg, Graph, Node, Ref, in_port, named_weights, out_port
+from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.ops import op_of
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.leaves import attributes, op_of_module
+from espalier.model.torch.tensors import Tensors
 from espalier.model.trace.outputs import RESULT
-from espalier.model.trace.tensors import Tensors
-from espalier.model.weights import WeightStore
 
 MODEL = "model"
 _SILENT = ("__get__", "__set__", "size", "dim", "is_floating_point", "device", "dtype", "stride", "numel", "__bool__")

@@ -13,12 +13,12 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from espalier.model.errors import ProjectError
-from espalier.model.graph import Arg
-from espalier.model.leaves import make, op_of_type, parameters
-from espalier.model.ops import op_of
+from espalier.model.graph.graph import Arg
+from espalier.model.graph.ops import op_of
+from espalier.model.torch.leaves import make, op_of_type, parameters
+from espalier.model.torch.targets import OpOverload
 from espalier.model.trace.flatten import Flat
 from espalier.model.trace.places import Places
-from espalier.model.trace.targets import OpOverload
 
 
 def revive(program: ExportedProgram) -> nn.Module:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from espalier.model.graph import out_port
-from espalier.model.meta import Dim, TensorMeta
+from espalier.model.graph.graph import out_port
+from espalier.model.graph.meta import Dim, TensorMeta
 from espalier.model.symbols import evaluate
 
 

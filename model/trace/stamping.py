@@ -13,8 +13,8 @@ from typing import cast
 
 from torch import nn
 
-from espalier.model.graph import Graph, Node, Ref, map_refs
-from espalier.model.meta import Weight
+from espalier.model.graph.graph import Graph, Node, Ref, map_refs
+from espalier.model.graph.meta import Weight
 
 CAPTURED = 4
 _OWN_NUMBER = ("layer_idx", "layer_index", "layer_id", "training")

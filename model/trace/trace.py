@@ -9,9 +9,10 @@ from typing import Any
 from torch import nn
 from torch.export import ExportedProgram
 
-from espalier.model.check import Problem, check
 from espalier.model.errors import TraceError
-from espalier.model.graph import Graph
+from espalier.model.graph.check import Problem, check
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
 from espalier.model.trace.agreeing import raised
 from espalier.model.trace.alike import same_code
 from espalier.model.trace.capture import Captured, capture
@@ -22,7 +23,6 @@ from espalier.model.trace.reviving import revive
 from espalier.model.trace.stamping import Stack, find_stack, shortened, stamp
 from espalier.model.trace.training import unseen, with_training
 from espalier.model.trace.unsound import unsound
-from espalier.model.weights import WeightStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 
-from espalier.model.check import Problem
-from espalier.model.graph import Arg, Graph, Node, Ref, map_refs
+from espalier.model.graph.check import Problem
+from espalier.model.graph.graph import Arg, Graph, Node, Ref, map_refs
 from espalier.model.trace.capture import quiet
 
 ATTENTION, RECURRENT, RANDOM = (

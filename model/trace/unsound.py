@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import torch
 
-from espalier.model.check import Problem
-from espalier.model.graph import Graph
-from espalier.model.meta import Weight
-from espalier.model.ports import weights_of
-from espalier.model.trace.tensors import to_torch
-from espalier.model.weights import WeightStore
+from espalier.model.graph.check import Problem
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Weight
+from espalier.model.graph.ports import weights_of
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.tensors import to_torch
 
 _SUMMED = ("float32", "float64", "float16", "bfloat16")
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.analysis.divergence import DivergenceOptions, divergence
 from espalier.passes.base import Context, Report, analysis
 from espalier.passes.recipes.config import load_recipe

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from espalier.model.errors import OptionsError, nearest
-from espalier.model.graph import Graph
-from espalier.model.ports import weight_at
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ports import weight_at
 from espalier.passes.choices.edits import bare
 from espalier.passes.costs.base import Cost
 from espalier.passes.sensitivity.table import Candidate, Sensitivity

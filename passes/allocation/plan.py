@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from espalier.model.document.recipe import Step
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import category
-from espalier.model.recipe import Step
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import category
+from espalier.model.store.weights import WeightStore
 from espalier.passes.allocation.places import Place
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import Budget, PruneOptions

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ports import weight_at, weights_of
 from espalier.model.packed.layout import Use, use_at, users_of
-from espalier.model.ports import weight_at, weights_of
 from espalier.passes.allocation.places import Column, Place, Slot, coupled
 from espalier.passes.costs.base import Cost, Floats, table, with_candidate
 from espalier.passes.score import Score, static_score

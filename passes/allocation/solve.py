@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.exact import exact, least_under
 from espalier.passes.allocation.hulls import Hulls, Solution
 from espalier.passes.allocation.places import Column, Place, Slot, slots

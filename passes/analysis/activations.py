@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import quantisable
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import quantisable
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.observed.options import ObserveOptions
 

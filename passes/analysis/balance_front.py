@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, analysis
-from espalier.verilog.options import EmitOptions, sizes_in
+from espalier.verilog.design.options import EmitOptions, sizes_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class BalanceFrontOptions:
 @analysis("balance_front", "Area against interval", BalanceFrontOptions)
 def balance_front(graph: Graph, options: BalanceFrontOptions, context: Context) -> tuple[Graph, Report]:
     """One row a design, from fully folded to as parallel as it helps: interval, area, and its `multipliers`."""
-    from espalier.verilog.cycles.parallel import balance_front as front_of
+    from espalier.verilog.lowering.balance import balance_front as front_of
 
     emit = EmitOptions(sizes=sizes_in(options.sizes))
     found = front_of(graph, context.store, emit, options.points, lambda k, n: context.progress(k, n, "designs"))

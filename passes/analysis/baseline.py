@@ -9,8 +9,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context
 from espalier.passes.figure import OPENED
 from espalier.passes.running.splits import EvaluateOptions
@@ -59,7 +59,7 @@ class Beside:
         self._batches, self._samples = self._batches + 1, self._samples + len(before)
 
     def _run(self, inputs: Mapping[str, Tensor]) -> Any:
-        from espalier.model.build import build
+        from espalier.model.torch.build import build
 
         if self._module is None:
             self._module = build(self._base, self._context.store, self._context.callables)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from espalier.kernels.bench.others import Others
 from espalier.model.errors import OptionsError, PassError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.batches import fit_error
 from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, sizes_told
@@ -58,8 +58,8 @@ def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[G
     """
     import torch
 
-    from espalier.model.build import build
-    from espalier.model.emulators import in_float
+    from espalier.model.torch.build import build
+    from espalier.model.torch.emulators import in_float
 
     _check(options)
     dynamo = _dynamo()

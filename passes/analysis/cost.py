@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from espalier.model.adapters import adapter_macs
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import BITS
-from espalier.model.ops import category, macs
+from espalier.model.graph.adapters import adapter_macs
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import BITS
+from espalier.model.graph.ops import category, macs
 from espalier.passes.base import Context, NoOptions, Report, Row, analysis
 from espalier.passes.score import node_bitops, one_sample
 

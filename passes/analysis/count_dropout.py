@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from espalier.model.graph import Graph
-from espalier.model.ops import drop_rate
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import drop_rate
 from espalier.passes.base import Context, NoOptions, Report, analysis
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import DataError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, analysis
 from espalier.passes.running.batches import match_inputs
 from espalier.passes.running.splits import EvaluateOptions, data_warning, length_of, load_task

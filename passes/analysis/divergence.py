@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, analysis, run_step
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule

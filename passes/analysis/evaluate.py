@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, analysis
 from espalier.passes.figure import Figure, accuracy_of, hits_of, wilson
 from espalier.passes.running.arrange import arranged, order_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @analysis("evaluate", "Evaluate", EvaluateOptions)
 def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Graph, Report]:
     """Accuracy and mean cross-entropy of the graph on the data, with its static score."""
-    from espalier.model.build import build
+    from espalier.model.torch.build import build
 
     data = load_task(options, context.reading, whole=options.split in ("", "all"))
     split = measured_split(data, options.split, options.limit)
@@ -97,7 +97,7 @@ def measure(
     import torch
     import torch.nn.functional as F
 
-    from espalier.model.unheard import unheard
+    from espalier.model.torch.in_place import unheard
 
     correct, loss, seen = 0, 0.0, 0
     context.progress(0, len(split), "evaluating")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, cast
 
 from espalier.model.errors import PassError
 from espalier.model.formats.base import Format, parse_format
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import quantisable
-from espalier.model.ports import weight_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import quantisable
+from espalier.model.graph.ports import weight_at
 from espalier.model.registry import FORMATS
 from espalier.passes.analysis.statistics import NO_WEIGHTS
 from espalier.passes.base import Context, Report, Row, analysis
@@ -123,9 +123,9 @@ def _value(node: Node, graph: Graph, context: Context) -> Tensor:
     """The weight after its mask as formats see it: (outputs, contraction), at least float32."""
     import torch
 
-    from espalier.model.build import effective
-    from espalier.model.trace.tensors import to_torch
-    from espalier.model.views import view_at
+    from espalier.model.graph.views import view_at
+    from espalier.model.torch.build import effective
+    from espalier.model.torch.tensors import to_torch
 
     weight = graph.weights[weight_at(node, PORT, graph) or ""]
     if weight.key is None:

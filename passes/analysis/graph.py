@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from espalier.model.graph import Graph
-from espalier.model.ops import kind
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import kind
 from espalier.passes.base import Context, NoOptions, Report, analysis
 
 

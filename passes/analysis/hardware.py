@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from espalier.model.errors import DataError, EspalierError, OptionsError, SimulateError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.analysis.hardware_host import host_rows
 from espalier.passes.base import Context, Report, analysis
 from espalier.passes.running.splits import EvaluateOptions, load_split
-from espalier.verilog.options import EmitOptions, sizes_in
+from espalier.verilog.design.options import EmitOptions, sizes_in
 
 if TYPE_CHECKING:
     from espalier.passes.analysis.hardware_scored import Batch
-    from espalier.verilog.cycles.schedule import Schedule
-    from espalier.verilog.netlist import Design
+    from espalier.verilog.design.netlist import Design
+    from espalier.verilog.design.template import Template
     from espalier.verilog.numbers.fixed import Codes
     from espalier.verilog.proof.simulate import Simulated
     from espalier.verilog.proof.waves import Handshakes
-    from espalier.verilog.templates.base import Template
+    from espalier.verilog.timing.schedule import Schedule
 
     Samples = list[Batch] | EspalierError
 
@@ -81,14 +81,14 @@ def emitting(options: HardwareOptions) -> EmitOptions:
 @analysis("hardware", "Hardware", HardwareOptions)
 def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[Graph, Report]:
     """One row an instance: module, format, cycles, area. The summary: interval, latency, area, lint, mismatches."""
-    from espalier.verilog.cycles.schedule import schedule
-    from espalier.verilog.edited import check_pure
-    from espalier.verilog.folder import beside
-    from espalier.verilog.lower import lower
+    from espalier.verilog.design.template import total
+    from espalier.verilog.emission.folder import beside
+    from espalier.verilog.lowering.lower import lower
     from espalier.verilog.proof.lint import lint
     from espalier.verilog.proof.tools import simulator
-    from espalier.verilog.templates.base import total
-    from espalier.verilog.write import modules, texts, write
+    from espalier.verilog.rtl.edited import check_pure
+    from espalier.verilog.rtl.write import modules, texts, write
+    from espalier.verilog.timing.schedule import schedule
 
     if options.simulate:
         simulator(options.simulator or None)  # what is missing is told before anything is written
@@ -247,7 +247,7 @@ def _codes(graph: Graph, design: Design, options: HardwareOptions, context: Cont
         rng = np.random.default_rng(context.seed)
         shapes = [b.stream for b in design.inputs]
         return tuple(rng.integers(s.fixed.low, s.fixed.high + 1, (options.samples, s.rows, s.size)) for s in shapes)
-    from espalier.verilog.exact import Host
+    from espalier.verilog.emulation.exact import Host
 
     host = Host(graph, context.store, design, context.callables)
     parts = [host(**given) for given, _ in samples]

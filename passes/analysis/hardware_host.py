@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 
 if TYPE_CHECKING:
-    from espalier.verilog.netlist import Boundary, Design
+    from espalier.verilog.design.netlist import Boundary, Design
 
 
 def host_rows(graph: Graph, design: Design) -> list[dict[str, Any]]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from espalier.model.errors import DataError, EmitError, GraphError
-from espalier.model.graph import Graph
-from espalier.model.ops import macs
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import macs
 from espalier.passes.base import Context
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from espalier.verilog.netlist import Design
+    from espalier.verilog.design.netlist import Design
     from espalier.verilog.numbers.fixed import Codes
 
 NDArray = np.ndarray[Any, Any]
@@ -60,8 +60,8 @@ def beside_scored(graph: Graph, design: Design, batches: list[Batch], context: C
     """
     import torch
 
-    from espalier.model.build import build
-    from espalier.verilog.exact import Exact, structured, tensors
+    from espalier.model.torch.build import build
+    from espalier.verilog.emulation.exact import Exact, structured, tensors
 
     base = context.base or graph.replace(*(replace(n, precision={}) for n in graph if n.precision))
     scored, plain = (build(g, context.store, context.callables) for g in (graph, base))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.splits import EvaluateOptions

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from espalier.model.graph import Graph
-from espalier.model.meta import Weight
-from espalier.model.ops import category
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Weight
+from espalier.model.graph.ops import category
+from espalier.model.graph.ports import weights_of
 from espalier.model.packed.layout import CODED, Packed, packed_size, plan
-from espalier.model.ports import weights_of
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, sizes_told
 from espalier.passes.timed.gains import gains_of
@@ -129,8 +129,8 @@ def _ideal(parts: list[Packed]) -> dict[str, float]:
 
 def _run(graph: Graph, options: MemoryOptions, context: Context) -> Iterator[Row]:
     """Measured: the tensors of the built model, rounded copies that it keeps, and the most that a run takes beside."""
-    from espalier.model.build import build
-    from espalier.model.layers import Effective
+    from espalier.model.torch.build import build
+    from espalier.model.torch.layers import Effective
 
     if any(w.key is None for w in graph.weights.values()):
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from espalier.model.graph import Graph
-from espalier.model.meta import Weight
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Weight
 from espalier.passes.base import Context, NoOptions, Report, Row, analysis
 
 

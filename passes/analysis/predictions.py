@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.figure import wilson
 from espalier.passes.running.batches import batches, fit, fit_error, logits_of
@@ -46,7 +46,7 @@ def predictions(graph: Graph, options: EvaluateOptions, context: Context) -> tup
     """For each class how many samples are taken for which, its recall (share found) and precision (share of those
     told that are right); `mean_confidence` is of all answers, `wrong_confidence` of the wrong ones.
     """
-    from espalier.model.build import build
+    from espalier.model.torch.build import build
 
     task = load_task(options, context.reading, whole=options.split in ("", "all"))
     split = measured_split(task, options.split, options.limit)
@@ -70,7 +70,7 @@ def predict(module: Any, graph: Graph, split: Split, size: int, context: Context
     import numpy as np
     import torch
 
-    from espalier.model.unheard import unheard
+    from espalier.model.torch.in_place import unheard
 
     told, sure, width = [], [], 0
     with unheard(module), torch.no_grad():

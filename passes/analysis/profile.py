@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.kernels.bench.others import busy_words
 from espalier.model.errors import ExportError
-from espalier.model.graph import Graph
-from espalier.model.ops import macs
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import macs
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, sizes_told
 from espalier.passes.timed.spans import AT, RUN, Seen, by_host, peak, profiled, tensors_of
@@ -45,7 +45,7 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
     `found` gets the timeline of one run. Raises OptionsError for a device that is not there, ExportError where the
     trace cannot be written.
     """
-    from espalier.model.build import build
+    from espalier.model.torch.build import build
 
     _check(options)
     inputs = inputs_on(options, graph, context)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weight_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.observed.difference import Comparison, Difference
 from espalier.passes.observed.options import ObserveOptions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from espalier.model.errors import DataError, OptionsError, PassError, nearest
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.choices.quantize import PORTS
@@ -154,7 +154,7 @@ class _Work:
 
         What an earlier run gathered is gone on with; what is not all of it lies in a file of its own.
         """
-        from espalier.model.graph_json import fingerprint
+        from espalier.model.document.graph_json import fingerprint
         from espalier.passes.sensitivity.checkpoint import Unfinished
         from espalier.passes.sensitivity.collect import collect
         from espalier.passes.sensitivity.evidence import PART, evidence_path, load, save
@@ -176,7 +176,7 @@ class _Work:
 
     def _key(self, split: Split, *more: Any) -> str:
         """The name of what is found with these weights on these samples."""
-        from espalier.model.graph_json import fingerprint
+        from espalier.model.document.graph_json import fingerprint
         from espalier.passes.sensitivity.evidence import key_of
 
         return key_of(fingerprint(self.run), *more, *(v for kv in sorted(split.inputs.items()) for v in kv))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, NoOptions, Report, analysis
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Sparsity
-from espalier.model.ports import weight_at
-from espalier.model.views import view_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Sparsity
+from espalier.model.graph.ports import weight_at
+from espalier.model.graph.views import view_at
 from espalier.passes.analysis.statistics import keep
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.choices.prune import prunable

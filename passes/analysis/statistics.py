@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph
-from espalier.model.meta import Sparsity
-from espalier.model.ops import quantisable
-from espalier.model.ports import weight_at, weights_of
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Sparsity
+from espalier.model.graph.ops import quantisable
+from espalier.model.graph.ports import weight_at, weights_of
+from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.observed.moments import Moments
 from espalier.passes.observed.options import ObserveOptions

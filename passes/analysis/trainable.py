@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from espalier.model.adapters import adapted
-from espalier.model.graph import Graph
-from espalier.model.meta import Weight
+from espalier.model.graph.adapters import adapted
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Weight
 from espalier.passes.base import Context, Report, Row, analysis
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from espalier.model.casts import Cast, casts
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import kind
+from espalier.model.graph.casts import Cast, casts
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import kind
 from espalier.passes.base import Context, NoOptions, Report, Row, analysis
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from espalier.model.codec import decode
+from espalier.model.document.codec import decode
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.formats.base import Format
-from espalier.model.meta import Parallel
-from espalier.model.recipe import Recipe, Step
+from espalier.model.graph.meta import Parallel
 from espalier.passes.choices.freeze import FreezeOptions
 from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.choices.prune import PruneOptions

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weights_of
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import weights_of
 from espalier.passes.select import Select
 
 Part = Literal["all", "own", "weights", "biases", "adapters"]

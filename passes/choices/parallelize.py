@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from espalier.model.errors import PassError
-from espalier.model.meta import Parallel
+from espalier.model.graph.meta import Parallel
 from espalier.passes.select import Select
-from espalier.verilog.cycles.parallel import at_most, divisors
+from espalier.verilog.lowering.balance import at_most, divisors
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import category
-from espalier.model.ports import weight_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import category
+from espalier.model.graph.ports import weight_at
 from espalier.passes.choices.pruning import MOST, WITH_DATA, Choice, Method, Pattern, Scope
 from espalier.passes.select import Select
 

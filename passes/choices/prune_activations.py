@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from espalier.model.errors import OptionsError, PassError, nearest
-from espalier.model.ops import OPS
+from espalier.model.graph.ops import OPS
 from espalier.passes.select import Select
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import spec
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import spec
 from espalier.passes.costs.base import COSTS, Cost, Shares
 from espalier.passes.score import multiplied, one_sample, port_bits
 

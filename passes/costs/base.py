@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision, Sparsity, Weight
-from espalier.model.ops import category
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision, Sparsity, Weight
+from espalier.model.graph.ops import category
 from espalier.model.packed.layout import Use
-from espalier.model.recipe import Step
 from espalier.model.registry import Registry
 from espalier.passes.score import Score
 from espalier.passes.sensitivity.table import Candidate

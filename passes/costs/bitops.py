@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import spec
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import spec
 from espalier.passes.costs.base import COSTS, Cost, Floats, Shares, with_candidate
 from espalier.passes.score import node_bitops, one_sample, port_bits
 from espalier.passes.sensitivity.table import Candidate

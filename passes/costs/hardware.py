@@ -12,19 +12,19 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxint import MXInt
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Parallel, Precision
-from espalier.model.ops import spec
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Parallel, Precision
+from espalier.model.graph.ops import spec
 from espalier.passes.costs.base import COSTS, Cost, Shares
 from espalier.passes.costs.parallel import LAYERS, ROWS, Product, paced, product_of, step_of
 
 if TYPE_CHECKING:
-    from espalier.verilog.templates.base import Area
+    from espalier.verilog.area.resources import Area
 
 PORTS = ("data_in", "weight", "data_out")
 AREAS = frozenset(
@@ -79,7 +79,7 @@ def _estimated(node: Node, graph: Graph) -> Area:
 
 def check_ours(node: Node) -> None:
     """Raises OptionsError where a plug-in brings the hardware of a node: its area is not known."""
-    from espalier.verilog.lower import RULES
+    from espalier.verilog.lowering.lower import RULES
 
     if node.op in RULES and not RULES.is_own(node.op):
         raise OptionsError(f"The area of {node.id} is not known: {RULES.source(node.op)} brings its hardware.",
@@ -131,8 +131,8 @@ def _row_area(op: str, work: Product, at_once: Parallel, x: Form, y: Form) -> Ar
     """By the template itself, with constants over their whole range."""
     import numpy as np
 
+    from espalier.verilog.design.stream import Stream
     from espalier.verilog.numbers.fixed import Fixed
-    from espalier.verilog.stream import Stream
     from espalier.verilog.templates.norm import Norm
     from espalier.verilog.templates.softmax import Softmax
 

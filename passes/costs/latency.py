@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context
 from espalier.passes.costs.base import COSTS, Cost
 
@@ -17,7 +17,7 @@ RUNS, WARM, SECONDS = 15, 2, 4.0
 
 def latency(graph: Graph, options: EvaluateOptions, context: Context) -> float:
     """Least seconds of a batch of `options.batch_size` samples of the data; raises DataError without data."""
-    from espalier.model.build import build
+    from espalier.model.torch.build import build
 
     return least_seconds(build(graph, context.store, context.callables, packed=True), graph, options, context)
 
@@ -28,7 +28,7 @@ def least_seconds(module: Any, graph: Graph, options: EvaluateOptions, context: 
     """
     import torch
 
-    from espalier.model.unheard import unheard
+    from espalier.model.torch.in_place import unheard
     from espalier.passes.running.batches import batches, fit_error
     from espalier.passes.running.splits import load_split
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from espalier.model.errors import OptionsError
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
 from espalier.passes.choices.edits import bare
 from espalier.passes.costs.base import COSTS, Cost, Shares
 from espalier.passes.timed.layer_times import MEASURE, PORTS, keep, known

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from espalier.model.document.recipe import Step
 from espalier.model.formats.base import Format
-from espalier.model.recipe import Step
 from espalier.model.registry import PASSES
 from espalier.passes.choices.edits import bare
 from espalier.passes.running.splits import EvaluateOptions

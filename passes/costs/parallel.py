@@ -9,14 +9,14 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Parallel
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Parallel
 from espalier.passes.choices.parallelize import ParallelizeOptions, ParallelRule
 from espalier.passes.score import one_sample
 from espalier.passes.select import Select
-from espalier.verilog.cycles.parallel import at_most, divisors, product
+from espalier.verilog.lowering.balance import at_most, divisors, product
 
 LAYERS = ("linear", "conv1d", "conv2d", "matmul")
 ROWS = ("softmax", "layer_norm", "rms_norm")  # a row by itself, some elements a cycle

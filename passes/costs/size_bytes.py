@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from espalier.model.meta import Weight
+from espalier.model.graph.meta import Weight
 from espalier.model.packed.layout import Use, header_share, stored
 from espalier.passes.costs.base import COSTS, Cost, Shares
 

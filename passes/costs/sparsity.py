@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from espalier.model.graph import Graph
-from espalier.model.meta import Weight
-from espalier.model.ops import spec
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Weight
+from espalier.model.graph.ops import spec
+from espalier.model.graph.ports import weight_at
 from espalier.model.packed.layout import Use
-from espalier.model.ports import weight_at
 from espalier.passes.costs.base import COSTS, Cost, Shares
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
 from espalier.passes.costs.base import COSTS, Cost, Shares
 from espalier.passes.costs.hardware import (
     PORTS,
@@ -30,7 +30,7 @@ from espalier.passes.costs.parallel import Product, product_of
 from espalier.passes.score import one_sample
 
 if TYPE_CHECKING:
-    from espalier.verilog.templates.base import Area
+    from espalier.verilog.area.resources import Area
 
 ADDERS = ("linear", "conv1d", "conv2d")
 SLOPE, BASE = 0.28, 0.08  # signed digits of a trained weight, by its bits

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from espalier.model.graph import Graph
-from espalier.model.meta import Weight
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Weight
 from espalier.model.packed.layout import Use, stored
 from espalier.passes.costs.base import COSTS, Cost, Shares
 

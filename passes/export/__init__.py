@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from espalier.model.document.project import Project
 from espalier.model.errors import ExportError, nearest
-from espalier.model.project import Project
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.training_notes import unhelped
 

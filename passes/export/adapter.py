@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from espalier.model.adapters import adapted, module_path
+from espalier.model.document.project import Project
 from espalier.model.errors import ExportError
 from espalier.model.files import filling, make_folder
-from espalier.model.graph import Graph
-from espalier.model.project import Project
-from espalier.model.weights import WeightStore
+from espalier.model.graph.adapters import adapted, module_path
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
 from espalier.passes.lowrank.peft_write import write_peft
 
 

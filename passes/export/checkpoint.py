@@ -10,16 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from espalier.model.document.graph_json import graph_to_json
+from espalier.model.document.project import Project
 from espalier.model.errors import EspalierError, ExportError
 from espalier.model.files import filling, make_folder
-from espalier.model.graph import Graph, Ref
-from espalier.model.graph_json import graph_to_json
+from espalier.model.graph.graph import Graph, Ref
+from espalier.model.graph.ports import weight_at
 from espalier.model.opening import needs_source
-from espalier.model.ports import weight_at
-from espalier.model.project import Project
-from espalier.model.source import load_source
-from espalier.model.trace.tensors import to_numpy
-from espalier.model.weights import Tensor, WeightStore, write
+from espalier.model.sources.source import load_source
+from espalier.model.store.weights import Tensor, WeightStore, write
+from espalier.model.torch.tensors import to_numpy
 from espalier.passes.export.effective_weights import effective_weights, shared_differently
 from espalier.passes.export.loading import MASK
 from espalier.passes.export.smaller_config import Smaller, shrunk, smaller

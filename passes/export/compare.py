@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.graph import Graph, Node
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.store.weights import WeightStore
 from espalier.passes.export.standalone import by_rule
 from espalier.passes.running.example import example_inputs, other_sizes
 
@@ -40,8 +40,8 @@ def compare(graph: Graph, store: WeightStore, run: Run, who: str) -> Compared | 
     """Run the graph's module and `run` side by side; None where the model itself runs at no size."""
     import torch
 
-    from espalier.model.build import build
-    from espalier.model.emulators import in_float
+    from espalier.model.torch.build import build
+    from espalier.model.torch.emulators import in_float
 
     module = build(in_float(_ruled(graph)), store)
     found: list[tuple[float, float]] = []

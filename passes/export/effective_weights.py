@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import ExportError
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weights_of
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import weights_of
+from espalier.model.store.weights import WeightStore
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,8 +46,8 @@ def value_of(name: str, user: tuple[Node, str] | None, graph: Graph, store: Weig
     """A weight as a node takes it at a port; raw where `user` is None. Raises ExportError where there is none."""
     import torch
 
-    from espalier.model.build import effective
-    from espalier.model.trace.tensors import to_torch
+    from espalier.model.torch.build import effective
+    from espalier.model.torch.tensors import to_torch
 
     weight = graph.weights[name]
     if weight.key is None:

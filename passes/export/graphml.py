@@ -8,8 +8,8 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from espalier.model.document.project import Project
 from espalier.model.files import write_bytes
-from espalier.model.project import Project
 
 
 def write_graphml(project: Project, path: Path) -> list[Path]:

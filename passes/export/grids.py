@@ -20,7 +20,7 @@ from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, gathered, p
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import scale_value
 from espalier.model.formats.ternary import Ternary
-from espalier.model.views import View
+from espalier.model.graph.views import View
 
 Array = NDArray[Any]
 # From the narrowest, with the largest code of each.

@@ -7,11 +7,11 @@ from pathlib import Path
 from torch import Tensor, fx
 
 from espalier.model.borders import read_json, reading
-from espalier.model.build import build
+from espalier.model.document.graph_json import graph_from_json
 from espalier.model.errors import ProjectError
-from espalier.model.graph import Graph
-from espalier.model.graph_json import graph_from_json
-from espalier.model.weights import WeightStore, read_header
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore, read_header
+from espalier.model.torch.build import build
 from espalier.passes.running.example import example_inputs
 
 MASK = "@mask/"  # before the content key of a mask, as the name of its tensor

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
+from espalier.model.document.project import Project
 from espalier.model.errors import ExportError
 from espalier.model.files import check_target, filling, make_folder
-from espalier.model.graph import Graph
-from espalier.model.layers import Compressed, Effective
-from espalier.model.project import Project
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.layers import Compressed, Effective
 from espalier.passes.export.grids import grid_of
 from espalier.passes.export.program import first_line, program_of
 from espalier.passes.export.settings import Settings

@@ -20,8 +20,8 @@ from espalier.model.formats.minifloat_ieee import MinifloatIEEE
 from espalier.model.formats.scaled import TENSOR
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import tensor_scale
-from espalier.model.layers import Compressed, Effective
-from espalier.model.views import View
+from espalier.model.graph.views import View
+from espalier.model.torch.layers import Compressed, Effective
 from espalier.passes.export.grids import Grid
 from espalier.passes.export.standalone import Rounded, by_rule
 

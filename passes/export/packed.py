@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from espalier.model.document.project import Project
 from espalier.model.opening import needs_source
 from espalier.model.packed.file import write_packed
 from espalier.model.packed.layout import Packed, header_share
-from espalier.model.project import Project
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 
 
 def write_packed_model(

@@ -6,11 +6,11 @@ import io
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from espalier.model.document.project import Project
 from espalier.model.errors import ExportError
 from espalier.model.files import make_folder, replacing
-from espalier.model.graph import Graph
-from espalier.model.project import Project
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
 from espalier.passes.export.settings import Settings
 from espalier.passes.running.example import example_inputs
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from espalier.model.document.project import Project
 from espalier.model.errors import ExportError
 from espalier.model.files import write_text
-from espalier.model.project import Project
 from espalier.passes.recipes.config import recipe_to_dict
 
 

@@ -6,10 +6,10 @@ import json
 import pprint
 from pathlib import Path
 
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import ExportError
 from espalier.model.files import write_text
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
 from espalier.model.registry import FORMATS
 from espalier.model.trust import named
 from espalier.passes.plugins.plugins import loaded_plugins
@@ -29,7 +29,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from espalier.model.opening import open_any
-from espalier.model.project import save_project
+from espalier.model.document.project import save_project
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.recipes.config import load_recipe

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from espalier.model.graph import Graph
-from espalier.model.source import first_line
-from espalier.model.trace.tensors import to_numpy
-from espalier.model.weights import WeightStore
+from espalier.model.errors import first_line
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.tensors import to_numpy
 from espalier.passes.running.example import example_inputs
 from espalier.passes.structure.sets import Member, structure_of
 
@@ -198,7 +198,7 @@ def agrees(model: Any, graph: Graph, store: WeightStore) -> bool:
     """Whether a model of transformers gives what the graph gives, on made inputs."""
     import torch
 
-    from espalier.model.build import build
+    from espalier.model.torch.build import build
 
     inputs = example_inputs(graph)
     with torch.no_grad():

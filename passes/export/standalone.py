@@ -12,16 +12,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx, nn
 
-from espalier.model.build import PORT, build
-from espalier.model.emulators import in_float
 from espalier.model.errors import ExportError
-from espalier.model.flowing import Flowing
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph
-from espalier.model.layers import Compressed, Effective
-from espalier.model.low_rank import Adapted
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.activation_masks import Flowing
+from espalier.model.torch.build import PORT, build
+from espalier.model.torch.emulators import in_float
+from espalier.model.torch.layers import Compressed, Effective
+from espalier.model.torch.low_rank import Adapted
 
 Site = tuple[str, str]  # node id and port
 Activation = Callable[[Effective, Site], nn.Module]

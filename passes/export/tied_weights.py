@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weight_at
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import weight_at
+from espalier.model.store.weights import WeightStore
 from espalier.passes.export.effective_weights import shared_differently, users_of, value_of
 from espalier.passes.export.smaller_config import Smaller, agrees
 
@@ -118,7 +118,7 @@ def _reads_back(model: Any, graph: Graph, store: WeightStore, folder: Path) -> b
     """Whether the model, saved and read by transformers, holds the same tensors and computes what the graph does."""
     import torch
 
-    from espalier.model.huggingface import quiet
+    from espalier.model.sources.huggingface import quiet
 
     with tempfile.TemporaryDirectory(dir=folder, prefix=".untied-") as place, quiet():
         try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from espalier.model.adapters import adapted
-from espalier.model.graph import Graph
-from espalier.model.project import Project
-from espalier.model.weights import WeightStore
+from espalier.model.document.project import Project
+from espalier.model.graph.adapters import adapted
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
 
 TRAINING = "finetune"
 

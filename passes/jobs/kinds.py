@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.graph import Graph
-from espalier.model.held import Version
-from espalier.model.meta import TensorKey
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe, Step
-from espalier.model.source import SourceInfo
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe, Step
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import TensorKey
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.open_files import Version
+from espalier.model.store.weights import Location, WeightStore
 from espalier.model.trust import Origin
-from espalier.model.weights import Location, WeightStore
 from espalier.passes.jobs.kernel import KernelJob
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from espalier.model.document.project import keys_of, save_project
 from espalier.model.errors import JobError
-from espalier.model.graph import Graph
-from espalier.model.held import Version
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, is_project, needs_source, open_any, reopen
-from espalier.model.project import keys_of, save_project
 from espalier.model.registry import Registry
-from espalier.model.source import SourceInfo
-from espalier.model.weights import WeightStore
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.open_files import Version
+from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, is_instant, run_step
 from espalier.passes.jobs.heap import give_back, keep_freed_memory
 from espalier.passes.jobs.kernel import AnswerJob, KernelsJob, LabJob

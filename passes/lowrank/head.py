@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import category
-from espalier.model.ports import weight_at, weights_of
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import category
+from espalier.model.graph.ports import weight_at, weights_of
 
 
 def head_of(graph: Graph) -> list[Node]:

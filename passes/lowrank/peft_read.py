@@ -14,7 +14,7 @@ import numpy as np
 from espalier.model.borders import read_json, reading
 from espalier.model.errors import OptionsError, ProjectError
 from espalier.model.patterns import Patterns
-from espalier.model.weights import Location, Tensor, read_header
+from espalier.model.store.weights import Location, Tensor, read_header
 
 CONFIG, VALUES = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from espalier.model.adapters import adaptable, adapted, module_path
 from espalier.model.errors import ExportError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Adapter
-from espalier.model.weights import Tensor, WeightStore, write
+from espalier.model.graph.adapters import adaptable, adapted, module_path
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Adapter
+from espalier.model.store.weights import Tensor, WeightStore, write
 from espalier.passes.lowrank.peft_read import CONFIG, PREFIX, VALUES
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.adapters import PORT, adaptable, module_path, shapes
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Adapter, Weight
-from espalier.model.ports import weight_at
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.graph.adapters import PORT, adaptable, module_path, shapes
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Adapter, Weight
+from espalier.model.graph.ports import weight_at
+from espalier.model.store.weights import Tensor, WeightStore
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
 

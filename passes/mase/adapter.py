@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from espalier.model.errors import EspalierError, GraphError, PassError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.registry import PASSES, shown
 from espalier.passes.base import Context, PassSpec, Report, Row
 from espalier.passes.mase.stand_in import labs_tool

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from torch import Tensor, fx, nn
 
-from espalier.model.build import NODE as MARK
-from espalier.model.build import build, parameters_of
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph
-from espalier.model.layers import Effective, Switch
-from espalier.model.low_rank import innermost
+from espalier.model.graph.graph import Graph
+from espalier.model.torch.build import NODE as MARK
+from espalier.model.torch.build import build, parameters_of
+from espalier.model.torch.layers import Effective, Switch
+from espalier.model.torch.low_rank import innermost
 from espalier.passes.base import Context
 from espalier.passes.mase.mase import MaseGraph, annotate
 

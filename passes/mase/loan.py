@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary
 
 from torch import fx, nn
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.leftovers import scratch
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.base import Context, run_step
 from espalier.passes.mase.lending import Lent, lend
 from espalier.passes.mase.mase import MaseGraph
@@ -110,8 +110,8 @@ def lab_pass(name: str) -> Callable[..., tuple[Any, dict[str, Any]]]:
 
 def export(mg: MaseGraph, name: str) -> None:
     """Write the graph as it is now as a project, with all its weights."""
-    from espalier.model.project import Project, save_project
-    from espalier.model.source import SourceInfo
+    from espalier.model.document.project import Project, save_project
+    from espalier.model.sources.info import SourceInfo
 
     path, loan = _path(name), loan_of(mg)
     graph = loan.graph()

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import TensorMeta
-from espalier.model.ops import kind
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.ops import kind
 
 
 class Metadata:

@@ -14,8 +14,8 @@ from torch._subclasses.fake_tensor import (
 )
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph
-from espalier.model.meta import Dim, TensorMeta
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Dim, TensorMeta
 from espalier.model.symbols import evaluate
 
 Values = dict[fx.Node, Any]

@@ -8,13 +8,13 @@ from dataclasses import replace
 from torch import fx, nn
 
 from espalier.model.errors import GraphError, PassError
-from espalier.model.graph import Arg, Graph, Node, Ref, named_weights, same, sort
-from espalier.model.meta import Weight
-from espalier.model.ops import quantisable
-from espalier.model.ports import refreshed
+from espalier.model.graph.graph import Arg, Graph, Node, Ref, named_weights, same, sort
+from espalier.model.graph.meta import Weight
+from espalier.model.graph.ops import quantisable
+from espalier.model.graph.ports import refreshed
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.tensors import to_numpy
 from espalier.model.trace.args import arg_of
-from espalier.model.trace.tensors import to_numpy
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.mase.inserted import Inserted, Names
 from espalier.passes.mase.lending import Lent, is_effective, restore

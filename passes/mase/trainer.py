@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, cast
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError, PassError
-from espalier.model.recipe import Step
 from espalier.passes.mase.loan import Loan, loan_of
 from espalier.passes.running.splits import EvaluateOptions, load_task
 from espalier.passes.training.options import FinetuneOptions
@@ -26,7 +26,7 @@ class LabsData(Mapping[str, tuple[str, ...]]):
     tokenizer: str = ""
 
     def _texts(self, name: str) -> dict[str, tuple[str, ...]]:
-        from espalier.model.reading import PLAIN
+        from espalier.model.sources.reading import PLAIN
 
         return load_task(EvaluateOptions(name, tokenizer=self.tokenizer), PLAIN, whole=False).texts
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from espalier.model.build import build, effective
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weight_at
-from espalier.model.views import view_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import weight_at
+from espalier.model.graph.views import view_at
+from espalier.model.torch.build import build, effective
 from espalier.passes.base import Context
 from espalier.passes.observed.difference import Comparison
 from espalier.passes.observed.stored import stored_scale

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weight_at
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import weight_at
+from espalier.model.store.weights import WeightStore
 from espalier.passes.choices.quantize import Rule
 from espalier.passes.observed.divergence import divergence, tells
 from espalier.passes.observed.histogram import Histogram

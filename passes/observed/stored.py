@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision
-from espalier.model.ports import weight_at
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision
+from espalier.model.graph.ports import weight_at
+from espalier.model.store.weights import WeightStore
 from espalier.passes.observed.pieces import pieces
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ NO_WEIGHTS = (
 
 def stored_scale(precision: Precision, graph: Graph, store: WeightStore) -> Tensor | None:
     """The scale that a port is given from outside, if it is."""
-    from espalier.model.trace.tensors import to_torch
+    from espalier.model.torch.tensors import to_torch
 
     if precision.scale is None:
         return None
@@ -37,8 +37,8 @@ def seen_weight(node: Node, port: str, graph: Graph, store: WeightStore) -> Tens
 
     Raises PassError for a model without weights, and for a tensor with values that are not finite.
     """
-    from espalier.model.build import effective
-    from espalier.model.trace.tensors import to_torch
+    from espalier.model.torch.build import effective
+    from espalier.model.torch.tensors import to_torch
     from espalier.model.trace.unsound import told
 
     name = weight_at(node, port, graph) or ""
@@ -54,7 +54,7 @@ def seen_weight(node: Node, port: str, graph: Graph, store: WeightStore) -> Tens
 
 def seen_mask(node: Node, port: str, graph: Graph, store: WeightStore) -> Tensor | None:
     """The mask of a pruned port as its format sees it; None where nothing is pruned."""
-    from espalier.model.build import effective
+    from espalier.model.torch.build import effective
 
     held = effective(node, port, graph, store)
     return None if held.mask is None else held.view.of(held.mask) if held.view else held.mask

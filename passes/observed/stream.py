@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import base_port, floating
-from espalier.model.views import View, view_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import base_port, floating
+from espalier.model.graph.views import View, view_at
 from espalier.passes.base import Context
 from espalier.passes.observed.histogram import Histogram
 from espalier.passes.observed.moments import Moments

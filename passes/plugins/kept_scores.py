@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.cache.captures import own_code
 from espalier.model.cache.entries import Entries, enabled
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.document.recipe import Step
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import needs_source
-from espalier.model.recipe import Step
 from espalier.passes.base import Context, ask_limits, run_step
 from espalier.passes.figure import accuracy_of
 from espalier.passes.plugins.plugins import has_plugins

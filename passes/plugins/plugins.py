@@ -21,10 +21,10 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from espalier.kernels.registry import install
-from espalier.model.codec import encode
+from espalier.model.document.codec import encode
+from espalier.model.document.recipe import Raw, Recipe
 from espalier.model.errors import EspalierError, PassError
 from espalier.model.formats.base import Format, make_format, parameters
-from espalier.model.recipe import Raw, Recipe
 from espalier.model.registry import FORMATS, PASSES, Added, Registry, recorded, shown_key, withdraw
 from espalier.passes.costs.base import COSTS
 from espalier.passes.mase.adapter import register, user_error

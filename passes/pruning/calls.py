@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
 
 
 def all_calls(nodes: list[Node], graph: Graph) -> list[Node]:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.meta import Sparsity
-from espalier.model.weights import WeightStore
+from espalier.model.graph.meta import Sparsity
+from espalier.model.store.weights import WeightStore
 
 
 class Change(NamedTuple):

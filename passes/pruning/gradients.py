@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from espalier.model.build import build, parameters_of
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
+from espalier.model.torch.build import build, parameters_of
 from espalier.passes.base import Context
 from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.running.objective import Objective

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Arg, Graph, Node, refs
-from espalier.model.leaves import make
-from espalier.model.ports import weight_at
-from espalier.model.trace.targets import function_of
+from espalier.model.graph.graph import Arg, Graph, Node, refs
+from espalier.model.graph.ports import weight_at
+from espalier.model.torch.leaves import make
+from espalier.model.torch.targets import function_of
 from espalier.passes.base import Context
 from espalier.passes.running.observing import observe
 

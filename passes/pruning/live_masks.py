@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Sparsity
-from espalier.model.ports import weight_at
-from espalier.model.views import View, view_at
-from espalier.model.weights import Tensor as Stored
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Sparsity
+from espalier.model.graph.ports import weight_at
+from espalier.model.graph.views import View, view_at
+from espalier.model.store.weights import Tensor as Stored
+from espalier.model.store.weights import WeightStore
 from espalier.passes.choices.pruning import Choice, Pattern, Scope
 from espalier.passes.pruning.patterns import Found, Scored, masks
 from espalier.passes.ranking import is_finite

@@ -1,4 +1,4 @@
-"""Masks from scores: exact counts, ties by place. Rows and groups lie as formats see the weight (model/views.py)."""
+"""Masks from scores: exact counts, ties by place. Rows and groups are those of model/graph/views.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.views import View
+from espalier.model.graph.views import View
 from espalier.passes.choices.pruning import SQUARED, Choice
 from espalier.passes.ranking import Bits, Values, keep_largest
 

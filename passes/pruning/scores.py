@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
 from espalier.passes.base import Context
 from espalier.passes.choices.pruning import WITH_DATA
 from espalier.passes.ranking import Values, is_finite

@@ -10,9 +10,9 @@ from typing import cast
 
 from torch import fx, no_grad
 
-from espalier.model.build import PORT
-from espalier.model.flowing import Flowing
-from espalier.model.layers import Effective
+from espalier.model.torch.activation_masks import Flowing
+from espalier.model.torch.build import PORT
+from espalier.model.torch.layers import Effective
 from espalier.passes.observed.layerwise import Abreast, Inputs
 from espalier.passes.pruning.magnitudes import Magnitudes
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.graph import Node
-from espalier.model.meta import Sparsity
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Node
+from espalier.model.graph.meta import Sparsity
+from espalier.model.store.weights import WeightStore
 from espalier.passes.choices.pruning import PATTERNS
 from espalier.passes.pruning.patterns import Found, Scored
 

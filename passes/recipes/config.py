@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from espalier.model.borders import read_json, read_toml, reading
-from espalier.model.codec import decode, encode, join
+from espalier.model.document.codec import decode, encode, join
+from espalier.model.document.recipe import Raw, Recipe, Step, naming_step
 from espalier.model.errors import OptionsError, nearest
 from espalier.model.formats.base import Format
-from espalier.model.recipe import Raw, Recipe, Step, naming_step
 from espalier.model.registry import PASSES
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.recipes.lab_formats import lab_formats

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from espalier.model.codec import decode_format, join
+from espalier.model.document.codec import decode_format, join
 from espalier.model.errors import FormatError, OptionsError, nearest
 from espalier.model.formats.base import Format, named_format
 from espalier.model.registry import FORMATS

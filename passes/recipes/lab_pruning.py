@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from espalier.model.codec import decode, join
+from espalier.model.document.codec import decode, join
 from espalier.model.errors import EspalierError, OptionsError, nearest
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.prune_activations import PruneActivationsOptions

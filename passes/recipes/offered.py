@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields, make_dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from espalier.model.codec import decode, encode, hints
+from espalier.model.document.codec import decode, encode, hints
+from espalier.model.document.recipe import Raw, Recipe
 from espalier.model.errors import EspalierError, PassError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Raw, Recipe
+from espalier.model.graph.graph import Graph
 from espalier.model.registry import PASSES
 from espalier.passes.base import Context, PassSpec, Report
 

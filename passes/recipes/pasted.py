@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from espalier.model.borders import parse_json, parse_toml, read_text, reading, tried
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
-from espalier.model.recipe import Recipe
 from espalier.passes.recipes.config import load_recipe
 
 Json = Any

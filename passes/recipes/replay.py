@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields, is_dataclass
 
 import xxhash
 
+from espalier.model.document.project import step_to_json
+from espalier.model.document.recipe import Recipe, Step, naming_step
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph
-from espalier.model.project import step_to_json
-from espalier.model.recipe import Recipe, Step, naming_step
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Cancelled, Context, Report, StepResult, is_instant, is_lasting, run_step
 
 

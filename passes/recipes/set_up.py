@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Step
-from espalier.model.source import SourceInfo
+from espalier.model.graph.graph import Graph
+from espalier.model.sources.info import SourceInfo
 from espalier.passes.base import Context, Report, ask_limits
 from espalier.passes.running.data_fit import text_facts
 from espalier.passes.running.splits import EvaluateOptions, length_of, load_task, measured_split

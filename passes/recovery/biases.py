@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import parameters_of
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.torch.build import parameters_of
 from espalier.passes.base import Context, Row
 from espalier.passes.recovery.walk import Stop
 from espalier.passes.running.observing import observe

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from espalier.model.graph import Graph, Node, Ref
-from espalier.model.ports import weights_of
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.ports import weights_of
 from espalier.passes.recovery.layers import Layer, layer_at
 
 # f(x·s) = f(x)·s for s > 0, element by element along the last axis.

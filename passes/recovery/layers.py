@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weight_at, weights_of
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import weight_at, weights_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,7 +65,7 @@ def rows_of(node: Node, x: Tensor) -> Tensor:
         return x.reshape(-1, x.shape[-1]).float()
     import torch.nn.functional as F
 
-    from espalier.model.leaves import make
+    from espalier.model.torch.leaves import make
 
     conv: Any = make(node.attrs)
     x = x.float() if x.dim() == len(conv.kernel_size) + 2 else x[None].float()

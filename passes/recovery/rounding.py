@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import effective, parameters_of
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph
-from espalier.model.layers import Effective
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import effective, parameters_of
+from espalier.model.torch.layers import Effective
 from espalier.passes.base import Row
 from espalier.passes.observed.scales import weight_scale
 from espalier.passes.recovery.columns import columns_of

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from espalier.model.build import build, effective
-from espalier.model.graph import Graph, Node, Ref
-from espalier.model.meta import TensorMeta, Weight
-from espalier.model.trace.tensors import to_numpy, to_torch
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.meta import TensorMeta, Weight
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build, effective
+from espalier.model.torch.tensors import to_numpy, to_torch
 from espalier.passes.base import Context, Row
 from espalier.passes.recovery.groups import Group
 from espalier.passes.recovery.layers import Layer, matrix_of, plain, weight_of

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, fx, nn
 
-from espalier.model.build import NODE, alters_input
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.torch.build import NODE, alters_input
 from espalier.passes.base import Context
 from espalier.passes.observed.layerwise import Abreast, Inputs
 from espalier.passes.running.batches import batches, fit_error

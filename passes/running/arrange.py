@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 
 if TYPE_CHECKING:
     from torch import Tensor

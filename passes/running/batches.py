@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.errors import DataError, GraphError
-from espalier.model.graph import Graph
-from espalier.model.ops import floating
-from espalier.model.source import first_line
+from espalier.model.errors import DataError, GraphError, first_line
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import floating
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import DataError
-from espalier.model.reading import PLAIN, Limits, Reading
+from espalier.model.sources.reading import PLAIN, Limits, Reading
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split, TaskData

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
 
 if TYPE_CHECKING:
     from torch import Tensor

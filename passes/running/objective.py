@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espalier.model.errors import GraphError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.running.batches import logits_of
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, fx, nn
 
-from espalier.model.build import NODE, OPERANDS, PORT, build
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
+from espalier.model.torch.build import NODE, OPERANDS, PORT, build
 from espalier.passes.base import Context
 from espalier.passes.running.batches import batches, fit_error
 

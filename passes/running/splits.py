@@ -11,7 +11,7 @@ from espalier.passes.running.data_fit import TextLimit, fitted, text_limit, want
 
 if TYPE_CHECKING:
     from espalier.model.data.base import LoadOptions, Split, TaskData
-    from espalier.model.reading import Reading
+    from espalier.model.sources.reading import Reading
 
 
 SPLITS = "test, train, validation or all; default: all rows of a lone file, else test, else validation"

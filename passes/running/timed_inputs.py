@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from espalier.model.errors import DataError, OptionsError, nearest
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions
 
@@ -73,7 +73,7 @@ def batch_symbols(graph: Graph) -> list[str]:
 
 def sizes_of(options: TimedOptions, graph: Graph) -> dict[str, int]:
     """The sizes that were written; raises OptionsError for what the model has not, and where data have their own."""
-    from espalier.verilog.options import sizes_in
+    from espalier.verilog.design.options import sizes_in
 
     found = sizes_in(options.sizes)
     if found and options.data:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from espalier.model.graph import Graph
-from espalier.model.recipe import Recipe
+from espalier.model.document.recipe import Recipe
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, ask_limits
 from espalier.passes.search.goals import Wanted
 from espalier.passes.search.search import Search
@@ -48,7 +48,7 @@ def _take(graph: Graph, split: Split, context: Context) -> None:
     """Run the samples that are the likeliest to fail: the first, the longest, those of the highest tokens."""
     import torch
 
-    from espalier.model.build import build
+    from espalier.model.torch.build import build
     from espalier.passes.running.batches import batches, fit, fit_error, logits_of
 
     some = split.rows(_telling(split))

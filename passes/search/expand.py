@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, get_args
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError, nearest
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import offered
-from espalier.model.ports import weight_at
-from espalier.model.recipe import Recipe
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import offered
+from espalier.model.graph.ports import weight_at
 from espalier.passes.choices.prune import prunable
 from espalier.passes.choices.pruning import Method
 from espalier.passes.choices.quantize import PORTS

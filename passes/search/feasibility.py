@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph, Node
-from espalier.model.recipe import Recipe
+from espalier.model.graph.graph import Graph, Node
 from espalier.passes.costs.base import COSTS, figures, with_candidate
 from espalier.passes.costs.hardware import AREAS, every_ours
 from espalier.passes.costs.limits import Limit

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
-from espalier.model.ports import weight_at
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ports import weight_at
+from espalier.model.store.weights import WeightStore
 from espalier.passes.search.families import FLOAT, fits
 from espalier.passes.search.space import Space, fit_key
 
@@ -42,7 +42,7 @@ def _tensor(graph: Graph, node: str, port: str, store: WeightStore) -> Any:
     """The stored values, flat, at least float32; None where there are none, or some that are not finite."""
     import torch
 
-    from espalier.model.trace.tensors import to_torch
+    from espalier.model.torch.tensors import to_torch
 
     name = weight_at(graph.nodes[node], port, graph) if node in graph.nodes else None
     key = graph.weights[name].key if name else None

@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from espalier.model.build import NODE
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.layers import Compressed, Effective
-from espalier.model.meta import Dim
+from espalier.model.graph.meta import Dim
 from espalier.model.symbols import evaluate
+from espalier.model.torch.build import NODE
+from espalier.model.torch.layers import Compressed, Effective
 from espalier.passes.search.reused_modules import Wired
 
 ROWWISE = (nn.Linear, nn.LayerNorm, nn.Dropout, nn.Identity, nn.GELU, nn.ReLU, nn.Tanh, nn.SiLU)

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.private import private_folder
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.search.goals import Wanted, best, ranked
 from espalier.passes.search.trial import Trial
 

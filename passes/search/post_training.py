@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context
 from espalier.passes.costs.base import COSTS, measured
 from espalier.passes.costs.base import figures as costs_of

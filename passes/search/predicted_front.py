@@ -20,7 +20,7 @@ from espalier.passes.search.trial import Trial
 if TYPE_CHECKING:
     from optuna.study import Study
 
-    from espalier.model.graph import Graph
+    from espalier.model.graph.graph import Graph
     from espalier.passes.search.space import Space
 
 LEAST = 4  # trials whose samples are known, from which shifts are learned

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.exact import exact
 from espalier.passes.allocation.hulls import Hulls, Solution
 from espalier.passes.allocation.problem import Group, Problem, Whole

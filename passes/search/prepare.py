@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
-from espalier.model.codec import encode
+from espalier.model.document.codec import encode
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
-from espalier.model.recipe import Recipe
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, is_lasting
 from espalier.passes.recipes.replay import Memo, check_ready, prefix_keys, recipe_key, replay
 from espalier.passes.search.expand import expand

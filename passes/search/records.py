@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from espalier.model.borders import reading
-from espalier.model.codec import decode, encode
+from espalier.model.document.codec import decode, encode
+from espalier.model.document.project import recipe_from_json, recipe_to_json
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import StorageError
-from espalier.model.project import recipe_from_json, recipe_to_json
-from espalier.model.recipe import Recipe
 from espalier.passes.search.fleet.claim import is_spare
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.exact import exact
 from espalier.passes.allocation.hulls import Hulls, Solution
 from espalier.passes.allocation.problem import Group, Problem, Whole

@@ -15,9 +15,9 @@ from typing import Any
 from torch import Tensor, fx
 from torch.fx.node import map_arg
 
-from espalier.model.build import build
-from espalier.model.graph import Graph
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.passes.search.head_token import Claim, narrow
 from espalier.passes.search.reused_modules import Parts, Wired
 

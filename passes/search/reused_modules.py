@@ -12,14 +12,14 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from espalier.model.build import Builder, leaf_key, load
-from espalier.model.emulation import Emulated
-from espalier.model.graph import Graph, Node
-from espalier.model.layers import Effective, Switch
-from espalier.model.meta import Weight
-from espalier.model.ports import choice
-from espalier.model.views import view_at
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Weight
+from espalier.model.graph.ports import choice
+from espalier.model.graph.views import view_at
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import Builder, leaf_key, load
+from espalier.model.torch.emulation import Emulated
+from espalier.model.torch.layers import Effective, Switch
 
 MOST = 1 << 28  # bytes of leaves that are kept
 

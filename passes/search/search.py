@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from espalier.model.graph import Graph
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo
+from espalier.model.document.recipe import Recipe
+from espalier.model.graph.graph import Graph
+from espalier.model.sources.info import SourceInfo
 from espalier.passes.search.inherited_weights import beginning
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec

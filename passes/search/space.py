@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError, nearest
 from espalier.model.formats.base import Format
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.choices.parallelize import ParallelizeOptions, ParallelRule
 from espalier.passes.choices.prune import Budget, PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule

@@ -16,8 +16,8 @@ from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import TrialState
 
+from espalier.model.document.graph_json import fingerprint
 from espalier.model.errors import EspalierError, JobError, StorageError
-from espalier.model.graph_json import fingerprint
 from espalier.passes.base import Cancelled, Context
 from espalier.passes.recipes.replay import Memo
 from espalier.passes.search.clock import Clock

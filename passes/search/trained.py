@@ -16,13 +16,13 @@ from typing import Any
 
 import xxhash
 
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.document.project import Project, keys_of, save_project
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
-from espalier.model.project import Project, keys_of, save_project
-from espalier.model.recipe import Recipe, Step
-from espalier.model.source import SourceInfo
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, StepResult
 from espalier.passes.costs.base import COSTS, measured
 from espalier.passes.costs.base import figures as costs_of

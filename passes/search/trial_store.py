@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from espalier.model.meta import TensorKey
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.graph.meta import TensorKey
+from espalier.model.store.weights import Tensor, WeightStore
 
 
 class Scratch(WeightStore):

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from espalier.model.build import build
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.graph.graph import Graph
+from espalier.model.torch.build import build
 from espalier.passes.analysis.evaluate import noise_of
 from espalier.passes.base import Context
 from espalier.passes.running.arrange import arranged

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from espalier.model.codec import decode
+from espalier.model.document.codec import decode
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.training.options import FinetuneOptions

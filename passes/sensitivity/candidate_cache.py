@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from espalier.model.borders import parse_json, read_text, tried
-from espalier.model.codec import encode
+from espalier.model.document.codec import encode
 from espalier.model.errors import FileError
 from espalier.model.files import append
 from espalier.passes.sensitivity.evidence import evidence_folder

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from espalier.model.borders import parse_json, tried
 from espalier.model.errors import ProjectError
-from espalier.model.weights import NAMES, Tensor
+from espalier.model.store.weights import NAMES, Tensor
 from espalier.passes.sensitivity.evidence import write_whole
 
 Arrays = dict[str, NDArray[Any]]

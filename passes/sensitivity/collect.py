@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from espalier.model.graph import Graph
-from espalier.model.views import view_at
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.views import view_at
 from espalier.passes.base import Context
 from espalier.passes.observed.stream import rows_of
 from espalier.passes.running.batches import batches, fit_error

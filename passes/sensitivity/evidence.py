@@ -21,7 +21,7 @@ from espalier.model.borders import parse_json, reading
 from espalier.model.data.cache import cache_folder
 from espalier.model.errors import ProjectError
 from espalier.model.files import explained, replacing
-from espalier.model.weights import Location, Tensor, read_header, write
+from espalier.model.store.weights import Location, Tensor, read_header, write
 
 VERSION = 5  # raise it when the same key would hold something else
 KEEP = 16  # files; the oldest beyond it are removed

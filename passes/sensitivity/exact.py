@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision, Sparsity
-from espalier.model.views import view_at
-from espalier.model.weights import Tensor
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision, Sparsity
+from espalier.model.graph.views import view_at
+from espalier.model.store.weights import Tensor
 from espalier.passes.base import Context
 from espalier.passes.sensitivity.correct import Correction, learned
 from espalier.passes.sensitivity.measure import Baseline, Measured

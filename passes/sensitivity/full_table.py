@@ -14,10 +14,10 @@ import numpy as np
 
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import category
-from espalier.model.views import view_at
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import category
+from espalier.model.graph.views import view_at
+from espalier.model.store.weights import WeightStore
 from espalier.passes.sensitivity.correct import Correction
 from espalier.passes.sensitivity.evidence import Evidence, Floats, Low
 from espalier.passes.sensitivity.places import Place

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from espalier.model.build import build
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.torch.build import build
 from espalier.passes.base import Context
 from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.sensitivity.outputs import Outputs

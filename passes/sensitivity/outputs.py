@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from espalier.model.errors import GraphError
-from espalier.model.graph import Graph
-from espalier.model.ops import floating
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import floating
 
 if TYPE_CHECKING:
     import torch
@@ -115,7 +115,7 @@ class Outputs:
 
 
 def _meta(graph: Graph, place: int) -> Any:
-    from espalier.model.graph import Ref, out_port
+    from espalier.model.graph.graph import Ref, out_port
 
     ref = graph.output.args[place] if place < len(graph.output.args) else None
     return graph.nodes[ref.node].ports.get(out_port(ref.output)) if isinstance(ref, Ref) else None

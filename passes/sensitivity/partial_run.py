@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from espalier.model.build import NODE
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
+from espalier.model.torch.build import NODE
 
 RESULT = ""
 Values = dict[str, Any]

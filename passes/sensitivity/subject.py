@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from espalier.model.errors import PassError
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph
-from espalier.model.views import View, view_at
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.views import View, view_at
+from espalier.model.store.weights import WeightStore
 from espalier.passes.observed.pieces import FINITE
 from espalier.passes.observed.shifts import least_error
 from espalier.passes.sensitivity.evidence import Evidence, Floats, Low, Piece, Rows, Tokens

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.func import functional_call
 
-from espalier.model.build import NODE, OPERANDS, build
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.torch.build import NODE, OPERANDS, build
 from espalier.passes.base import Context
 
 Sink = Callable[[str, str, Tensor, Tensor, str], None]  # node, port, value, gradient, through what

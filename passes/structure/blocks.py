@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from espalier.model.graph import Graph, Node, Ref, map_refs, named_weights, out_port
-from espalier.model.meta import TensorMeta
-from espalier.model.ops import category, floating, spec
+from espalier.model.graph.graph import Graph, Node, Ref, map_refs, named_weights, out_port
+from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.ops import category, floating, spec
 
 _SAME = ("to", "contiguous", "clone", "alias", "detach", "dropout", "identity")
 
@@ -206,7 +206,7 @@ def passed_by(graph: Graph, ways: Mapping[Ref, Ref]) -> Graph:
 
 
 def _rewired(graph: Graph, ways: Mapping[Ref, Ref]) -> dict[str, Node]:
-    from espalier.model.ports import refreshed
+    from espalier.model.graph.ports import refreshed
 
     def end(ref: Ref) -> Ref:
         while ref in ways:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from espalier.model.errors import EspalierError, GraphError
-from espalier.model.graph import Graph, out_port
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.graph.graph import Graph, out_port
+from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.base import Context
 
 
@@ -41,7 +41,7 @@ def disagreement(graph: Graph, context: Context) -> GraphError | None:
     from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependent
     from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 
-    from espalier.model.build import NODE, build
+    from espalier.model.torch.build import NODE, build
 
     class Sizes(torch.fx.Interpreter):
         """Runs a module, comparing the sizes of results with the graph's."""

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.errors import EspalierError
-from espalier.model.graph import Graph
-from espalier.model.meta import Weight
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Weight
+from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.structure.axes import Axis, Dims, factors
 from espalier.passes.structure.sets import structure_of
 

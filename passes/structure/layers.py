@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.errors import GraphError, PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Sparsity
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Sparsity
 from espalier.passes.base import Context, Report, Row
 from espalier.passes.select import Select, chosen, matches
 from espalier.passes.structure.blocks import Block, Chain, chains

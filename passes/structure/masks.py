@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Sparsity
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Sparsity
+from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.structure.axes import Kept, numbers
 from espalier.passes.structure.sets import PORTS, Member, Structure, Units, stored
 

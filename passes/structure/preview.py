@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from espalier.model.errors import GraphError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.select import Select, matches
 from espalier.passes.structure.blocks import chains
 from espalier.passes.structure.scores import Amount, fewest

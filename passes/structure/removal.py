@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph, Node, Ref, named_weights, out_port
-from espalier.model.meta import Precision, Sparsity, TensorMeta, Weight
-from espalier.model.ports import refreshed, weight_at
-from espalier.model.views import View, view_at
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.graph.graph import Graph, Node, Ref, named_weights, out_port
+from espalier.model.graph.meta import Precision, Sparsity, TensorMeta, Weight
+from espalier.model.graph.ports import refreshed, weight_at
+from espalier.model.graph.views import View, view_at
+from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.structure.axes import Axis, Dims, Kept, Shape, size
 from espalier.passes.structure.flow import Cut
 from espalier.passes.structure.masks import kept_elements, with_mask

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context
 from espalier.passes.choices.prune_structured import Score
 from espalier.passes.structure.axes import Kept, numbers
@@ -127,7 +127,7 @@ def gradient_products(
     """(g·w of each weight, samples) of each batch, in eval mode; g is that of the model's loss."""
     import torch
 
-    from espalier.model.build import build, parameters_of
+    from espalier.model.torch.build import build, parameters_of
     from espalier.passes.running.batches import batches, fit_error
     from espalier.passes.running.objective import Objective
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import category
-from espalier.model.ports import weight_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import category
+from espalier.model.graph.ports import weight_at
 from espalier.passes.structure.axes import Axis, Dims, Kept, Reason, kept, numbers, units
 from espalier.passes.structure.flow import Flow
 

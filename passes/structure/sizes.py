@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
-from espalier.model.meta import Dim
+from espalier.model.graph.meta import Dim
 from espalier.model.symbols import LONGEST
 
 

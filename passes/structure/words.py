@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
 from espalier.passes.structure.axes import numbers
 from espalier.passes.structure.sets import Member, Structure, Units
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.ops import category
-from espalier.model.recipe import Recipe, Step
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import category
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select

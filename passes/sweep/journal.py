@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from espalier.model.borders import parse_json, read_bytes, reading, tried
-from espalier.model.codec import decode, encode
+from espalier.model.document.codec import decode, encode
+from espalier.model.document.project import recipe_from_json, recipe_to_json
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
-from espalier.model.project import recipe_from_json, recipe_to_json
-from espalier.model.recipe import Recipe
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.outcome import BASELINE, Outcome
 from espalier.passes.sweep.sweep import Axis, Sweep, Variant

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
-from espalier.model.recipe import Recipe
 from espalier.model.registry import FORMATS, PASSES
 from espalier.passes.base import is_lasting
 from espalier.passes.sweep.places import Place, find, places

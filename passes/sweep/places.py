@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
-from espalier.model.codec import decode, hints, in_range
+from espalier.model.document.codec import decode, hints, in_range
 from espalier.model.errors import EspalierError, OptionsError, nearest
 from espalier.model.formats.base import Format
 from espalier.passes.sweep.values import WORDS, value_text

@@ -10,11 +10,11 @@ from typing import Any
 
 import xxhash
 
-from espalier.model.codec import encode
+from espalier.model.document.codec import encode
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError, EspalierError
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Cancelled, Context, run_step
 from espalier.passes.recipes.replay import Memo, prefix_keys, recipe_key, remembered, replay
 from espalier.passes.recipes.set_up import check_set_up, options_of, reads

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from espalier.model.codec import decode
+from espalier.model.document.codec import decode
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError, nearest
-from espalier.model.recipe import Recipe
 from espalier.passes.recipes.config import load_recipe, read_file
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.sweep import Sweep

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.model.recipe import Recipe, Step
 from espalier.model.registry import PASSES
 from espalier.passes.figure import OPENED, START
 from espalier.passes.recipes.offered import kept, typed

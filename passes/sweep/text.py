@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError, nearest
-from espalier.model.recipe import Recipe
 from espalier.passes.sweep.places import find
 from espalier.passes.sweep.sweep import Axis, Setting, Variant, step_name, step_options
 from espalier.passes.sweep.values import parse_values, value_text

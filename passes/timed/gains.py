@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Weight
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Weight
 from espalier.model.packed.layout import CODED, plan
 
 FLOAT, MX8, MX4, BLOCK = 32, 8.25, 4.25, 16  # bits of a weight; weights that share an exponent, below which it is much

@@ -18,9 +18,9 @@ from espalier.model.data.cache import cache_folder
 from espalier.model.errors import OptionsError
 from espalier.model.files import explained, write_text
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision
-from espalier.model.ops import offered
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision
+from espalier.model.graph.ops import offered
 from espalier.passes.base import Context
 from espalier.passes.choices.edits import bare
 from espalier.passes.running.splits import EvaluateOptions
@@ -156,7 +156,7 @@ def _timed(graph: Graph, inputs: dict[str, Any], context: Context) -> tuple[dict
     """Least seconds of each node, and of what rounds an operand, shared among those that read it."""
     import torch
 
-    from espalier.model.build import NODE, PORT, build
+    from espalier.model.torch.build import NODE, PORT, build
     from espalier.passes.running.batches import fit_error
 
     module = build(graph, context.store, context.callables, packed=True)

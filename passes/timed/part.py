@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.select import Select, matches
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _recorded(module: nn.Module, part: str, inputs: dict[str, Any]) -> Call:
 def _cut(module: fx.GraphModule, wanted: set[str], inputs: dict[str, Any]) -> Call:
     from torch import fx
 
-    from espalier.model.build import PORT
+    from espalier.model.torch.build import PORT
 
     held = _held(module, wanted)
     order = list(module.graph.nodes)
@@ -91,7 +91,7 @@ def _cut(module: fx.GraphModule, wanted: set[str], inputs: dict[str, Any]) -> Ca
 
 def _held(module: fx.GraphModule, wanted: set[str]) -> set[fx.Node]:
     """The fx nodes of the wanted ones, with what rounds their operands and takes their results apart."""
-    from espalier.model.build import NODE, PORT
+    from espalier.model.torch.build import NODE, PORT
 
     held = set[Any]()
     for node in module.graph.nodes:

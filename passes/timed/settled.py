@@ -16,7 +16,7 @@ def settle(module: nn.Module) -> Any:
     import torch
     from torch import nn
 
-    from espalier.model.layers import Compressed, Effective
+    from espalier.model.torch.layers import Compressed, Effective
 
     for leaf in [m for m in module.modules() if isinstance(m, Compressed)]:
         for port in list(leaf.effective):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import ExportError
 from espalier.model.files import placing
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Spans:
         from torch import fx
         from torch.profiler import record_function
 
-        from espalier.model.build import NODE, PORT
+        from espalier.model.torch.build import NODE, PORT
 
         places: dict[fx.Node, str] = {}
         for n in self.module.graph.nodes:

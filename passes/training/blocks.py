@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from espalier.model.build import NODE
-from espalier.model.graph import Graph, Node, refs
-from espalier.model.ops import floating
+from espalier.model.graph.graph import Graph, Node, refs
+from espalier.model.graph.ops import floating
+from espalier.model.torch.build import NODE
 
 _BLOCK = re.compile(r"^(.*?\.\d+|\d+)(?=\.|$)")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from espalier.model.recipe import Step
+from espalier.model.document.recipe import Step
 
 Series = tuple[tuple[int, float], ...]
 TRAINING_LOSS = "training loss"

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from espalier.model.build import NODE, parameters_of
 from espalier.model.errors import PassError
+from espalier.model.torch.build import NODE, parameters_of
 from espalier.passes.training.options import FinetuneOptions
 
 HINT = "Lower the learning rate, or raise the warm-up."

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
-from espalier.model.build import parameters_of
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.layers import Compressed, Effective
-from espalier.model.meta import Sparsity
-from espalier.model.ports import weight_at
-from espalier.model.weights import Tensor as Stored
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Sparsity
+from espalier.model.graph.ports import weight_at
+from espalier.model.store.weights import Tensor as Stored
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import parameters_of
+from espalier.model.torch.layers import Compressed, Effective
 from espalier.passes.choices.prune import prunable
 from espalier.passes.choices.pruning import Choice
 from espalier.passes.pruning.calls import all_calls

@@ -11,9 +11,9 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from espalier.model.build import build, parameters_of
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
+from espalier.model.torch.build import build, parameters_of
 from espalier.passes.base import Context
 from espalier.passes.choices.freeze import trained_by
 from espalier.passes.running.objective import Objective

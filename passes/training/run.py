@@ -16,7 +16,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from espalier.model.errors import DataError, PassError
 from espalier.model.leftovers import scratch
-from espalier.model.unheard import unheard
+from espalier.model.torch.in_place import unheard
 from espalier.passes.base import Context
 from espalier.passes.running.batches import fit_error
 from espalier.passes.training.checkpoint import Checkpoints, Raw, set_chance

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from espalier.model.data.base import Split
 from espalier.model.errors import DataError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.running.batches import in_its_kind, match_inputs
 
 if TYPE_CHECKING:

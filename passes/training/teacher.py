@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from espalier.model.build import build
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.torch.build import build
 from espalier.passes.base import Context
 from espalier.passes.running.objective import Objective
 from espalier.passes.training.blocks import Tap, block_outputs, tapped, width

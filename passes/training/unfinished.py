@@ -19,9 +19,9 @@ from typing import Any
 import xxhash
 
 from espalier.model.borders import tried
-from espalier.model.codec import encode
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
+from espalier.model.document.codec import encode
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.graph.graph import Graph
 from espalier.passes.training.options import FinetuneOptions
 
 VERSION = 1  # raise it when a checkpoint would hold something else

@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import TensorMeta, Weight
-from espalier.model.ops import category
-from espalier.model.ports import weight_at, weights_of
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import TensorMeta, Weight
+from espalier.model.graph.ops import category
+from espalier.model.graph.ports import weight_at, weights_of
+from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.recovery.layers import plain
@@ -40,7 +40,7 @@ def bias_correction(graph: Graph, options: BiasCorrectionOptions, context: Conte
     corrected already (Nagel et al. 2019, arXiv:1906.04721, section 4.2; 2021, arXiv:2106.08295, section 3.4). The
     float model has the stored weights; after GPTQ, which rounds those, take the model that the recipe began with.
     """
-    from espalier.model.build import build, read_back
+    from espalier.model.torch.build import build, read_back
     from espalier.passes.recovery.biases import Correction, means
     from espalier.passes.recovery.walk import samples_of, told, walk
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.errors import OptionsError, PassError, nearest
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision, Weight
-from espalier.model.ports import weight_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision, Weight
+from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.quantize import PORTS
 from espalier.passes.observed.difference import Difference, compare
@@ -200,7 +200,7 @@ class _Calibration:
 
     def _kept(self, node: Node, port: str, scale: Tensor) -> str:
         """The name under which the scale is a weight of the graph; uses of one tensor in one format share it."""
-        from espalier.model.trace.tensors import to_numpy
+        from espalier.model.torch.tensors import to_numpy
 
         pruned = node.sparsity.get(port)
         source = weight_at(node, port, self.graph) or (node.target if self.graph.runs == "module" else node.id, port)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from espalier.model.graph import Graph
-from espalier.model.ops import decomposable
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import decomposable
 from espalier.passes.attention import decomposed
 from espalier.passes.base import Context, Report, transform
 from espalier.passes.select import Select, chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, transform
 from espalier.passes.training.options import FinetuneOptions
 
@@ -24,7 +24,7 @@ def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[
     teach (distil, hidden), and pruning may grow on the way (prune_to). A training that is stopped by hand keeps what it
     has learned; one that was broken off goes on from its last checkpoint.
     """
-    from espalier.model.build import read_back
+    from espalier.model.torch.build import read_back
     from espalier.passes.training.prepare import prepare
     from espalier.passes.training.run import train
 

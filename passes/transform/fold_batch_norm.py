@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node, Ref, map_refs, named_weights
-from espalier.model.meta import Weight
-from espalier.model.ops import category
-from espalier.model.ports import weights_of
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node, Ref, map_refs, named_weights
+from espalier.model.graph.meta import Weight
+from espalier.model.graph.ops import category
+from espalier.model.graph.ports import weights_of
+from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.select import Select, chosen
 from espalier.passes.transform.bias_correction import with_biases
@@ -110,7 +110,7 @@ def _folded(layer: Node, norm: Node, graph: Graph, store: WeightStore) -> dict[s
     """Weight and bias with the batch norm inside, under their names; computed in float64, kept in their own dtypes."""
     import torch
 
-    from espalier.model.trace.tensors import to_numpy, to_torch
+    from espalier.model.torch.tensors import to_numpy, to_torch
 
     def read(node: Node, port: str) -> Tensor | None:
         key = graph.weights[node.weights[port]].key if port in node.weights else None

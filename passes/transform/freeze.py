@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, transform
 from espalier.passes.choices.freeze import FreezeOptions, trained_by
 from espalier.passes.select import chosen

@@ -6,12 +6,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from espalier.model.adapters import PORT, adapted, fused, module_path, size_of, without
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Adapter, Weight
-from espalier.model.ports import weight_at, weights_of
-from espalier.model.weights import WeightStore
+from espalier.model.graph.adapters import PORT, adapted, fused, module_path, size_of, without
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Adapter, Weight
+from espalier.model.graph.ports import weight_at, weights_of
+from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.select import Select, chosen
 from espalier.passes.transform.lora import require_adapters
@@ -104,7 +104,7 @@ class _Fusing:
         """One weight, of all nodes that read it with this adapter."""
         import torch
 
-        from espalier.model.trace.tensors import to_numpy, to_torch
+        from espalier.model.torch.tensors import to_numpy, to_torch
 
         node = group[0]
         held, name = node.adapters[PORT], weight_at(node, PORT, self.graph) or ""

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Weight
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Weight
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.observed.stored import seen_weight
@@ -26,7 +26,7 @@ def gptq(graph: Graph, options: GptqOptions, context: Context) -> tuple[Graph, R
     the rest of the row takes −(w − w_q)/[H⁻¹]_qq·[H⁻¹]_q,: (Frantar et al. 2023, arXiv:2210.17323). Pruned weights stay
     0, scales are fixed before their columns are rounded. Where plain rounding is no worse, it stays.
     """
-    from espalier.model.build import build, read_back
+    from espalier.model.torch.build import build, read_back
     from espalier.passes.recovery.rounding import Rounding
     from espalier.passes.recovery.walk import samples_of, told, walk
 
@@ -66,7 +66,7 @@ def _summary(rows: list[Row], left: int, samples: int) -> Row:
 
 def _with_scales(graph: Graph, layers: list[Layer], options: GptqOptions, context: Context) -> Graph:
     """The graph in which formats of the layers that take scales from their tensor have a scale of their own."""
-    from espalier.model.trace.tensors import to_numpy
+    from espalier.model.torch.tensors import to_numpy
 
     weights: dict[str, Weight] = {}
     nodes: list[Node] = []

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Node, Ref, out_port
-from espalier.model.meta import Precision
-from espalier.model.ports import choice
+from espalier.model.graph.graph import Graph, Node, Ref, out_port
+from espalier.model.graph.meta import Precision
+from espalier.model.graph.ports import choice
 from espalier.passes.base import Context, Report, transform
-from espalier.verilog.options import EmitOptions, sizes_in
+from espalier.verilog.design.options import EmitOptions, sizes_in
 
 if TYPE_CHECKING:
-    from espalier.verilog.emulation import Region
-    from espalier.verilog.lower import Lowering
+    from espalier.verilog.emulation.emulate import Region
+    from espalier.verilog.lowering.lower import Lowering
     from espalier.verilog.numbers.fixed import Fixed
 
 WIDEST = 32  # bits of the format `integer`
@@ -46,9 +46,9 @@ def hardware_functions(graph: Graph, options: HardwareFunctionsOptions, context:
         gone = [n.id for n in graph if n.arithmetic != "float"]
         return plain, Report("hardware_functions", tuple({"node": n, "arithmetic": "float"} for n in gone),
                              {"nodes": len(gone)})  # fmt: skip
-    from espalier.verilog.emulation import regions
-    from espalier.verilog.lower import Lowering
-    from espalier.verilog.plan.fusing import unfused_formats
+    from espalier.verilog.emulation.emulate import regions
+    from espalier.verilog.lowering.fusing import unfused_formats
+    from espalier.verilog.lowering.lower import Lowering
 
     cleared = unfused_formats(plain) if options.fuse else {}
     plain = plain.replace(*(_without(plain.nodes[name], ports) for name, ports in cleared.items()))
@@ -92,7 +92,7 @@ def _writes(graph: Graph, region: Region) -> bool:
 
 def _chosen(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
     """Write on the nodes of a region, in `changed`, the formats in which the design has its operand and its result."""
-    from espalier.verilog.emulation import written_by
+    from espalier.verilog.emulation.emulate import written_by
 
     def at(name: str) -> Node:
         return changed.get(name, low.graph.nodes[name])

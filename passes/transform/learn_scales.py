@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from espalier.model.errors import OptionsError, PassError, nearest
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Weight
-from espalier.model.ports import weight_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Weight
+from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.quantize import PORTS
 from espalier.passes.select import Select, chosen
@@ -105,7 +105,7 @@ class _Learner:
 
     def _begun(self, node: Node, port: str, weight: Weight) -> Weight:
         """The new weight, its value stored."""
-        from espalier.model.trace.tensors import to_numpy
+        from espalier.model.torch.tensors import to_numpy
 
         fmt = node.precision[port].format
         assert isinstance(fmt, ScaledFormat)
@@ -115,8 +115,8 @@ class _Learner:
 
     def _seen(self, node: Node, port: str, weight: Weight) -> Tensor:
         """The stored tensor as the port's format sees it."""
-        from espalier.model.build import effective
-        from espalier.model.trace.tensors import to_torch
+        from espalier.model.torch.build import effective
+        from espalier.model.torch.tensors import to_torch
 
         if weight.key is None:
             text = "The model was opened without weights, so no scale can begin from them."

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from espalier.model.adapters import adaptable, adapted, module_path, resting, shapes, without
 from espalier.model.errors import PassError, nearest
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Adapter, Weight
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.graph.adapters import adaptable, adapted, module_path, resting, shapes, without
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Adapter, Weight
+from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.base import Context, Report, transform
 from espalier.passes.lowrank.peft_read import Layer, PeftAdapter, read_peft
 from espalier.passes.lowrank.placing import Pair, placed, weight_of
@@ -108,6 +108,6 @@ def _as(tensor: Tensor, old: Weight) -> Tensor:
         return tensor
     import torch
 
-    from espalier.model.trace.tensors import to_numpy, to_torch
+    from espalier.model.torch.tensors import to_numpy, to_torch
 
     return to_numpy(to_torch(tensor).to(getattr(torch, old.dtype)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from espalier.model.adapters import PORT, adaptable, adapted, module_path, resting, without
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Adapter
+from espalier.model.graph.adapters import PORT, adaptable, adapted, module_path, resting, without
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Adapter
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.lowrank.head import head_of

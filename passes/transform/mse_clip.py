@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision, Weight
-from espalier.model.ports import weight_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision, Weight
+from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.observed.stored import seen_weight
@@ -96,8 +96,8 @@ def _clip(
     graph: Graph, layer: Layer, x: Tensor, energy: Tensor, options: MseClipOptions, context: Context
 ) -> tuple[Graph, Row]:
     """The graph with the layer's clipping, and what to tell of it."""
-    from espalier.model.build import effective
-    from espalier.model.trace.tensors import to_numpy
+    from espalier.model.torch.build import effective
+    from espalier.model.torch.tensors import to_numpy
     from espalier.passes.recovery.clipping import clipped_share, error_of, scaled_clipping, shift_clipping
 
     first = layer.nodes[0]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.select import Select, chosen
 
@@ -30,7 +30,7 @@ def pack_mx(graph: Graph, options: PackMXOptions, context: Context) -> tuple[Gra
     Memory falls to 8.25 or 4.25 bits a weight (blocks of 32). On a CPU results are those of the fake-quantised model
     bit for bit; on a GPU but for the order of sums. Training and other passes go on with the weights in float.
     """
-    from espalier.model.mx_weights import why_unpacked
+    from espalier.model.torch.mx_weights import why_unpacked
 
     found = chosen(graph, options.select, lambda n: n.op == "linear", "packed")
     if graph.runs == "module":

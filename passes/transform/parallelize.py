@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from espalier.model.errors import EmitError
-from espalier.model.graph import Graph
-from espalier.model.meta import Parallel
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Parallel
 from espalier.passes.base import Context, Report, transform
 from espalier.passes.choices.parallelize import BalanceOptions, ParallelizeOptions
 from espalier.passes.select import chosen
-from espalier.verilog.cycles.parallel import Sizes, balanced, cycles_of
-from espalier.verilog.options import EmitOptions, sizes_in
+from espalier.verilog.design.options import EmitOptions, sizes_in
+from espalier.verilog.lowering.balance import Sizes, balanced, cycles_of
 
 
 @transform("parallelize", "Hardware parallelism", ParallelizeOptions)
@@ -30,7 +30,7 @@ def parallelize(graph: Graph, options: ParallelizeOptions, context: Context) -> 
 def _able(graph: Graph, options: EmitOptions, context: Context) -> Sizes:
     """Inputs, outputs and rows of the nodes that are computed in parts; from shapes alone while formats are lacking."""
     from espalier.passes.costs.parallel import product_of
-    from espalier.verilog.lower import sizes_of
+    from espalier.verilog.lowering.lower import sizes_of
 
     try:
         return sizes_of(graph, context.store, options)
@@ -42,7 +42,7 @@ def _able(graph: Graph, options: EmitOptions, context: Context) -> Sizes:
 @transform("balance_parallelism", "Balance hardware parallelism", BalanceOptions)
 def balance_parallelism(graph: Graph, options: BalanceOptions, context: Context) -> tuple[Graph, Report]:
     """Start with everything folded; give the slowest node the next larger parallelism, as long as the budget lasts."""
-    from espalier.verilog.lower import unbuffered
+    from espalier.verilog.lowering.lower import unbuffered
 
     emit = EmitOptions(sizes=sizes_in(options.sizes))
     folded = graph.replace(*(replace(n, parallel=None) for n in graph if n.parallel))

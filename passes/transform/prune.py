@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weight_at
-from espalier.model.views import view_at
-from espalier.model.weights import Tensor
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import weight_at
+from espalier.model.graph.views import view_at
+from espalier.model.store.weights import Tensor
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.prune import PruneOptions, prunable
 from espalier.passes.choices.pruning import WITH_DATA, Choice

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Sparsity
-from espalier.model.ops import base_port, floating, quantisable
-from espalier.model.ports import weight_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Sparsity
+from espalier.model.graph.ops import base_port, floating, quantisable
+from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.prune_activations import ROUNDS, PruneActivationsOptions
 from espalier.passes.observed.stream import told
@@ -111,7 +111,7 @@ class _Watch:
 
     def in_order(self, places: frozenset[Place]) -> dict[Place, tuple[float, float]]:
         """(threshold, share) of each place, where those of all places before it hold."""
-        from espalier.model.build import build
+        from espalier.model.torch.build import build
         from espalier.passes.pruning.sequential import Sequential
         from espalier.passes.recovery.walk import samples_of
 

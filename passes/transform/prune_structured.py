@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from espalier.model.errors import GraphError, PassError
-from espalier.model.graph import Graph
-from espalier.model.meta import Sparsity
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Sparsity
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.prune_structured import WITHOUT, PruneStructuredOptions
 from espalier.passes.running.splits import EvaluateOptions, load_split

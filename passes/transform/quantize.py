@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph, Node, without_unused_scales
-from espalier.model.meta import Precision
-from espalier.model.ops import decomposable, offered, quantisable
+from espalier.model.graph.graph import Graph, Node, without_unused_scales
+from espalier.model.graph.meta import Precision
+from espalier.model.graph.ops import decomposable, offered, quantisable
 from espalier.passes.attention import decomposed
 from espalier.passes.base import Context, Report, transform
 from espalier.passes.choices.quantize import PORTS, QuantizeOptions, Rule

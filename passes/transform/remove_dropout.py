@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from espalier.model.graph import Graph, Node, Ref
-from espalier.model.ops import drop_rate
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.ops import drop_rate
 from espalier.passes.base import Context, NoOptions, Report, transform
 
 

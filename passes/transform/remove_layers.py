@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from espalier.model.errors import GraphError, OptionsError, PassError
-from espalier.model.graph import Graph, Ref
+from espalier.model.graph.graph import Graph, Ref
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.select import Select

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.select import Select, matches
 from espalier.passes.structure.axes import Axis, Kept

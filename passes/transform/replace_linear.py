@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from espalier.model.errors import GraphError, PassError
-from espalier.model.graph import Graph, Node, named_weights
-from espalier.model.ports import weight_at
+from espalier.model.graph.graph import Graph, Node, named_weights
+from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.select import Select, chosen
 from espalier.passes.structure.blocks import without_unused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from espalier.model.errors import OptionsError, PassError
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.recovery.groups import Group, groups_of

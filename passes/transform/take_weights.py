@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.leftovers import scratch
 from espalier.passes.base import Context, Report, transform
 

@@ -11,7 +11,7 @@ import pytest
 
 from espalier.app.cli import main
 from espalier.kernels.bench import machine
-from espalier.model.demos import RESOURCES
+from espalier.model.sources.demos import RESOURCES
 from espalier.passes.plugins import kept_scores
 
 SMALL = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1&max_position_embeddings=16"

@@ -18,8 +18,8 @@ from espalier.app.commands.search_charts import Picture
 from espalier.app.figures.curves import to_svg
 from espalier.app.figures.trials import Group, history, pareto
 from espalier.app.plots.study.data import Study
+from espalier.model.document.recipe import Recipe
 from espalier.model.opening import open_source
-from espalier.model.recipe import Recipe
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import Goal, SearchSpec

@@ -10,8 +10,8 @@ import pytest
 
 from espalier.app.cli import main
 from espalier.app.commands import search_files
+from espalier.model.document.recipe import Step
 from espalier.model.opening import open_any
-from espalier.model.recipe import Step
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.running.splits import EvaluateOptions

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from espalier.app.cli import main
-from espalier.model.demos import RESOURCES
 from espalier.model.opening import open_any
-from espalier.model.source import SourceInfo
+from espalier.model.sources.demos import RESOURCES
+from espalier.model.sources.info import SourceInfo
 from espalier.model.trust import Origin
 
 WORDS = str(RESOURCES / "reviews")

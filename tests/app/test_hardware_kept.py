@@ -9,8 +9,8 @@ import pytest
 from espalier.app.hardware.kept import Front, Made, alike, from_bytes, mark_of, to_bytes
 from espalier.model.errors import OptionsError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.meta import Parallel, Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Parallel, Precision
 from espalier.passes.analysis.balance_front import BalanceFrontOptions
 from espalier.passes.analysis.hardware import HardwareOptions
 from tests.gui.conftest import small_graph

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from espalier.app.figures.masks import Matrix, Region, loader, matrix_of, picture
 from espalier.app.figures.parts import Stopped
-from espalier.model.views import View
-from espalier.model.weights import Tensor
+from espalier.model.graph.views import View
+from espalier.model.store.weights import Tensor
 
 
 def matrix(rows: int, columns: int, masked: bool = True, seed: int = 0) -> Matrix:

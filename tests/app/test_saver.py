@@ -11,9 +11,9 @@ import pytest
 
 from espalier.app.jobs import saver as module
 from espalier.app.jobs.saver import Saver
+from espalier.model.document.project import Project, Saved, load_project, save_project
 from espalier.model.errors import ProjectError
-from espalier.model.project import Project, Saved, load_project, save_project
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from espalier.passes.jobs.kinds import Done, Failed, JobEvent, JobInfo, SaveJob, Started, Stopped
 from tests.model.project_cases import make
 from tests.patience import PATIENCE

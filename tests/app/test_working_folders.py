@@ -12,10 +12,10 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.session import Session
 from espalier.app.studies import files
-from espalier.model.document import Document
+from espalier.model.document.document import Document
 from espalier.model.errors import EspalierError
 from espalier.model.leftovers import WINDOW, Scratch, clear_scratch
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from espalier.passes.jobs import worker
 from espalier.passes.jobs.kinds import OpenJob, OpenResult
 from espalier.passes.jobs.serving import Channel

@@ -23,10 +23,10 @@ from PySide6.QtWidgets import QApplication
 from espalier.app.application import make_application, open_window
 from espalier.app.recovery import leftovers
 from espalier.app.window import Window
+from espalier.model.document.project import recipe_to_json
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError
 from espalier.model.formats.integer import Integer
-from espalier.model.project import recipe_to_json
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, Found, JobEvent, SaveJob
 from espalier.passes.search.spec_file import load_search
 from espalier.passes.search.trial import Trial

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from espalier.model.borders import MOST_DIRECTORY, parse_json, parse_toml
+from espalier.model.document.project import load_project, save_project
 from espalier.model.errors import Damage, ProjectError
-from espalier.model.project import load_project, save_project
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from tests.model.project_cases import make
 
 ZEROS = bytes(1 << 20)
@@ -63,7 +63,8 @@ def test_three_gigabytes_of_zeros_take_no_memory(project: Path) -> None:
     assert project.stat().st_size < 4 << 20
     code = (
         "import resource, sys, pathlib\n"
-        "from espalier.model.project import load_project\nfrom espalier.model.weights import WeightStore\n"
+        "from espalier.model.document.project import load_project\n"
+        "from espalier.model.store.weights import WeightStore\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "try:\n    load_project(pathlib.Path(sys.argv[1]), WeightStore(pathlib.Path('.')))\n"
         "except Exception as error:\n    print(type(error).__name__, end=' ')\n"

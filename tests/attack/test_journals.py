@@ -13,8 +13,8 @@ import pytest
 
 from espalier.model.data.base import LoadOptions
 from espalier.model.data.tables import read_rows
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import DataError
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.search.fleet.claim import claimed
 from espalier.passes.search.records import trials_of

@@ -203,7 +203,7 @@ def by_worker(names: tuple[str, ...], home: Path, work: Path) -> Counts:
 
 
 def _work(stranger: Stranger, asked: Asked, work: Path, sound: OpenResult, demo: Path) -> None:
-    from espalier.model.recipe import Step
+    from espalier.model.document.recipe import Step
     from espalier.passes.recipes.pasted import load_recipe_file
     from espalier.passes.running.splits import EvaluateOptions
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from espalier.app.cli import main
+from espalier.model.document.project import save_project
 from espalier.model.errors import EspalierError
 from espalier.model.opening import open_any
-from espalier.model.project import save_project
 from espalier.model.trust import NAMED, SESSION, Origin, TrustError, decide, digest, refused, wanted_code
 
 Run = Callable[..., int]

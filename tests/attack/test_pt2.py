@@ -15,10 +15,10 @@ import torch
 
 from espalier.model.errors import SourceError
 from espalier.model.opening import open_any
-from espalier.model.pt2.expressions import check_expression
-from espalier.model.pt2.reading import read_program
-from espalier.model.pt2.rules import check_operator
-from espalier.model.source import load_source
+from espalier.model.sources.pt2.expressions import check_expression
+from espalier.model.sources.pt2.reading import read_program
+from espalier.model.sources.pt2.rules import check_operator
+from espalier.model.sources.source import load_source
 from tests.attack.pt2_files import attacks, on_program, on_text, rewritten, sound
 
 NAMES = sorted(attacks(Path("m"), "m"))
@@ -162,7 +162,7 @@ def test_every_text_of_the_schema_has_a_rule() -> None:
     """A newer torch that adds a field with text fails here before it fails at a user's."""
     from torch._export.serde import schema
 
-    from espalier.model.pt2.rules import _BY_NAME, _RULES
+    from espalier.model.sources.pt2.rules import _BY_NAME, _RULES
 
     skipped = {"metadata", "guards_code"}  # of nodes: cut down to two; guards: left out
     for kind in vars(schema).values():

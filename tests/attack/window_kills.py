@@ -121,9 +121,9 @@ class Place:
 
     def _in_file(self) -> str:
         """The recipe of the project's file, or of the demo where there is none."""
-        from espalier.model.project import load_project
-        from espalier.model.recipe import Recipe
-        from espalier.model.weights import WeightStore
+        from espalier.model.document.project import load_project
+        from espalier.model.document.recipe import Recipe
+        from espalier.model.store.weights import WeightStore
         from tests.attack.driven_window import PROJECT, mark
 
         path = self.folder / PROJECT
@@ -176,7 +176,7 @@ class Place:
 
 def begin(folder: Path, lag: float) -> Place:
     """A new place, whose first window opens the demo."""
-    from espalier.model.recipe import Recipe
+    from espalier.model.document.recipe import Recipe
     from tests.attack.driven_window import mark
 
     shutil.rmtree(folder, ignore_errors=True)

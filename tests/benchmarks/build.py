@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from espalier.model.build import build
-from espalier.model.source import load_source
+from espalier.model.sources.source import load_source
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.trace import trace
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from tests.benchmarks.record import ratio, report
 
 SOURCES = {

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QApplication
 from espalier.app.canvas.gestures import Pan, RubberBand
 from espalier.app.canvas.view import GraphCanvas
 from espalier.model.formats.integer import Integer
-from espalier.model.meta import Precision
+from espalier.model.graph.meta import Precision
 from tests.benchmarks.record import report
 from tests.benchmarks.synthetic import transformer
 

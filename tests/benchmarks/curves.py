@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from espalier.app.figures.curves import draw
+from espalier.model.document.recipe import Recipe
 from espalier.model.opening import open_source
-from espalier.model.reading import Reading
-from espalier.model.recipe import Recipe
+from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.recipes.config import load_recipe

@@ -117,8 +117,8 @@ def _summary(found: list[tuple[float, float]]) -> dict[str, float]:
 
 def quantize_all(session: Session) -> dict[str, Any]:
     """The quantise pass, integer 8 on all Linears, against a copy of their weights."""
+    from espalier.model.document.recipe import Step
     from espalier.model.formats.integer import Integer
-    from espalier.model.recipe import Step
     from espalier.passes.base import Context, run_step
     from espalier.passes.choices.quantize import QuantizeOptions, Rule
     from espalier.passes.select import Select

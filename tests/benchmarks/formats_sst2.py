@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
-from espalier.model.reading import Reading
 from espalier.model.registry import FORMATS
+from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe

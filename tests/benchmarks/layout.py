@@ -18,7 +18,7 @@ from espalier.app.canvas.hierarchy import open_all
 from espalier.app.canvas.layout import layout
 from espalier.app.canvas.namespaces import build
 from espalier.app.canvas.relayout import collector_at_rest
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from tests.benchmarks.synthetic import transformer
 
 MACHINE = "2-core x86-64 VM"

@@ -14,9 +14,9 @@ from typing import Any
 import peft
 import torch
 
+from espalier.model.document.recipe import Step
 from espalier.model.opening import open_source
-from espalier.model.recipe import Step
-from espalier.model.source import load_source
+from espalier.model.sources.source import load_source
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.choices.lora import LoraOptions

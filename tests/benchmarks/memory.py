@@ -7,9 +7,9 @@ import resource
 import tempfile
 from pathlib import Path
 
+from espalier.model.document.project import save_project
+from espalier.model.document.recipe import Recipe
 from espalier.model.opening import open_source
-from espalier.model.project import save_project
-from espalier.model.recipe import Recipe
 from espalier.passes.base import Context
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.recipes.replay import replay

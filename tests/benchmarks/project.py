@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from espalier.model.document.project import load_project, save_project
 from espalier.model.opening import open_source
-from espalier.model.project import load_project, save_project
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from tests.benchmarks.record import ratio, report
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from espalier.model.document.recipe import Step
 from espalier.model.opening import open_source
-from espalier.model.recipe import Step
-from espalier.model.trace.tensors import to_torch
+from espalier.model.torch.tensors import to_torch
 from espalier.passes.base import Context, run_step
 from espalier.passes.choices.prune import PruneOptions, prunable
 from tests.benchmarks.record import ratio, report

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from espalier.model.opening import open_source
-from espalier.model.reading import Reading
+from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin
 from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from espalier.model.build import build
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_source
 from espalier.model.registry import FORMATS
+from espalier.model.torch.build import build
+from espalier.model.torch.in_place import unheard
 from espalier.model.trust import Origin
-from espalier.model.unheard import unheard
 from espalier.passes.base import Context, run_step
 from espalier.passes.jobs.heap import keep_freed_memory
 from espalier.passes.recipes.config import load_recipe

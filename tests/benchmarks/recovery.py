@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from espalier.model.build import build
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
-from espalier.model.reading import Reading
+from espalier.model.sources.reading import Reading
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.gptq import GptqOptions

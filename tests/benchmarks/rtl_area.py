@@ -19,8 +19,8 @@ import numpy as np
 
 from espalier.model.errors import SimulateError
 from espalier.verilog.area.model import GRID, HELD_OUT, MODEL, Model, apart, estimated, fitted, rows_of, which
+from espalier.verilog.design.template import Template
 from espalier.verilog.synthesis.synthesize import synthesize
-from espalier.verilog.templates.base import Template
 from tests.benchmarks.record import report
 from tests.benchmarks.rtl_configurations import configurations, held_out
 from tests.verilog.proof import alone

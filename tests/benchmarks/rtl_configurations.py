@@ -11,10 +11,10 @@ from functools import partial
 
 import numpy as np
 
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Template
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.linear import summed
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Template
 from espalier.verilog.templates.cast import Cast
 from espalier.verilog.templates.chain import Chain, Replay
 from espalier.verilog.templates.depthwise import Depthwise

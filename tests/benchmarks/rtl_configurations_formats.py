@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Template
+from espalier.verilog.lowering.sums import summed
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.numbers.scaled import Signs
-from espalier.verilog.numbers.sums import summed
 from espalier.verilog.rules.blocks import placed
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Template
 from espalier.verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, Cut, base
 from espalier.verilog.templates.linear_blocks import LinearBlocks
 from espalier.verilog.templates.linear_signs import LinearSigns

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Template
 from espalier.verilog.numbers.fixed import Fixed, covering
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Template
 from espalier.verilog.templates.choose import Choose
 from espalier.verilog.templates.divide import Divide
 from espalier.verilog.templates.fifo import Fifo

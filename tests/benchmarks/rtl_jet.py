@@ -15,11 +15,12 @@ from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.lower import lower
-from espalier.verilog.options import EmitOptions
+from espalier.verilog.area.resources import Area
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.design.template import total
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.synthesis.synthesize import synthesize
-from espalier.verilog.templates.base import Area, total
+from espalier.verilog.timing.schedule import schedule
 from tests.benchmarks.record import report
 from tests.benchmarks.rtl_networks import NETWORKS, balance
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from espalier.verilog.cycles.schedule import schedule
+from espalier.verilog.design.stream import Stream
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.linear import summed
-from espalier.verilog.stream import Stream
 from espalier.verilog.synthesis.synthesize import synthesize
 from espalier.verilog.templates.linear import Linear
+from espalier.verilog.timing.schedule import schedule
 from tests.benchmarks.record import report
 from tests.verilog.proof import alone
 

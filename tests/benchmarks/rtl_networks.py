@@ -19,20 +19,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import build as build_module
 from espalier.model.opening import Opened, open_any
+from espalier.model.torch.build import build as build_module
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.running.splits import EvaluateOptions, load_split
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.exact import Exact, Host, structured, tensors
-from espalier.verilog.lower import lower
-from espalier.verilog.netlist import Design
+from espalier.verilog.design.netlist import Design
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.design.template import total
+from espalier.verilog.emulation.exact import Exact, Host, structured, tensors
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.numbers.fixed import Codes
-from espalier.verilog.options import EmitOptions
 from espalier.verilog.proof.simulate import Built, build, run
-from espalier.verilog.templates.base import total
+from espalier.verilog.timing.schedule import schedule
 from tests.benchmarks.record import RESULTS, report
 
 AT_ONCE = 100  # vectors of a run; it divides all numbers of vectors above it
@@ -347,7 +347,7 @@ def _simulated(design: Design, built: Built, codes: tuple[Codes, ...], each: int
 
 def sized(text: str) -> dict[str, int]:
     """Sizes of symbols from their text."""
-    from espalier.verilog.options import sizes_in
+    from espalier.verilog.design.options import sizes_in
 
     return sizes_in(text)
 

@@ -19,14 +19,14 @@ from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.folder import beside
-from espalier.verilog.lower import lower
-from espalier.verilog.netlist import Design
-from espalier.verilog.options import EmitOptions
+from espalier.verilog.design.netlist import Design
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.emission.folder import beside
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.lint import lint, slang
 from espalier.verilog.proof.simulate import build, run
-from espalier.verilog.write import texts, write
+from espalier.verilog.rtl.write import texts, write
+from espalier.verilog.timing.schedule import schedule
 from tests.benchmarks.record import report
 from tests.benchmarks.rtl_networks import CALIBRATE_REVIEWS, NETWORKS
 

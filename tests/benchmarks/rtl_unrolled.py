@@ -28,16 +28,16 @@ from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.area.unrolled import MODEL, REGISTERS, TABLES
 from espalier.verilog.constant.network import Adder, Form, Range
 from espalier.verilog.constant.solve import solve
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.exact import Host
-from espalier.verilog.lower import lower
-from espalier.verilog.netlist import Design
+from espalier.verilog.design.netlist import Design
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.design.template import total
+from espalier.verilog.emulation.exact import Host
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.numbers.fixed import Codes
-from espalier.verilog.options import EmitOptions
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.synthesis.synthesize import synthesize
-from espalier.verilog.templates.base import total
 from espalier.verilog.templates.unrolled import Unrolled
+from espalier.verilog.timing.schedule import schedule
 from tests.benchmarks.record import RESULTS, report
 
 # name: outputs, inputs, bits of weights and of inputs

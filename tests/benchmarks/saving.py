@@ -34,7 +34,7 @@ LONG = 10**6  # steps of a training that outlasts the measurement
 
 def _work(window: Window, kind: str, data: str) -> None:
     """Keep the worker busy."""
-    from espalier.model.recipe import Step
+    from espalier.model.document.recipe import Step
     from espalier.passes.running.splits import EvaluateOptions
     from espalier.passes.transform.finetune import FinetuneOptions
 

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.opening import Opened, open_any
-from espalier.model.reading import Reading
-from espalier.model.recipe import Recipe
+from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.recipes.replay import Memo, replay

@@ -20,10 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.opening import open_any
-from espalier.model.reading import Reading
-from espalier.model.recipe import Recipe
+from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions

@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.opening import open_source
-from espalier.model.reading import Reading
-from espalier.model.recipe import Recipe
+from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions

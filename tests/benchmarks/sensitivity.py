@@ -22,11 +22,11 @@ import torch
 
 import espalier.model.formats
 from espalier.model.data.base import Split
+from espalier.model.document.graph_json import fingerprint
 from espalier.model.formats.base import Format, parse_format
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
-from espalier.model.reading import Reading
+from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin
 from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.analysis.sensitivity import kept_places

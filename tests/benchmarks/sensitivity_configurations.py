@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from espalier.model.formats.base import Format, parse_format
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.solve import Competing, front
 from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.base import Context

@@ -16,7 +16,7 @@ import torch
 
 from espalier.model.data.base import load_data
 from espalier.model.opening import open_source
-from espalier.model.reading import Reading
+from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.recipes.config import load_recipe

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from espalier.model.build import build
-from espalier.model.graph import Graph
-from espalier.model.meta import BITS
+from espalier.model.document.recipe import Step
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import BITS
+from espalier.model.graph.ops import macs
 from espalier.model.opening import open_source
-from espalier.model.ops import macs
-from espalier.model.recipe import Step
+from espalier.model.torch.build import build
 from espalier.passes.base import Context, StepResult, run_step
 from espalier.passes.choices.prune_structured import PruneStructuredOptions
 from espalier.passes.structure.sets import structure_of

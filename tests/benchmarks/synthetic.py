@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from espalier.model.graph import Graph, Node, Ref, in_port
-from espalier.model.meta import TensorMeta
+from espalier.model.graph.graph import Graph, Node, Ref, in_port
+from espalier.model.graph.meta import TensorMeta
 
 SHAPE = TensorMeta(("batch", "seq", 128), "float32")
 

@@ -24,7 +24,7 @@ from PySide6.QtWidgets import QApplication
 
 from espalier.app.panels.search.panel import SearchPanel
 from espalier.app.window import Window
-from espalier.model.recipe import Step
+from espalier.model.document.recipe import Step
 from espalier.passes.training.options import FinetuneOptions
 from tests.benchmarks.record import report
 

@@ -18,16 +18,16 @@ from typing import Any
 import torch
 from torch.export import Dim, ExportedProgram
 
-from espalier.model.check import check
+from espalier.model.graph.check import check
 from espalier.model.opening import open_source
-from espalier.model.source import load_source
+from espalier.model.sources.source import load_source
+from espalier.model.store.weights import WeightStore
 from espalier.model.trace.capture import capture
 from espalier.model.trace.raising import Raiser
 from espalier.model.trace.trace import trace
 from espalier.model.trace.training import with_training
 from espalier.model.trace.unsound import unsound
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from tests.benchmarks.record import ratio, report
 
 ROUNDS = 5

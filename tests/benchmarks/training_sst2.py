@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
-from espalier.model.reading import Reading
+from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from tests.benchmarks.formats_sst2 import DATA, accuracy, step

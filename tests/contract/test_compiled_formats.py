@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from espalier.model.formats.base import Format
-from espalier.model.meta import Precision
+from espalier.model.graph.meta import Precision
 from espalier.model.registry import FORMATS
 from tests.model.zoo import case, tensors
 

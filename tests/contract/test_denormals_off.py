@@ -12,7 +12,7 @@ from espalier.kernels.fake_quant import plan
 from espalier.kernels.fake_quant.threads import CHUNK
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.straight_through import gated
+from espalier.model.formats.straight_through import gated
 from tests.contract.format_cases import FORMS, probes
 from tests.contract.test_scaled_formats import RULED as SCALED
 

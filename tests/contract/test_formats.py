@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from espalier.model.codec import decode_format, encode
+from espalier.model.document.codec import decode_format, encode
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import Array, Encoded, Format, make_format, parameters, parse_format
 from espalier.model.formats.blocks import BlockFormat

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from espalier.model.check import check
-from espalier.model.codec import decode, encode, hints
+from espalier.model.document.codec import decode, encode, hints
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.document.project import keys_of, step_from_json, step_to_json
+from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
-from espalier.model.project import keys_of, step_from_json, step_to_json
-from espalier.model.recipe import Step
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
 from espalier.model.registry import PASSES
 from espalier.passes.base import Context, PassSpec, Report, run_step
 from espalier.passes.choices.lora import LoraOptions, Rank
@@ -206,16 +206,16 @@ def test_equal_seeds_give_equal_results(name: str) -> None:
 def test_instant_passes_need_no_torch(root: Path, tmp_path: Path) -> None:
     """The window runs them in its own process, where torch must not be loaded."""
     file = tmp_path / "graph.json"
-    from espalier.model.graph_json import graph_to_json
+    from espalier.model.document.graph_json import graph_to_json
 
     file.write_text(json.dumps(graph_to_json(graph_of("bert"))))
     code = (
         "import json, sys\n"
         "from pathlib import Path\n"
-        "from espalier.model.graph_json import graph_from_json\n"
-        "from espalier.model.recipe import Step\n"
+        "from espalier.model.document.graph_json import graph_from_json\n"
+        "from espalier.model.document.recipe import Step\n"
         "from espalier.model.registry import PASSES\n"
-        "from espalier.model.weights import WeightStore\n"
+        "from espalier.model.store.weights import WeightStore\n"
         "from espalier.passes.base import Context, run_step\n"
         f"graph = graph_from_json(json.loads(Path({str(file)!r}).read_text()))\n"
         "names = [n for n, s in PASSES.items() if s.instant]\n"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from espalier.model.codec import decode_format, encode
+from espalier.model.document.codec import decode_format, encode
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import Array, Format, make_format, parse_format
 from espalier.model.formats.binary import Binary

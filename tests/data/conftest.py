@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from espalier.model.demos import RESOURCES
+from espalier.model.sources.demos import RESOURCES
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ import pytest
 
 from espalier.model.data.base import load_data
 from espalier.model.data.reviews import NOISE, make_reviews
-from espalier.model.data.train_demos import measure
-from espalier.model.demos import DEMOS, RESOURCES, load_demo
 from espalier.model.errors import SourceError
+from espalier.model.sources.demos import DEMOS, RESOURCES, load_demo
+from espalier.model.sources.train_demos import measure
 
 
 def _card(name: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_an_unknown_demo_names_those_there_are() -> None:
 
 
 def test_missing_weights_say_how_to_make_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("espalier.model.demos.RESOURCES", tmp_path)
+    monkeypatch.setattr("espalier.model.sources.demos.RESOURCES", tmp_path)
     with pytest.raises(SourceError) as error:
         load_demo("digits")
     assert "make demo-weights" in error.value.hint
@@ -95,7 +95,7 @@ def test_the_two_ways_to_tokenise_agree() -> None:
 def test_importing_the_table_is_light() -> None:
     code = """
 import sys
-import espalier.model.demos
+import espalier.model.sources.demos
 from espalier.model.data import base, demo, hub, local
 assert not {"torch", "transformers", "datasets", "sklearn", "tokenizers", "pandas"} & sys.modules.keys()
 """

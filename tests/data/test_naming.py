@@ -10,9 +10,9 @@ import pytest
 
 from espalier.model.data.base import Split, TaskData
 from espalier.model.data.naming import in_order_of, misnamed, model_names
-from espalier.model.demos import RESOURCES
+from espalier.model.document.recipe import Step
 from espalier.model.opening import open_any
-from espalier.model.recipe import Step
+from espalier.model.sources.demos import RESOURCES
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.recipes.config import decode_options
 

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from espalier.model.document.project import Project, save_project
+from espalier.model.document.recipe import Raw, Recipe, Step
 from espalier.model.formats.integer import Integer
-from espalier.model.project import Project, save_project
-from espalier.model.recipe import Raw, Recipe, Step
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import WeightStore
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, NoOptions
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
@@ -67,7 +67,7 @@ def example() -> dict[str, torch.Tensor]:
 
 def main(file: Path, facts: Path) -> None:
     """Write the project and what must come out of it."""
-    from espalier.model.build import build
+    from espalier.model.torch.build import build
 
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:

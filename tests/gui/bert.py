@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from espalier.app.session import Session
-from espalier.model.meta import Sparsity
-from espalier.model.project import Project, keys_of, load_project
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.document.project import Project, keys_of, load_project
+from espalier.model.graph.meta import Sparsity
+from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.jobs.kinds import OpenResult, ReplayJob, ReplayResult
 from tests.gui.conftest import FakeRunner
@@ -30,7 +30,7 @@ _TRACE = """
 import sys
 from pathlib import Path
 from espalier.model.opening import open_source
-from espalier.model.project import save_project
+from espalier.model.document.project import save_project
 opened = open_source(sys.argv[1], Path(sys.argv[2]))
 save_project(opened.project, opened.store, Path(sys.argv[2]) / "bert.espalier")
 """

@@ -17,11 +17,11 @@ from espalier.app.session import Session
 from espalier.app.settings import Settings
 from espalier.app.style import Appearance
 from espalier.app.window import Window
-from espalier.model.graph import Graph, Node, Ref
-from espalier.model.meta import TensorMeta, Weight
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.meta import TensorMeta, Weight
+from espalier.model.sources.info import SourceInfo
 from espalier.passes.jobs.kinds import (
     Continued,
     Done,

@@ -19,8 +19,8 @@ from espalier.app.panels.inspector.panel import InspectorPanel
 from espalier.app.panels.recipe.step_words import result, summary
 from espalier.app.session import Session
 from espalier.app.theme import LIGHT
-from espalier.model.adapters import adapted
-from espalier.model.graph import Graph
+from espalier.model.graph.adapters import adapted
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context
 from espalier.passes.jobs.kinds import Done, ReplayJob, ReplayResult, Started
 from espalier.passes.recipes.replay import replay

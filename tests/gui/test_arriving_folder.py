@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from espalier.app.session import Session
-from espalier.model.weights import Tensor
+from espalier.model.store.weights import Tensor
 from espalier.passes.jobs.kinds import OpenResult, SaveJob, Stopped
 from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.conftest import FakeRunner, small_project

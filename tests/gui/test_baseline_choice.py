@@ -8,8 +8,8 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from espalier.app.window import Window
+from espalier.model.document.recipe import Recipe
 from espalier.model.formats.base import parse_format
-from espalier.model.recipe import Recipe
 from espalier.passes.analysis.baseline import BesideOptions
 from espalier.passes.analysis.divergence import DivergenceOptions
 from espalier.passes.base import Report

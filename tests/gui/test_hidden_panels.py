@@ -16,9 +16,9 @@ from espalier.app.panels.search.panel import SearchPanel
 from espalier.app.panels.training.panel import TrainingPanel
 from espalier.app.plots.heat_bars import distinct
 from espalier.app.window import Window
+from espalier.model.document.recipe import Recipe
 from espalier.model.formats.integer import Integer
-from espalier.model.recipe import Recipe
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.choices.edits import with_format
 from espalier.passes.choices.freeze import FreezeOptions

@@ -22,11 +22,11 @@ from espalier.app.session import Session
 from espalier.app.settings import Settings
 from espalier.app.style import Appearance
 from espalier.app.window import Window
-from espalier.model.held import Version
+from espalier.model.document.project import Project, load_project, save_project
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.leftovers import PART, PREFIX
-from espalier.model.project import Project, load_project, save_project
-from espalier.model.recipe import Recipe, Step
-from espalier.model.weights import WeightStore
+from espalier.model.store.open_files import Version
+from espalier.model.store.weights import WeightStore
 from espalier.passes.base import NoOptions
 from espalier.passes.jobs.kinds import Done, Failed, JobEvent, JobInfo, OpenResult, SaveJob, Started
 from tests.gui.conftest import FakeRunner, small_project

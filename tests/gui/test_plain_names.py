@@ -11,10 +11,10 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.panels.data.samples import SampleModel
 from espalier.app.window import Window
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import PassError
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
 from tests.gui.conftest import FakeRunner, open_small, small_graph
 
 pytestmark = pytest.mark.gui

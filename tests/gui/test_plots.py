@@ -16,9 +16,9 @@ from espalier.app.panels.plots import PlotsPanel
 from espalier.app.plots.chart import Chart
 from espalier.app.plots.metrics import MetricChart, precisely, quantities, spacing
 from espalier.app.window import Window
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import FileError
-from espalier.model.recipe import Recipe, Step
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
 from espalier.passes.figure import wilson
 from espalier.passes.jobs.kinds import Done, JobInfo, Metric, Progress, ReplayJob, ReplayResult, Started, Stopped
 from espalier.passes.training.curve import SAMPLES

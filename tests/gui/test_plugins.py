@@ -17,10 +17,10 @@ from espalier.app.panels.options import OptionsWindow
 from espalier.app.panels.plugins import PluginsWindow
 from espalier.app.panels.recipe.panel import RecipePanel
 from espalier.app.window import Window
+from espalier.model.document.recipe import Raw, Recipe, Step
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
-from espalier.model.meta import Precision
-from espalier.model.recipe import Raw, Recipe, Step
+from espalier.model.graph.meta import Precision
 from espalier.model.registry import FORMATS, PASSES
 from espalier.passes.base import Report, StepResult
 from espalier.passes.jobs.kinds import AnalyseJob, OpenJob, PluginJob, ReplayJob, ReplayResult

@@ -20,8 +20,8 @@ from espalier.app.panels.options import make_form
 from espalier.app.plots.chart import Chart
 from espalier.app.window import Window
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
 from espalier.model.registry import PASSES
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.transform.replace_linear import ReplaceLinearOptions

@@ -16,10 +16,10 @@ from espalier.app.session import Session
 from espalier.app.settings import Settings
 from espalier.app.style import Appearance
 from espalier.app.window import Window
+from espalier.model.document.project import load_project
+from espalier.model.document.recipe import Step
 from espalier.model.formats.integer import Integer
-from espalier.model.project import load_project
-from espalier.model.recipe import Step
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from espalier.passes.transform.finetune import FinetuneOptions
 from tests.patience import MILLISECONDS
 

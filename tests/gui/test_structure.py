@@ -12,7 +12,7 @@ from espalier.app.figures.structure import KNOWN, same_facts
 from espalier.app.panels.options import OptionsWindow
 from espalier.app.window import Window
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.choices.prune_structured import PruneStructuredOptions
 from espalier.passes.jobs.kinds import ReplayJob
 from espalier.passes.transform.remove_pruned import RemovePrunedOptions

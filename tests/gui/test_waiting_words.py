@@ -13,9 +13,9 @@ from espalier.app.measured.pace import Pace, macs_of
 from espalier.app.panels.jobs import JobsPanel
 from espalier.app.panels.score import WAITS
 from espalier.app.window import Window
+from espalier.model.document.project import Saved
 from espalier.model.errors import FileError
-from espalier.model.project import Saved
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from espalier.passes.base import NoOptions, Report
 from espalier.passes.jobs.kinds import Done, Failed, LogLine, SaveJob, Started, Stopped
 from espalier.passes.running.splits import EvaluateOptions

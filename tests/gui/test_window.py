@@ -15,8 +15,8 @@ from espalier.app.session import Session
 from espalier.app.style import sheet
 from espalier.app.theme import PALETTES, Palette, rgb
 from espalier.app.window import Window
+from espalier.model.document.project import Saved
 from espalier.model.errors import PassError
-from espalier.model.project import Saved
 from espalier.passes.base import Report
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.jobs.kinds import Done, Failed, LogLine, OpenJob, Progress, ReplayJob, SaveJob, Started, Stopped

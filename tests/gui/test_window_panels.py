@@ -27,7 +27,7 @@ from espalier.app.settings import Settings
 from espalier.app.window import Window
 from espalier.model.errors import PassError
 from espalier.model.formats.integer import Integer
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
 from espalier.passes.base import Report
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule

@@ -19,10 +19,10 @@ from espalier.app.locks import hold, take
 from espalier.app.recovery import Recovery, leftovers, version_of
 from espalier.app.session import Session
 from espalier.app.window import Window
+from espalier.model.document.project import Saved, recipe_to_json
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError
-from espalier.model.held import Version
-from espalier.model.project import Saved, recipe_to_json
-from espalier.model.recipe import Recipe, Step
+from espalier.model.store.open_files import Version
 from espalier.passes.analysis.divergence import DivergenceOptions
 from espalier.passes.base import NoOptions
 from espalier.passes.choices.prune import PruneOptions

@@ -8,8 +8,8 @@ from PySide6.QtCore import QSettings
 from espalier.app import words
 from espalier.app.panels.recipe.step_words import result, summary, title
 from espalier.app.settings import Settings, is_missing
+from espalier.model.document.recipe import Raw, Step
 from espalier.model.formats.integer import Integer
-from espalier.model.recipe import Raw, Step
 from espalier.passes.base import NoOptions, Report
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule

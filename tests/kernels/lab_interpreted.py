@@ -24,7 +24,7 @@ from espalier.kernels.lab import (
     softmax,
 )
 from espalier.model.formats.mxint import MXInt
-from espalier.model.mx_weights import packed, plain
+from espalier.model.torch.mx_weights import packed, plain
 
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 1.5e-2, torch.float16: 4e-3}
 Case = tuple[str, Any, Any, float]

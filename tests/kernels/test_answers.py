@@ -29,7 +29,7 @@ from espalier.kernels.bench.results import Row
 from espalier.kernels.bench.spec import KERNELS, KernelError
 from espalier.model.errors import EspalierError
 from espalier.model.formats.mxint import MXInt
-from espalier.model.mx_weights import MXWeight, packed, plain
+from espalier.model.torch.mx_weights import MXWeight, packed, plain
 
 
 def row(kernel: str, version: str, seconds: float | None, **more: Any) -> Row:

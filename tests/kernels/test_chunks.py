@@ -19,7 +19,7 @@ from espalier.kernels.lab import mx_dequantize, mx_linear
 from espalier.model.formats.base import FAST, parse_format
 from espalier.model.formats.mxint import MXInt
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.mx_weights import packed, plain
+from espalier.model.torch.mx_weights import packed, plain
 from tests.kernels.test_fake_quant import SPECIAL, bits, tame
 
 cpu = pytest.importorskip("espalier.kernels.fake_quant.cpu", reason="numba is not installed")

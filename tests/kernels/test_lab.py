@@ -20,7 +20,7 @@ from espalier.kernels.lab.mx_dequantize import by_numba
 from espalier.kernels.lab.mx_linear import linear_numba, linear_values
 from espalier.model.errors import FormatError
 from espalier.model.formats.mxint import MXInt
-from espalier.model.mx_weights import MXLinear, MXWeight, packed, plain, product
+from espalier.model.torch.mx_weights import MXLinear, MXWeight, packed, plain, product
 from tests.kernels.test_triton import needs_triton
 from tests.kernels.test_triton import run as interpreted
 

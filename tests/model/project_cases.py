@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
+from espalier.model.document.project import Project, load_project, save_project
+from espalier.model.document.recipe import Raw, Recipe, Step
 from espalier.model.formats.integer import Integer
 from espalier.model.opening import open_any
-from espalier.model.project import Project, load_project, save_project
-from espalier.model.recipe import Raw, Recipe, Step
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import WeightStore
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, NoOptions
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule

@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import build
-from espalier.model.check import check
-from espalier.model.graph import Graph, Node, Ref
-from espalier.model.meta import TensorMeta
-from espalier.model.sizes import differences
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.meta import TensorMeta
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
+from espalier.model.torch.shape_check import differences
 from espalier.model.trace import raising
 from espalier.model.trace.trace import Traced, trace
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from tests.model.zoo import MODELS, SLOW, case
 
 X = {"x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1))}

@@ -13,18 +13,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from espalier.model.build import build, parameters_of
-from espalier.model.check import check
 from espalier.model.errors import GraphError, ProjectError
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Ref
-from espalier.model.layers import Compressed, unpack_mask
-from espalier.model.meta import Precision, Sparsity
-from espalier.model.ops import quantisable
-from espalier.model.trace.tensors import to_numpy
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph, Ref
+from espalier.model.graph.meta import Precision, Sparsity
+from espalier.model.graph.ops import quantisable
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build, parameters_of
+from espalier.model.torch.layers import Compressed, unpack_mask
+from espalier.model.torch.tensors import to_numpy
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from tests.model.zoo import Case, case, run, same
 
 X, W, B, Y = Integer(8, 5), Integer(6, 4), Integer(5, 3), Integer(7, 4, rounding="floor")

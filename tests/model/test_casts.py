@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from espalier.model.casts import Cast, casts, origin
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph, Node, Ref
-from espalier.model.meta import Precision, TensorMeta, Weight
+from espalier.model.graph.casts import Cast, casts, origin
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.meta import Precision, TensorMeta, Weight
 from espalier.passes.analysis.types import types
 from espalier.passes.base import Context, NoOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule

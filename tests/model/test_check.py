@@ -14,14 +14,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.model.check import RULES, check
+from espalier.model.document.graph_json import graph_from_json, graph_to_json, node_from_json, node_to_json
 from espalier.model.errors import EspalierError, ProjectError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Node, Ref
-from espalier.model.graph_json import graph_from_json, graph_to_json, node_from_json, node_to_json
-from espalier.model.meta import Adapter, Precision, Sparsity, TensorMeta
+from espalier.model.graph.check import RULES, check
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.meta import Adapter, Precision, Sparsity, TensorMeta
 from espalier.model.symbols import evaluate
-from espalier.model.trace.targets import function_of
+from espalier.model.torch.targets import function_of
 from tests.model.zoo import MODELS, SLOW, case
 from tests.strategies import args, formats, metas, sparsities, words
 
@@ -150,7 +150,7 @@ def test_each_rule_fires_beside_the_graph_before(name: str) -> None:
 
 def test_a_sound_choice_is_sound_beside_the_graph_before(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = case("mlp").graph
-    monkeypatch.setattr("espalier.model.check.RULES", ())
+    monkeypatch.setattr("espalier.model.graph.check.RULES", ())
     chosen = with_node(graph, "first", precision={"weight": Precision(Integer(8, 4))})
     wrong = with_node(chosen, "first", precision={"strange": Precision(Integer(8, 4))})
     assert not check(chosen, graph) and [p.node for p in check(wrong, chosen)] == ["first"]

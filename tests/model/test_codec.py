@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.model.codec import decode, decode_arg, decode_format, encode, encode_arg
+from espalier.model.document.codec import decode, decode_arg, decode_format, encode, encode_arg
+from espalier.model.document.project import recipe_from_json, recipe_to_json, step_from_json
+from espalier.model.document.recipe import Raw, Recipe
 from espalier.model.errors import EspalierError, FormatError, OptionsError
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Arg
-from espalier.model.meta import Precision, Sparsity, TensorMeta, Weight
-from espalier.model.project import recipe_from_json, recipe_to_json, step_from_json
-from espalier.model.recipe import Raw, Recipe
+from espalier.model.graph.graph import Arg
+from espalier.model.graph.meta import Precision, Sparsity, TensorMeta, Weight
 from espalier.model.registry import PASSES
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions
 from tests.strategies import args, formats, json_values, metas, recipes, sparsities, weights

@@ -11,18 +11,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from espalier.model.build import build
-from espalier.model.check import check
-from espalier.model.document import LIMIT, Change, Document, State
+from espalier.model.document.document import LIMIT, Change, Document, State
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.document.project import Project, keys_of, load_project, save_project
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.graph_json import fingerprint
-from espalier.model.project import Project, keys_of, load_project, save_project
-from espalier.model.recipe import Recipe, Step
-from espalier.model.source import SourceInfo
-from espalier.model.weights import WeightStore
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.passes.base import Context
 from espalier.passes.choices.edits import with_format, with_sparsity
 from espalier.passes.choices.quantize import PORTS

@@ -10,19 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from espalier.model.build import build, parameters_of, read_back
 from espalier.model.formats.binary import Binary
 from espalier.model.formats.binary_residual import BinaryResidual
 from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.ternary import Ternary
-from espalier.model.graph import Graph
-from espalier.model.layers import Effective
-from espalier.model.meta import Precision, Weight
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision, Weight
+from espalier.model.graph.views import view_of
 from espalier.model.registry import Registry
-from espalier.model.trace.tensors import to_numpy
-from espalier.model.views import view_of
+from espalier.model.torch.build import build, parameters_of, read_back
+from espalier.model.torch.layers import Effective
+from espalier.model.torch.tensors import to_numpy
 from tests.model.zoo import case
 
 LEARNED = [

@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from espalier.model.build import build
-from espalier.model.graph import Graph
-from espalier.model.graph_json import graph_from_json, graph_to_json
-from espalier.model.ops import drop_rate
+from espalier.model.document.graph_json import graph_from_json, graph_to_json
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import drop_rate
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.trace import Traced, trace
 from espalier.model.trace.training import ATTENTION, training_calls
-from espalier.model.weights import WeightStore
 from espalier.passes.analysis.count_dropout import count_dropout
 from espalier.passes.base import Context, NoOptions
 from espalier.passes.transform.remove_dropout import remove_dropout

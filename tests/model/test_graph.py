@@ -12,12 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.model.document.graph_json import fingerprint
 from espalier.model.errors import GraphError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Delta, Graph, Node, Ref, Slice, in_port, map_refs, named_weights, out_port, refs, sort
-from espalier.model.graph_json import fingerprint
-from espalier.model.meta import Precision, TensorMeta, Weight
-from espalier.model.ops import macs
+from espalier.model.graph.graph import (
+    Delta,
+    Graph,
+    Node,
+    Ref,
+    Slice,
+    in_port,
+    map_refs,
+    named_weights,
+    out_port,
+    refs,
+    sort,
+)
+from espalier.model.graph.meta import Precision, TensorMeta, Weight
+from espalier.model.graph.ops import macs
 from tests.patience import PATIENCE
 from tests.strategies import args
 
@@ -224,8 +236,8 @@ def test_fingerprints_tell_contents_apart(graph: Graph) -> None:
 
 def test_fingerprints_are_the_same_in_any_process(graph: Graph, root: Path) -> None:
     code = (
-        "from espalier.model.graph import *; from espalier.model.graph_json import fingerprint\n"
-        "from espalier.model.meta import *\n"
+        "from espalier.model.graph import *; from espalier.model.document.graph_json import fingerprint\n"
+        "from espalier.model.graph.meta import *\n"
         "x = Node('x', 'placeholder', 'placeholder', 'x', ports={'data_out': TensorMeta(('batch', 4), 'float32')})\n"
         "print(fingerprint(Graph({'x': x, 'output': Node('output', 'output', 'output', 'output', (Ref('x'),))})))"
     )

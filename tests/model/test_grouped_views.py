@@ -9,19 +9,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from espalier.model.build import build
 from espalier.model.errors import ProjectError
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.views import view_at, view_of
 from espalier.model.opening import open_any
 from espalier.model.packed.file import write_packed
 from espalier.model.packed.layout import plan
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.trace import trace
 from espalier.model.trust import Origin
-from espalier.model.views import view_at, view_of
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.score import port_bits

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from espalier.model.project import keys_of, load_project, save_project
-from espalier.model.weights import Location, Tensor, WeightStore, read_header, write
+from espalier.model.document.project import keys_of, load_project, save_project
+from espalier.model.store.weights import Location, Tensor, WeightStore, read_header, write
 from tests.model.project_cases import make
 
 

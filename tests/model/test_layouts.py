@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import build
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.registry import FORMATS
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.trace import Traced, trace
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.select import Select

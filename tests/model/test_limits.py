@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model.build import build
-from espalier.model.limits import limits_of
 from espalier.model.opening import open_source
+from espalier.model.sources.limits import limits_of
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 
 SMALL = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1"

@@ -12,13 +12,13 @@ import torch
 from espalier.model.formats.base import Format, make_format
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.layers import Effective
-from espalier.model.meta import Weight
+from espalier.model.graph.meta import Weight
+from espalier.model.graph.views import View
 from espalier.model.packed.layout import Packed, Use, stored
 from espalier.model.packed.values import pack, same_values, unpack
 from espalier.model.registry import FORMATS
-from espalier.model.trace.tensors import to_numpy, to_torch
-from espalier.model.views import View
+from espalier.model.torch.layers import Effective
+from espalier.model.torch.tensors import to_numpy, to_torch
 from tests.contract.format_cases import VARIANTS
 
 _COARSE = ({"granularity": "tensor"}, {"granularity": "channel"})

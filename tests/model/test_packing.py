@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
 from espalier.model.packed.bits import cut_bits, join_bits, pack_bits, unpack_bits
 from espalier.model.packed.graph import LINES, graph_of
 from espalier.model.packed.layout import (

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model import project as project_module
-from espalier.model.build import build
-from espalier.model.document import Document
+from espalier.model.document import project as project_module
+from espalier.model.document.document import Document
+from espalier.model.document.project import FORMAT, MIGRATIONS, keys_of, load_project, migration, save_project
+from espalier.model.document.recipe import Raw, Recipe, Step
 from espalier.model.errors import EspalierError, ProjectError
 from espalier.model.opening import open_any, open_source
-from espalier.model.project import FORMAT, MIGRATIONS, keys_of, load_project, migration, save_project
-from espalier.model.recipe import Raw, Recipe, Step
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, run_step
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions

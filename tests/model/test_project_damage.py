@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from espalier.model.document.project import keys_of, save_project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import ProjectError
-from espalier.model.project import keys_of, save_project
-from espalier.model.recipe import Recipe
 from espalier.passes.base import Context
 from espalier.passes.recipes.replay import replay
 from tests.model.project_cases import STEPS, folder, load, project_beside, rewritten, saved, source

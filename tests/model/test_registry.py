@@ -12,16 +12,16 @@ import pytest
 import espalier.passes  # noqa: F401  (the fast versions register)
 from espalier.kernels.bench.spec import KERNELS
 from espalier.kernels.fake_quant.plan import PLANS
+from espalier.model.document.project import MIGRATIONS
 from espalier.model.errors import OptionsError, RegistryError
-from espalier.model.fast_mx import VALUES
 from espalier.model.formats.base import FAST
-from espalier.model.ops import _ROWS, OPS  # pyright: ignore[reportPrivateUsage]
-from espalier.model.project import MIGRATIONS
+from espalier.model.graph.ops import _ROWS, OPS  # pyright: ignore[reportPrivateUsage]
 from espalier.model.registry import FORMATS, PASSES, Registry, recorded, withdraw
+from espalier.model.torch.fast_mx import VALUES
 from espalier.passes.costs.base import COSTS
 from espalier.passes.jobs.worker import HANDLERS
 from espalier.passes.structure.flow import RULES as AXES
-from espalier.verilog.lower import RULES as HARDWARE
+from espalier.verilog.lowering.lower import RULES as HARDWARE
 
 ALL = (FORMATS, PASSES, COSTS, KERNELS, PLANS, FAST, VALUES, MIGRATIONS, AXES, HANDLERS, HARDWARE)
 
@@ -67,7 +67,7 @@ def test_every_registry_refuses_a_second_entry_and_names_both_files(registry: Re
 
 
 RULE = """
-from espalier.verilog.lower import lowers
+from espalier.verilog.lowering.lower import lowers
 
 @lowers("leaky_relu"{more})
 def mine(low, node):

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from espalier.model.build import build
-from espalier.model.graph import Graph
-from espalier.model.source import load_source
+from espalier.model.graph.graph import Graph
+from espalier.model.sources.source import load_source
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.capture import capture
 from espalier.model.trace.trace import Traced, trace
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.transform.prune import prune
@@ -139,6 +139,6 @@ def test_a_file_of_a_hugging_face_model_opens_in_a_fresh_process(tmp_path: Path)
     held = case("bert")
     path = tmp_path / "bert.pt2"
     torch.export.save(held.program, path)
-    code = f"from espalier.model.source import load_source; print(list(load_source({str(path)!r}).example))"
+    code = f"from espalier.model.sources.source import load_source; print(list(load_source({str(path)!r}).example))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stdout.strip() == "['input_ids', 'attention_mask']", done.stderr[-500:]

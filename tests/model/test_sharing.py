@@ -8,16 +8,16 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import build
 from espalier.model.formats.base import Format
 from espalier.model.formats.binary import Binary
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxint import MXInt
-from espalier.model.graph import Graph
-from espalier.model.layers import Effective
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
+from espalier.model.torch.layers import Effective
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.running.observing import tap
 
 FINE, COARSE = Integer(8, 4), Integer(4, 2)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-import espalier.model.graph as ours
+import espalier.model.graph.graph as ours
 from espalier.model.errors import SourceError
 from espalier.model.opening import open_source
-from espalier.model.source import load_source
+from espalier.model.sources.source import load_source
 from espalier.model.trust import Origin
 from espalier.passes.export.script import script_of
 from espalier.passes.verify import verify
@@ -74,7 +74,7 @@ def test_two_projects_with_a_model_of_their_own(tmp_path: Path) -> None:
         with torch.no_grad():
             assert least <= float(loaded.model(x).min()) < least + 1
     assert type(one.model) is not type(two.model)
-    assert sys.path == path and sys.modules["espalier.model.graph"] is ours
+    assert sys.path == path and sys.modules["espalier.model.graph.graph"] is ours
     known = {n for n in sys.modules if n not in before}
     assert not known & {"helper", "layers", "layers.act", "model"}
 

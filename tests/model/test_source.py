@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import build
-from espalier.model.demos import DEMOS
 from espalier.model.errors import SourceError
 from espalier.model.opening import open_any, open_source
-from espalier.model.source import load_source
+from espalier.model.sources.demos import DEMOS
+from espalier.model.sources.source import load_source
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.trace import trace
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from tests.model.zoo import copied, fresh, run, same
 
 TINY = "vocab_size=50&hidden_size=8&num_hidden_layers=1&num_attention_heads=2&intermediate_size=8"

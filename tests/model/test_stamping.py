@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from espalier.model.check import check
-from espalier.model.graph import Graph, map_refs, sort
-from espalier.model.source import load_source
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph, map_refs, sort
+from espalier.model.sources.source import load_source
+from espalier.model.store.weights import WeightStore
 from espalier.model.trace import trace as trace_module
 from espalier.model.trace.alike import same_code
 from espalier.model.trace.stamping import CAPTURED, find_stack, shortened
 from espalier.model.trace.trace import Traced, trace
-from espalier.model.weights import WeightStore
 
 TINY = "hidden_size=16&num_hidden_layers=9&num_attention_heads=2&intermediate_size=24&vocab_size=50"
 SOURCES = {

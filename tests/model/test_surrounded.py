@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import build
+from espalier.model.document.recipe import Step
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxint import MXInt
-from espalier.model.meta import Precision
-from espalier.model.recipe import Step
+from espalier.model.graph.meta import Precision
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.trace import Traced, trace
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, run_step
 from espalier.passes.choices.lora import LoraOptions
 from tests.model.zoo import run

@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import build
-from espalier.model.check import check
 from espalier.model.errors import GraphError, TraceError
-from espalier.model.graph import sort
-from espalier.model.ops import kind
-from espalier.model.source import load_source
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import sort
+from espalier.model.graph.ops import kind
+from espalier.model.sources.source import load_source
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.analysis.count_dropout import count_dropout
 from espalier.passes.base import Context, NoOptions
 from tests.model.zoo import MODELS, OWN, SLOW, case, copied, run, same, tensors

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import build, parameters_of, read_back
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build, parameters_of, read_back
 from tests.model.zoo import MODELS, SLOW, Case, case, copied, run, same, tensors
 
 TRAINABLE = [n for n in MODELS if n not in ("in-place-input", "bert-ids", "bert-eager")]

@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from espalier import passes
-from espalier.model.build import build
 from espalier.model.formats.base import Format, parse_format
-from espalier.model.graph import Graph
-from espalier.model.layers import Effective
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
+from espalier.model.torch.in_place import OWN, unheard
+from espalier.model.torch.layers import Effective
 from espalier.model.trace.trace import trace
-from espalier.model.unheard import OWN, unheard
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.running.observing import tap

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from espalier.model.store.weights import WeightStore
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 
 
 class Small(nn.Module):

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from espalier.model.errors import ProjectError
-from espalier.model.trace.tensors import to_numpy, to_torch
-from espalier.model.weights import CODES, Location, Tensor, WeightStore, chunks, read_header, tensor_key, write
+from espalier.model.store.weights import CODES, Location, Tensor, WeightStore, chunks, read_header, tensor_key, write
+from espalier.model.torch.tensors import to_numpy, to_torch
 from espalier.model.zip_member import data_start, write_stored
 
 

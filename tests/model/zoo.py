@@ -17,13 +17,13 @@ import torch.utils._pytree as pytree
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from espalier.model.build import build
-from espalier.model.graph import Graph
-from espalier.model.source import load_source
+from espalier.model.graph.graph import Graph
+from espalier.model.sources.source import load_source
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.capture import Captured
 from espalier.model.trace.capture import capture as export
 from espalier.model.trace.trace import Traced, trace
-from espalier.model.weights import WeightStore
 
 Inputs = dict[str, Any]
 _TEXT = {"vocab_size": 61, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,

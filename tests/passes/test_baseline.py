@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, replace
 import pytest
 import torch
 
-from espalier.model.build import build
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
-from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.model.torch.build import build
+from espalier.model.torch.tensors import to_numpy, to_torch
 from espalier.passes.allocation.allocated import AllocatedOptions, allocated
 from espalier.passes.analysis.baseline import BesideOptions
 from espalier.passes.analysis.divergence import Cell, DivergenceOptions, divergence

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.formats.base import parse_format
 from espalier.model.opening import open_source
-from espalier.model.recipe import Recipe, Step
 from espalier.model.trust import Origin
 from espalier.passes.analysis import baseline
 from espalier.passes.analysis.baseline import BesideOptions

@@ -11,19 +11,19 @@ import pytest
 import torch
 
 from espalier.app.words import of_row
-from espalier.model.build import build
-from espalier.model.check import check
+from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError, OptionsError, PassError
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision, Weight
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision, Weight
 from espalier.model.opening import open_any
-from espalier.model.recipe import Step
-from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.model.store.weights import Tensor
+from espalier.model.torch.build import build
+from espalier.model.torch.tensors import to_numpy, to_torch
 from espalier.model.trust import Origin
-from espalier.model.weights import Tensor
 from espalier.passes.analysis.evaluate import measure
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.choices.quantize import QuantizeOptions, Rule

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.model.codec import decode_format
+from espalier.model.document.codec import decode_format
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, FormatError, OptionsError
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
-from espalier.model.recipe import Recipe, Step
 from espalier.model.registry import FORMATS
 from espalier.passes.base import NoOptions
 from espalier.passes.choices.prune import PruneOptions

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from espalier.app.cli import main
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision
+from espalier.model.graph.ops import macs, spec
 from espalier.model.opening import Opened, open_any
-from espalier.model.ops import macs, spec
-from espalier.model.recipe import Step
 from espalier.model.trust import Origin
 from espalier.passes.analysis.layer_latency import LayerLatencyOptions
 from espalier.passes.base import Context, run_step
@@ -28,7 +28,7 @@ from espalier.passes.score import static_score
 MLP = "demo:digits-mlp"
 PLUGIN = '''
 """What a multiplier of these widths takes in an array of a multiplier for each weight, as a synthesis might tell."""
-from espalier.model.ops import spec
+from espalier.model.graph.ops import spec
 from espalier.passes.costs.base import COSTS, Cost, Shares
 from espalier.passes.score import one_sample, port_bits
 

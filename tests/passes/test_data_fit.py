@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from espalier.model.data.base import Split
-from espalier.model.demos import RESOURCES
 from espalier.model.errors import DataError
 from espalier.model.opening import Opened, open_source
-from espalier.model.reading import Limits, Reading
+from espalier.model.sources.demos import RESOURCES
+from espalier.model.sources.reading import Limits, Reading
 from espalier.model.trust import Origin
 from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context

@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import nn
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, PassError
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
-from espalier.model.meta import Sparsity
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Sparsity
 from espalier.model.registry import PASSES
+from espalier.model.store.weights import Tensor, WeightStore
 from espalier.model.trace.trace import trace
-from espalier.model.weights import Tensor, WeightStore
 from espalier.passes.base import Context, Report, StepResult, run_step, transform
 from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.choices.prune import PruneOptions

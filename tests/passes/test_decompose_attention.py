@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from espalier.model.build import build
-from espalier.model.check import check
 from espalier.model.formats.integer import Integer
+from espalier.model.graph.check import check
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.select import Select

@@ -9,7 +9,7 @@ import pytest
 
 from espalier.app.words import dominant_words
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.trust import Origin
 from espalier.passes.base import Context

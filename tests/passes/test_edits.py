@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.recipe import Recipe, Step
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, NoOptions
 from espalier.passes.choices.edits import with_format, with_sparsity
 from espalier.passes.choices.prune import PruneOptions

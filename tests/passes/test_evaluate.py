@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from espalier.model.data.base import Split, TaskData
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import DataError, GraphError
 from espalier.model.formats.integer import Integer
 from espalier.model.opening import open_any
-from espalier.model.recipe import Recipe, Step
 from espalier.model.trust import Origin
 from espalier.passes.analysis.evaluate import evaluate, measure
 from espalier.passes.base import Cancelled, Context

@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import build
-from espalier.model.check import check
 from espalier.model.errors import PassError
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
-from espalier.model.source import load_source
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
+from espalier.model.sources.source import load_source
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, Report
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.select import Select

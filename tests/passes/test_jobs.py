@@ -16,12 +16,12 @@ import pytest
 
 import espalier.app.jobs.runner as runner_module
 from espalier.app.jobs.runner import JobRunner
+from espalier.model.document.project import keys_of, load_project, save_project
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.formats.integer import Integer
-from espalier.model.project import keys_of, load_project, save_project
-from espalier.model.recipe import Recipe, Step
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import WeightStore
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from espalier.passes.analysis.statistics import StatisticsOptions
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from espalier.app.jobs.runner import JobRunner
+from espalier.model.document.project import save_project
+from espalier.model.document.recipe import Step
 from espalier.model.opening import Opened, open_any, reopen
-from espalier.model.project import save_project
-from espalier.model.recipe import Step
 from espalier.model.trust import SESSION, Origin, decide
 from espalier.passes.jobs import worker
 from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, OpenJob

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import build
 from espalier.model.formats.integer import Integer
 from espalier.model.opening import open_any
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.quantize import QuantizeOptions, Rule

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from espalier.model.document.graph_json import graph_from_json, graph_to_json
+from espalier.model.document.recipe import Raw, Recipe, Step
 from espalier.model.errors import PassError, ProjectError, RegistryError
 from espalier.model.formats.base import Format, parse_format
-from espalier.model.graph import Graph
-from espalier.model.graph_json import graph_from_json, graph_to_json
-from espalier.model.meta import Precision
-from espalier.model.recipe import Raw, Recipe, Step
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
 from espalier.model.registry import FORMATS, PASSES
 from espalier.passes.base import Context, run_step
 from espalier.passes.plugins.plugins import (

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Ref
-from espalier.model.layers import unpack_mask
-from espalier.model.meta import Precision, Weight
-from espalier.model.ports import weight_at
-from espalier.model.trace.tensors import to_torch
-from espalier.model.weights import Tensor as Stored
+from espalier.model.graph.graph import Graph, Ref
+from espalier.model.graph.meta import Precision, Weight
+from espalier.model.graph.ports import weight_at
+from espalier.model.store.weights import Tensor as Stored
+from espalier.model.torch.layers import unpack_mask
+from espalier.model.torch.tensors import to_torch
 from espalier.passes.analysis.statistics import StatisticsOptions, statistics
 from espalier.passes.base import Cancelled, Context, Report
 from espalier.passes.choices.prune import PruneOptions, prunable

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from espalier.model.build import build
-from espalier.model.check import check
+from espalier.model.document.graph_json import graph_from_json, graph_to_json
 from espalier.model.errors import FormatError, OptionsError, PassError
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.graph_json import graph_from_json, graph_to_json
-from espalier.model.meta import Precision
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
+from espalier.model.torch.build import build
 from espalier.passes.base import Context, Report
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.export.recipe import to_toml

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from espalier.model.check import check
+from espalier.model.document.recipe import Step
 from espalier.model.errors import PassError
-from espalier.model.graph import Ref
-from espalier.model.recipe import Step
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Ref
 from espalier.passes.analysis.count_dropout import count_dropout
 from espalier.passes.base import Context, NoOptions, run_step
 from espalier.passes.transform.remove_dropout import remove_dropout

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from espalier.model.document.recipe import Raw, Recipe, Step
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Ref
-from espalier.model.recipe import Raw, Recipe, Step
+from espalier.model.graph.graph import Graph, Ref
 from espalier.passes.analysis.hardware import HardwareOptions
 from espalier.passes.analysis.profile import ProfileOptions
 from espalier.passes.base import Cancelled, Context, NoOptions, PassSpec, Report, is_instant, run_step

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from espalier.model import graph_json
+from espalier.model.document import graph_json
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Ref
-from espalier.model.meta import Precision, Sparsity, TensorMeta
+from espalier.model.graph.graph import Graph, Ref
+from espalier.model.graph.meta import Precision, Sparsity, TensorMeta
 from espalier.model.packed.graph import node_line
 from espalier.model.packed.layout import Packed, blobs_of, described, header, packed_size, plan
 from espalier.passes import score as score_module

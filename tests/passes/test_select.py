@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from espalier.model.errors import OptionsError, PassError
-from espalier.model.graph import Node
+from espalier.model.graph.graph import Node
+from espalier.model.graph.ops import quantisable
 from espalier.model.opening import open_source
-from espalier.model.ops import quantisable
 from espalier.passes.select import Select, by_name, chosen, matches, types_in
 from tests.model.zoo import case
 

@@ -16,7 +16,7 @@ import pytest
 
 from espalier.model.borders import reading
 from espalier.model.errors import Interrupted, PassError, ProjectError
-from espalier.model.source import call_user_code
+from espalier.model.sources.source import call_user_code
 from espalier.passes.base import Cancelled
 from espalier.passes.jobs.kinds import (
     Continue,

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.netlist import Boundary, Design, Wire
+from espalier.verilog.design.netlist import Boundary, Design, Wire
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Template, port
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.proof.simulate import build, run
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Template, port
+from espalier.verilog.timing.schedule import schedule
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
 

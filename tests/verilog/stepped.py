@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from espalier.verilog.cycles.clockwork import _KINDS, DONE, ENGINE, FIFO, FORK, STUCK, Clockwork, Ran
+from espalier.verilog.timing.cycles import _KINDS, DONE, ENGINE, FIFO, FORK, STUCK, Clockwork, Ran
 
 
 def run(work: Clockwork) -> Ran:

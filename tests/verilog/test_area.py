@@ -9,9 +9,9 @@ import pytest
 
 from espalier.verilog.area.model import GRID, HELD_OUT, apart, estimate, fitted, model
 from espalier.verilog.area.parts import PARTS, blocks, ram, rom
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import total
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import total
 from espalier.verilog.templates.lut import Lut
 from tests.benchmarks.rtl_area import errors
 from tests.benchmarks.rtl_linear import layer

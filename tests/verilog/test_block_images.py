@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from espalier.model.build import build as build_module
 from espalier.model.errors import EmitError
 from espalier.model.formats.mxint import MXInt
-from espalier.verilog.exact import Exact, Host
-from espalier.verilog.lower import lower
-from espalier.verilog.options import EmitOptions
+from espalier.model.torch.build import build as build_module
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
 from tests.verilog.proof import needs_icarus
 from tests.verilog.test_format_ops import quantised

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from espalier.model.formats.mxint import MXInt
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.sums import summed
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.numbers.sums import summed
 from espalier.verilog.rules.blocks import placed
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
 from espalier.verilog.templates.linear_blocks import LinearBlocks
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes

@@ -10,15 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.model.build import build as build_module
 from espalier.model.errors import EmitError
-from espalier.verilog.exact import Exact
-from espalier.verilog.lower import lower
-from espalier.verilog.netlist import Design
+from espalier.model.torch.build import build as build_module
+from espalier.verilog.design.netlist import Design
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.emulation.exact import Exact
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.numbers.fixed import Fixed, covering
-from espalier.verilog.options import EmitOptions
 from espalier.verilog.proof.simulate import build, run
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.choose import Choose
 from espalier.verilog.templates.threshold import Threshold
 from tests.verilog.proof import needs_icarus, proven, random_codes

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.verilog.cycles import clockwork
-from espalier.verilog.cycles.clockwork import Clockwork
+from espalier.verilog.timing import cycles as clockwork
+from espalier.verilog.timing.cycles import Clockwork
 from tests.verilog import stepped
 
 

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from espalier.model.errors import OptionsError
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.edited import Edited, check_pure, from_bytes, texts_in, to_bytes
-from espalier.verilog.folder import beside
-from espalier.verilog.netlist import Design
+from espalier.verilog.design.netlist import Design
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.emission.folder import beside
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.proof.live import check, needed, uses
-from espalier.verilog.stream import Stream
+from espalier.verilog.rtl.edited import Edited, check_pure, from_bytes, texts_in, to_bytes
+from espalier.verilog.rtl.library import RTL, ours
+from espalier.verilog.rtl.write import texts, write
 from espalier.verilog.templates.relu import Relu
-from espalier.verilog.write import RTL, ours, texts, write
+from espalier.verilog.timing.schedule import schedule
 from tests.verilog.proof import alone
 
 

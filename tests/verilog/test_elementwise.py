@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Template
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Template
 from espalier.verilog.templates.chain import Chain, Replay
 from espalier.verilog.templates.lut import Lut, Pieces, all_codes, fitted, tabled
 from espalier.verilog.templates.pair import KINDS, Pair, exact_format

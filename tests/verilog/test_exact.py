@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from espalier.model.build import build
 from espalier.model.errors import EmitError
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxfp import MXFP
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
 from espalier.model.opening import Opened, open_any
-from espalier.verilog.exact import Exact
-from espalier.verilog.lower import lower
-from espalier.verilog.options import EmitOptions
+from espalier.model.torch.build import build
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.emulation.exact import Exact
+from espalier.verilog.lowering.lower import lower
 
 CHOICES = {"data_in": Integer(8, 4), "weight": Integer(8, 6), "bias": Integer(12, 8)}
 

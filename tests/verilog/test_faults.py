@@ -10,14 +10,15 @@ import pytest
 
 from espalier.model.errors import EmitError, OptionsError, SimulateError
 from espalier.model.formats.integer import Integer
-from espalier.model.meta import Precision
+from espalier.model.graph.meta import Precision
 from espalier.passes.base import Cancelled
-from espalier.verilog.lower import lower
-from espalier.verilog.netlist import Wire
+from espalier.verilog.design.netlist import Wire
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.numbers.fixed import Fixed, requantise
-from espalier.verilog.options import EmitOptions
 from espalier.verilog.proof.simulate import _first, build, complaints
-from espalier.verilog.write import ours, write
+from espalier.verilog.rtl.library import ours
+from espalier.verilog.rtl.write import write
 from tests.verilog.proof import needs_icarus
 from tests.verilog.test_images import SELF, equal, opened, quantised
 from tests.verilog.test_linear import layer

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from espalier.verilog.cycles.buffering import buffered, pace
-from espalier.verilog.cycles.schedule import never_stuck, schedule
-from espalier.verilog.lower import forked
-from espalier.verilog.netlist import Boundary, Design, Wire
+from espalier.verilog.design.netlist import Boundary, Design, Wire
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.lower import forked
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.proof.simulate import build, run
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.fifo import DEEP, Fifo
 from espalier.verilog.templates.pair import Pair, exact_format
 from espalier.verilog.templates.reorder import Reorder
+from espalier.verilog.timing.buffering import buffered, pace
+from espalier.verilog.timing.schedule import never_stuck, schedule
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_linear import layer
 

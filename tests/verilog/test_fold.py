@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Template
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.tools import verilator
+from espalier.verilog.rtl.write import texts
 from espalier.verilog.rules.linear import summed
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Template
 from espalier.verilog.templates.depthwise import Depthwise
 from espalier.verilog.templates.fold import FoldMax, FoldSum, reciprocal
 from espalier.verilog.templates.scale_shift import ScaleShift, totalled
-from espalier.verilog.write import texts
 from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
 
 FORMATS = st.builds(Fixed, st.integers(1, 9), st.integers(-2, 8), st.booleans())

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from espalier.app.hardware.scored import scored_verdict
-from espalier.model.build import build, parameters_of, read_back
-from espalier.model.emulators import in_float
+from espalier.model.document.graph_json import graph_from_json, graph_to_json
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Node
-from espalier.model.graph_json import graph_from_json, graph_to_json
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision
+from espalier.model.graph.ops import quantisable
 from espalier.model.opening import Opened, open_any
-from espalier.model.ops import quantisable
+from espalier.model.torch.build import build, parameters_of, read_back
+from espalier.model.torch.emulators import in_float
 from espalier.model.trust import Origin
 from espalier.passes.analysis import hardware_scored
 from espalier.passes.analysis.hardware_scored import Results, beside_scored
@@ -27,11 +27,11 @@ from espalier.passes.base import Context
 from espalier.passes.running.observing import tap
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from espalier.passes.transform.hardware_functions import HardwareFunctionsOptions, hardware_functions
-from espalier.verilog.exact import Exact
-from espalier.verilog.lower import unbuffered
-from espalier.verilog.options import EmitOptions
-from espalier.verilog.plan.fusing import RmsNorm, fused
-from espalier.verilog.plan.hosting import constants
+from espalier.verilog.design.hosting import constants
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.emulation.exact import Exact
+from espalier.verilog.lowering.fusing import RmsNorm, fused
+from espalier.verilog.lowering.lower import unbuffered
 from tests.verilog.foreign import NAMES, written
 
 # Bits by op and port; the fractions follow from the largest value of a run in float.
@@ -69,7 +69,7 @@ def quantised(found: Opened, name: str) -> Graph:
         for port, held in node.weights.items():
             key = graph.weights[held].key
             if port in wanted[node.id] and key is not None:
-                from espalier.model.trace.tensors import to_torch
+                from espalier.model.torch.tensors import to_torch
 
                 most[node.id, port] = float(to_torch(found.store.get(key)).abs().max())
     formats = {

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model.build import build as build_module
 from espalier.model.data.digits import load_digits
 from espalier.model.errors import EmitError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_any
+from espalier.model.torch.build import build as build_module
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
-from espalier.verilog.exact import Exact, Host
-from espalier.verilog.lower import lower
-from espalier.verilog.netlist import Design
-from espalier.verilog.options import EmitOptions
+from espalier.verilog.design.netlist import Design
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.proof.tools import verilator
-from espalier.verilog.write import texts
+from espalier.verilog.rtl.write import texts
 from tests.verilog.proof import needs_icarus
 
 FIXED = "integer(width=8, frac_width=4)"

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from espalier.model.build import build as build_module
 from espalier.model.errors import EmitError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened
+from espalier.model.torch.build import build as build_module
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
-from espalier.verilog.exact import Exact, Host
-from espalier.verilog.lower import lower
-from espalier.verilog.options import EmitOptions
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
 from tests.verilog.proof import needs_icarus
 from tests.verilog.test_images import SELF

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from espalier.verilog.hierarchy import Inside, inside
-from espalier.verilog.write import RTL, ours
+from espalier.verilog.rtl.hierarchy import Inside, inside
+from espalier.verilog.rtl.library import RTL, ours
 
 TEXT = """// part u_old (
 module whole (input logic clk);

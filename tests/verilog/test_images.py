@@ -12,22 +12,22 @@ import pytest
 import torch
 from numpy.testing import assert_array_equal
 
-from espalier.model.build import build
 from espalier.model.errors import EmitError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.meta import Parallel, Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Parallel, Precision
+from espalier.model.graph.ops import quantisable
 from espalier.model.opening import Opened, open_any
-from espalier.model.ops import quantisable
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.exact import Exact
-from espalier.verilog.lower import lower
-from espalier.verilog.netlist import Design
-from espalier.verilog.options import EmitOptions
+from espalier.verilog.design.netlist import Design
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.emulation.exact import Exact
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build as build_simulation
 from espalier.verilog.proof.simulate import run
-from espalier.verilog.write import texts
+from espalier.verilog.rtl.write import texts
+from espalier.verilog.timing.schedule import schedule
 from tests.folders import kept_folder
 from tests.verilog.proof import needs_icarus
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from espalier.model.build import build as build_module
 from espalier.model.errors import EmitError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision
 from espalier.model.opening import Opened, open_any
+from espalier.model.torch.build import build as build_module
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
-from espalier.verilog.exact import Exact, Host
-from espalier.verilog.lower import lower, unbuffered
-from espalier.verilog.netlist import Design
-from espalier.verilog.options import EmitOptions
+from espalier.verilog.design.netlist import Design
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.lowering.lower import lower, unbuffered
 from espalier.verilog.proof.simulate import build, run
 from tests.folders import kept_folder
 from tests.verilog.proof import needs_icarus

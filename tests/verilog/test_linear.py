@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.design.stream import Stream
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.tools import verilator
+from espalier.verilog.rtl.write import texts
 from espalier.verilog.rules.linear import summed
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.linear import Linear
-from espalier.verilog.write import texts
 from tests.verilog.proof import alone, needs_icarus, proven, random_codes
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.verilog.numbers.conversion import converted
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Template
+from espalier.verilog.lowering.conversion import converted
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.numbers.scaled import Scaled, Signs
 from espalier.verilog.rules.linear import summed
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Template
 from espalier.verilog.templates.linear_signs import LinearSigns
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 

@@ -6,9 +6,9 @@ import importlib.util
 
 import pytest
 
+from espalier.verilog.design.template import Template
 from espalier.verilog.proof.lint import slang
-from espalier.verilog.templates.base import Template
-from espalier.verilog.write import texts
+from espalier.verilog.rtl.write import texts
 from tests.benchmarks.rtl_configurations import configurations, held_out
 from tests.verilog.proof import alone
 

@@ -13,12 +13,12 @@ from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.exact import Host
-from espalier.verilog.lower import lower
-from espalier.verilog.netlist import Design
-from espalier.verilog.options import EmitOptions
+from espalier.verilog.design.netlist import Design
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.emulation.exact import Host
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
+from espalier.verilog.timing.schedule import schedule
 from tests.verilog.proof import needs_icarus
 
 FORMATS = {"data_in": "integer(width=8, frac_width=4)", "weight": "integer(width=8, frac_width=6)",

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.design.stream import Stream
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.norm import Norm
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 

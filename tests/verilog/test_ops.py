@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.verilog.lower import lower
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.options import EmitOptions
 from espalier.verilog.proof.simulate import build, run
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.divide import Divide
 from espalier.verilog.templates.gather import Gather
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes

@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 
 from espalier.app.cli import main
+from espalier.model.document.project import load_project
 from espalier.model.errors import OptionsError
-from espalier.model.project import load_project
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from espalier.passes.analysis.balance_front import BalanceFrontOptions, balance_front
 from espalier.passes.base import Context
 from espalier.passes.costs.base import COSTS
 from espalier.passes.costs.limits import parse_limit
 from espalier.passes.plugins.plugins import load_plugin, reload_plugins, unload_plugins
-from espalier.verilog.lower import RULES
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.lower import RULES
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.stream import Stream
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 
 Capture = pytest.CaptureFixture[str]

@@ -7,16 +7,16 @@ from functools import cache
 
 import pytest
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
-from espalier.verilog.cycles.buffering import pace
-from espalier.verilog.cycles.parallel import balance_front
-from espalier.verilog.lower import lower, unbuffered
-from espalier.verilog.options import EmitOptions
-from espalier.verilog.templates.base import total
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.design.template import total
+from espalier.verilog.lowering.balance import balance_front
+from espalier.verilog.lowering.lower import lower, unbuffered
+from espalier.verilog.timing.buffering import pace
 from tests.folders import kept_folder
 from tests.verilog.test_networks import FORMATS, LAYERS
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.walk import walk
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.plan.walk import walk
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.reorder import Pick, Reorder
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 

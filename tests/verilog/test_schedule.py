@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from espalier.verilog.cycles.buffering import buffered, pace
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.netlist import Boundary, Design, Wire
+from espalier.verilog.design.netlist import Boundary, Design, Wire
+from espalier.verilog.design.stream import Stream
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.linear import Linear
 from espalier.verilog.templates.resize import Resize
+from espalier.verilog.timing.buffering import buffered, pace
+from espalier.verilog.timing.schedule import schedule
 from tests.verilog.proof import needs_icarus, on_time, random_codes
 from tests.verilog.test_linear import layer
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from espalier.model.errors import SimulateError
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.folder import beside
-from espalier.verilog.netlist import Design
+from espalier.verilog.design.netlist import Design
+from espalier.verilog.emission.folder import beside
 from espalier.verilog.proof import tools
 from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.tools import Tool
+from espalier.verilog.rtl.write import texts, write
 from espalier.verilog.synthesis.route import frequency, harness
 from espalier.verilog.synthesis.synthesize import _clock, area, synthesize
-from espalier.verilog.write import texts, write
+from espalier.verilog.timing.schedule import schedule
 from tests.verilog.proof import alone, needs_icarus
 from tests.verilog.test_linear import layer
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from espalier.model.build import build as build_module
 from espalier.model.errors import EmitError
-from espalier.verilog.exact import Exact, Host
-from espalier.verilog.lower import lower
-from espalier.verilog.options import EmitOptions
+from espalier.model.torch.build import build as build_module
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.rules.uneven_pool import parts, sizes_of
 from espalier.verilog.templates.window import Walk

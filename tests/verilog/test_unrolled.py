@@ -11,29 +11,29 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from espalier.model.build import build as build_module
 from espalier.model.data.digits import load_digits
+from espalier.model.document.recipe import Step
 from espalier.model.errors import EmitError, OptionsError
 from espalier.model.opening import open_any
-from espalier.model.recipe import Step
+from espalier.model.torch.build import build as build_module
 from espalier.passes.analysis.hardware import HardwareOptions
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.exact import Exact, Host
-from espalier.verilog.lower import lower
-from espalier.verilog.netlist import Design
+from espalier.verilog.design.netlist import Design
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.lowering import unrolling
+from espalier.verilog.lowering.lower import lower
+from espalier.verilog.lowering.sums import summed
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.numbers.sums import summed
-from espalier.verilog.options import EmitOptions
-from espalier.verilog.plan import unrolling
 from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.simulate import build, run
-from espalier.verilog.stream import Stream
+from espalier.verilog.rtl.write import texts
 from espalier.verilog.templates.lines import Lines, fits
 from espalier.verilog.templates.unrolled import Unrolled
 from espalier.verilog.templates.window import Walk
-from espalier.verilog.write import texts
+from espalier.verilog.timing.schedule import schedule
 from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_images import opened, quantised
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from espalier.model.errors import SimulateError
-from espalier.verilog.netlist import Design
+from espalier.verilog.design.netlist import Design
 from espalier.verilog.proof.simulate import Simulated, build, run
 from espalier.verilog.proof.waves import HEAD, RUNS, Handshakes, Lane, State, handshakes, keep, logged
 from tests.verilog.proof import needs_icarus, random_codes

@@ -11,8 +11,8 @@ import pytest
 from espalier.model.errors import SimulateError
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
-from espalier.verilog.exact import Host
-from espalier.verilog.lower import lower
+from espalier.verilog.emulation.exact import Host
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof import simulate, tools
 from espalier.verilog.proof.simulate import build, run
 from tests.verilog.proof import alone, needs_icarus

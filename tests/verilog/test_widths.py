@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.netlist import Boundary, Design, Wire
+from espalier.verilog.design.netlist import Boundary, Design, Wire
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Template
+from espalier.verilog.lowering.widths import changes
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.numbers.widths import changes
 from espalier.verilog.proof.simulate import build, run
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Template
 from espalier.verilog.templates.reorder import Reorder
 from espalier.verilog.templates.resize import Resize
+from espalier.verilog.timing.schedule import schedule
 from tests.verilog.proof import needs_icarus, random_codes
 
 

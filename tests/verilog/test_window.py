@@ -10,12 +10,12 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.design.stream import Stream
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.tools import verilator
-from espalier.verilog.stream import Stream
+from espalier.verilog.rtl.write import texts
 from espalier.verilog.templates.window import Walk, Window
-from espalier.verilog.write import texts
 from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
 
 KINDS = st.tuples(st.integers(1, 7), st.integers(1, 3), st.integers(1, 3), st.integers(1, 2), st.integers(0, 2))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from espalier.model.errors import EmitError
-from espalier.verilog.cycles.buffering import with_fifos
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.netlist import Design, Wire
-from espalier.verilog.write import top, write
+from espalier.verilog.design.netlist import Design, Wire
+from espalier.verilog.rtl.write import top, write
+from espalier.verilog.timing.buffering import with_fifos
+from espalier.verilog.timing.schedule import schedule
 from tests.verilog.test_linear import layer
 from tests.verilog.test_schedule import chain
 

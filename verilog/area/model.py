@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from espalier.verilog.area import parts_formats as parts_formats  # whose modules are counted too
 from espalier.verilog.area.parts import PARTS, Parts
-from espalier.verilog.templates.base import Area
+from espalier.verilog.area.resources import Area
 
 FOLDER = Path(__file__).parent
 GRID, HELD_OUT, MODEL = (FOLDER / f"{name}.json" for name in ("grid", "held_out", "model"))

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from espalier.verilog.area.parts import bits, ram
-from espalier.verilog.templates.base import Area
+from espalier.verilog.area.resources import Area
 
 MODEL = Path(__file__).parent / "unrolled.json"
 TABLES, REGISTERS = ("ADD", "ROUND", "CUT"), ("KEEP",)

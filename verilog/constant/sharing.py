@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from espalier.verilog.cycles.clockwork import njit
+from espalier.verilog.numbers.compiled import njit
 
 NUMBER, FAR = 24, 7  # bits of a value's number and of a distance in a key
 NONE = -1

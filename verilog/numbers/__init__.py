@@ -1,1 +1,1 @@
-"""Numbers as hardware holds them: codes, scales, sums, and the changes between formats."""
+"""Numbers as hardware holds them: integer codes of a format, and exact changes between formats."""

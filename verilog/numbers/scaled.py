@@ -16,9 +16,9 @@ from espalier.model.formats.binary import Binary
 from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision
+from espalier.model.store.weights import WeightStore
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, fixed_of
 
 PRODUCTS = ("linear", "conv1d", "conv2d", "conv3d")
@@ -148,7 +148,7 @@ def _given(node: Node, name: str, chosen: Precision, graph: Graph, store: Weight
 
 def stored(name: str, graph: Graph, store: WeightStore, node: Node) -> NDArray[Any]:
     """A weight of the graph."""
-    from espalier.model.trace.tensors import to_torch
+    from espalier.model.torch.tensors import to_torch
 
     key = graph.weights[name].key
     if key is None:

@@ -5,7 +5,7 @@ One text for Verilator and Icarus. Lines of a log: the beat as hexadecimal, and 
 
 from __future__ import annotations
 
-from espalier.verilog.netlist import Design, Wire
+from espalier.verilog.design.netlist import Design, Wire
 
 STALLS = ("none", "input", "output", "both")  # which sides pause at random
 LOCKED = 4  # times as long as that: what is not done then is stuck

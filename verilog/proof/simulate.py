@@ -18,14 +18,14 @@ import numpy as np
 from espalier.model.errors import SimulateError
 from espalier.model.files import make_folder, replacing_folder
 from espalier.model.leftovers import scratch
-from espalier.verilog.netlist import Design, Wire
+from espalier.verilog.design.netlist import Design, Wire
+from espalier.verilog.design.stream import from_words, to_text
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.proof.bench import CLOCK, DRIVER, bench
 from espalier.verilog.proof.child import Tick, quiet, watched
 from espalier.verilog.proof.tools import Tool, icarus, simulator
 from espalier.verilog.proof.waves import Handshakes, keep, logged
-from espalier.verilog.stream import from_words, to_text
-from espalier.verilog.write import texts
+from espalier.verilog.rtl.write import texts
 
 Trace = Literal["", "fst", "vcd"]
 TRACING: Mapping[str, tuple[str, ...]] = {"": (), "fst": ("--trace-fst",), "vcd": ("--trace",)}

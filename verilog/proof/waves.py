@@ -18,7 +18,7 @@ import numpy as np
 from espalier.model.borders import read_json
 from espalier.model.errors import SimulateError
 from espalier.model.files import filling, make_folder
-from espalier.verilog.netlist import Design
+from espalier.verilog.design.netlist import Design
 
 LOG, HEAD, RUNS = "handshakes.log", "handshakes.json", "handshakes.bin"
 TRACES = ("waves.fst", "waves.vcd")

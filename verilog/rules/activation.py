@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.errors import EmitError
-from espalier.model.graph import Node
-from espalier.verilog.lower import Lowering, lowers
+from espalier.model.graph.graph import Node
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Template
+from espalier.verilog.lowering.layout import argument, refused
+from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.numbers.fixed import Fixed, Rounding, covering
-from espalier.verilog.plan.layout import argument, refused
 from espalier.verilog.rules.norm import scaled
-from espalier.verilog.signal import Signal
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Template
 from espalier.verilog.templates.lut import WHOLE, WIDEST, Function, Lut, Pieces, fitted, tabled
 from espalier.verilog.templates.relu import Relu
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.model.graph import Node, Ref, out_port
-from espalier.verilog.lower import Lowering, held, lowers, operand_ports
-from espalier.verilog.netlist import Boundary, Wire
+from espalier.model.graph.graph import Node, Ref, out_port
+from espalier.verilog.design.hosting import ENOUGH, masks
+from espalier.verilog.design.netlist import Boundary, Wire
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import port
+from espalier.verilog.lowering.layout import argument, cut, refused, reordered
+from espalier.verilog.lowering.lower import Lowering, held, lowers, operand_ports
 from espalier.verilog.numbers.fixed import WIDEST, Fixed, Rounding, covering
-from espalier.verilog.plan.hosting import ENOUGH, masks
-from espalier.verilog.plan.layout import argument, cut, refused, reordered
 from espalier.verilog.rules.linear import columns
-from espalier.verilog.signal import Signal
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import port
 from espalier.verilog.templates.matmul import MatMul
 from espalier.verilog.templates.softmax import Softmax
 
@@ -200,7 +200,7 @@ def _filled(low: Lowering, value: Any) -> bool:
     source = low.graph.nodes[value.node] if isinstance(value, Ref) else None
     if source is None or source.call != "get_attr":
         return False
-    from espalier.model.trace.tensors import to_torch
+    from espalier.model.torch.tensors import to_torch
 
     key = low.graph.weights[source.weights["value"]].key
     return key is not None and float(to_torch(low.store.get(key)).double().max()) <= ENOUGH

@@ -10,17 +10,17 @@ import numpy as np
 
 from espalier.model.errors import EmitError
 from espalier.model.formats.mxint import MXInt
-from espalier.model.graph import Node
-from espalier.model.ports import choice
-from espalier.verilog.lower import Lowering
-from espalier.verilog.netlist import Wire
+from espalier.model.graph.graph import Node
+from espalier.model.graph.ports import choice
+from espalier.verilog.design.netlist import Wire
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.layout import cut, pixels, refused, reordered, rows_of
+from espalier.verilog.lowering.lower import Lowering
+from espalier.verilog.lowering.sums import Sums, finished, narrow_enough, summed
+from espalier.verilog.lowering.weights import Weights
 from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, covering
 from espalier.verilog.numbers.scaled import plain
-from espalier.verilog.numbers.sums import Sums, finished, narrow_enough, summed
-from espalier.verilog.numbers.weights import Weights
-from espalier.verilog.plan.layout import cut, pixels, refused, reordered, rows_of
-from espalier.verilog.signal import Signal
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
 from espalier.verilog.templates.linear_blocks import LinearBlocks
 

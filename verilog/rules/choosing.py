@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.model.graph import Node, Ref
-from espalier.verilog.lower import Lowering, held, lowers
+from espalier.model.graph.graph import Node, Ref
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.lowering.layout import refused
+from espalier.verilog.lowering.lower import Lowering, held, lowers
 from espalier.verilog.numbers.fixed import Fixed, Rounding, aligned, covering
-from espalier.verilog.plan.layout import refused
 from espalier.verilog.rules.attention import BIT, masked, sent
 from espalier.verilog.rules.elementwise import fraction, like, met, port_of, repeated, together
-from espalier.verilog.signal import Signal
 from espalier.verilog.templates.choose import Choose
 from espalier.verilog.templates.threshold import Threshold
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.model.graph import Node
-from espalier.verilog.lower import Lowering, lowers, stays_folded
+from espalier.model.graph.graph import Node
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.layout import argument, refused
+from espalier.verilog.lowering.lower import Lowering, lowers, stays_folded
+from espalier.verilog.lowering.sums import finished, summing
+from espalier.verilog.lowering.weights import Weights, weights
 from espalier.verilog.numbers.scaled import Signs, zero_of
-from espalier.verilog.numbers.sums import finished, summing
-from espalier.verilog.numbers.weights import Weights, weights
-from espalier.verilog.plan.layout import argument, refused
 from espalier.verilog.rules.blocks import channels_of, in_fixed_point
-from espalier.verilog.signal import Signal
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.depthwise import Depthwise
 from espalier.verilog.templates.linear import Linear
 from espalier.verilog.templates.linear_signs import LinearSigns
@@ -37,7 +37,7 @@ def convolution(low: Lowering, node: Node) -> None:
     out, per = node.ports["weight"].sizes(low.symbols)[:2]
     walk = walk_of(low, node, node.ports["weight"].sizes(low.symbols)[2:])
     if low.options.engine == "unrolled" and fits(walk):
-        from espalier.verilog.plan.unrolling import whole
+        from espalier.verilog.lowering.unrolling import whole
 
         as_adders(low, node, walk, whole(groups, held))
         return
@@ -56,7 +56,7 @@ def convolution(low: Lowering, node: Node) -> None:
 
 def as_adders(low: Lowering, node: Node, walk: Walk, held: Weights, shape: tuple[int, ...] = ()) -> None:
     """All products of a place at once, from windows that come a pixel a cycle; `shape`: that of the operand."""
-    from espalier.verilog.plan.unrolling import lined, passed_on, unrolled
+    from espalier.verilog.lowering.unrolling import lined, passed_on, unrolled
 
     size = held.codes.shape[1] // walk.taps
     x, channels = channels_of(low, node, size, shape)

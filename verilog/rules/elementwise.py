@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from espalier.model.graph import Node, Ref
-from espalier.verilog.lower import Lowering, lowers, operand_ports
+from espalier.model.graph.graph import Node, Ref
+from espalier.verilog.design.signal import Signal, arranged
+from espalier.verilog.lowering.layout import cut, gathered, refused, reordered
+from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
 from espalier.verilog.numbers.fixed import WIDEST, Fixed
-from espalier.verilog.plan.layout import cut, gathered, refused, reordered
 from espalier.verilog.rules.attention import BIT, added, needed
 from espalier.verilog.rules.norm import affine, multiplier_format, scaled
-from espalier.verilog.signal import Signal, arranged
 from espalier.verilog.templates.chain import Replay
 from espalier.verilog.templates.divide import Divide
 from espalier.verilog.templates.pair import COMPARE, Pair, exact_format

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from espalier.model.graph import Node
-from espalier.verilog.lower import Lowering, lowers
+from espalier.model.graph.graph import Node
+from espalier.verilog.lowering.layout import argument, refused
+from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.plan.layout import argument, refused
 from espalier.verilog.rules.activation import through
 from espalier.verilog.rules.elementwise import met
 from espalier.verilog.rules.indices import taken

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from espalier.model.graph import Node
-from espalier.verilog.lower import Lowering, lowers
+from espalier.model.graph.graph import Node
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.lowering.layout import argument, refused
+from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.plan.layout import argument, refused
 from espalier.verilog.rules.attention import needed
 from espalier.verilog.rules.norm import batch_norm, scaled
 from espalier.verilog.rules.row_norm import normalised_rows
-from espalier.verilog.signal import Signal
 
 FINER = 6  # places of what is normalised beyond those of the result
 

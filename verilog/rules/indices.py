@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from espalier.model.graph import Node, Ref
-from espalier.verilog.lower import Lowering, lowers
-from espalier.verilog.plan.layout import argument, by_pixel, gathered, order, refused
-from espalier.verilog.signal import Signal, arranged
+from espalier.model.graph.graph import Node, Ref
+from espalier.verilog.design.signal import Signal, arranged
+from espalier.verilog.lowering.layout import argument, by_pixel, gathered, order, refused
+from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.templates.reorder import Pick
 
 
@@ -60,7 +60,7 @@ def _picked(low: Lowering, node: Node) -> np.ndarray:
     if node.call == "call_module":
         found = _module(node)(places)
     else:
-        from espalier.model.trace.targets import function_of
+        from espalier.model.torch.targets import function_of
 
         rest = [_number(low, node, arg) for arg in node.args[1:]]
         named = {k: _number(low, node, arg) for k, arg in node.kwargs.items()}

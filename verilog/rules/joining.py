@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from espalier.model.graph import Node, Ref, out_port
-from espalier.verilog.lower import Lowering, lowers, operand_ports
+from espalier.model.graph.graph import Node, Ref, out_port
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.layout import argument, cut, order, pixels, refused
+from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.plan.layout import argument, cut, order, pixels, refused
 from espalier.verilog.rules.convolution import pair, windows
 from espalier.verilog.rules.indices import bordered, taken
-from espalier.verilog.signal import Signal
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.chain import Chain
 from espalier.verilog.templates.window import Walk
 
@@ -68,7 +68,7 @@ def apart(low: Lowering, node: Node) -> None:
     """The op itself tells, run on the numbers of the places; each part drops the beats of the others."""
     import torch
 
-    from espalier.model.trace.targets import function_of
+    from espalier.model.torch.targets import function_of
 
     if node.call != "call_function" or any(isinstance(a, Ref) for a in node.args[1:]):
         raise refused(node, "an argument that is computed", "Use sizes that are known.")

@@ -8,16 +8,16 @@ from functools import partial
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.model.graph import Node
-from espalier.verilog.lower import Lowering, lowers, stays_folded
-from espalier.verilog.netlist import Wire
-from espalier.verilog.numbers.sums import finished, summing
-from espalier.verilog.numbers.sums import summed as summed
-from espalier.verilog.numbers.weights import Weights, weights
-from espalier.verilog.plan.layout import rows_of
+from espalier.model.graph.graph import Node
+from espalier.verilog.design.netlist import Wire
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.layout import rows_of
+from espalier.verilog.lowering.lower import Lowering, lowers, stays_folded
+from espalier.verilog.lowering.sums import finished, summing
+from espalier.verilog.lowering.sums import summed as summed
+from espalier.verilog.lowering.weights import Weights, weights
 from espalier.verilog.rules.blocks import blocks_of, by_blocks
-from espalier.verilog.signal import Signal
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.linear import Linear
 from espalier.verilog.templates.linear_signs import LinearSigns
 
@@ -51,7 +51,7 @@ def linear(low: Lowering, node: Node) -> None:
 
 def _as_adders(low: Lowering, node: Node, held: Weights) -> None:
     """All products of a row at once."""
-    from espalier.verilog.plan.unrolling import passed_on, unrolled
+    from espalier.verilog.lowering.unrolling import passed_on, unrolled
 
     x = rows_of(low, node, node.inputs[0], held.codes.shape[1])
     held = held.picked(columns(x, node))

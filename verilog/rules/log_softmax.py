@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.graph import Node
-from espalier.verilog.lower import Lowering, lowers
+from espalier.model.graph.graph import Node
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.layout import argument, refused
+from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.numbers.fixed import Fixed, covering
-from espalier.verilog.plan.layout import argument, refused
 from espalier.verilog.rules.activation import through
 from espalier.verilog.rules.attention import needed, whole_rows
 from espalier.verilog.rules.elementwise import met
-from espalier.verilog.signal import Signal
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.fold import Fold, FoldMax, FoldSum
 from espalier.verilog.templates.lut import WIDEST
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from espalier.model.graph import Node
-from espalier.model.ops import floating
-from espalier.verilog.lower import Lowering, lowers
-from espalier.verilog.plan.layout import refused
+from espalier.model.graph.graph import Node
+from espalier.model.graph.ops import floating
+from espalier.verilog.lowering.layout import refused
+from espalier.verilog.lowering.lower import Lowering, lowers
 
 
 @lowers("flatten", "view", "reshape", "identity", "dropout", "contiguous", "clone", "unsqueeze", "squeeze", "unflatten",

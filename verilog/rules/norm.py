@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.model.graph import Node
-from espalier.verilog.lower import Lowering, lowers
+from espalier.model.graph.graph import Node
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.lowering.layout import argument, order
+from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.numbers.fixed import Codes, Fixed
-from espalier.verilog.plan.layout import argument, order
-from espalier.verilog.signal import Signal
 from espalier.verilog.templates.scale_shift import ScaleShift, totalled
 
 SCALE_BITS = 16  # of the scales of a batch norm, which have one fraction together
@@ -78,7 +78,7 @@ def _stored(low: Lowering, node: Node, name: str) -> np.ndarray | None:
     if low.chosen(node, name) is not None:
         found = low.weight(node, name)
         return None if found is None else found[1].values(found[0])
-    from espalier.model.trace.tensors import to_torch
+    from espalier.model.torch.tensors import to_torch
 
     key = low.graph.weights[node.weights[name]].key
     if key is None:

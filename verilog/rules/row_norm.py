@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.model.graph import Node
-from espalier.verilog.lower import Lowering, lowers
+from espalier.model.graph.graph import Node
+from espalier.verilog.design.signal import Signal, arranged
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.layout import argument, refused
+from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding
-from espalier.verilog.plan.layout import argument, refused
 from espalier.verilog.rules.attention import needed, whole_rows
 from espalier.verilog.rules.linear import columns
-from espalier.verilog.signal import Signal, arranged
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.norm import Norm
 
 ONE = Fixed(2, 0)

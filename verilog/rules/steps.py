@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.graph import Node, Ref
-from espalier.verilog.lower import Lowering, lowers, operand_ports
+from espalier.model.graph.graph import Node, Ref
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.lowering.fusing import PASSES, Function, RmsNorm
+from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding
-from espalier.verilog.plan.fusing import PASSES, Function, RmsNorm
 from espalier.verilog.rules.activation import function_of, through
 from espalier.verilog.rules.attention import needed
 from espalier.verilog.rules.norm import multiplier_format
 from espalier.verilog.rules.row_norm import normalised
-from espalier.verilog.signal import Signal
 
 
 @lowers("_steps")

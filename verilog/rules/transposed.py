@@ -9,16 +9,16 @@ from math import gcd
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.model.graph import Node
-from espalier.verilog.lower import Lowering, lowers
+from espalier.model.graph.graph import Node
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.layout import argument, pixels, refused
+from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.sums import narrow_enough, summed
 from espalier.verilog.numbers.fixed import Codes, Fixed
-from espalier.verilog.numbers.sums import narrow_enough, summed
-from espalier.verilog.plan.layout import argument, pixels, refused
 from espalier.verilog.rules.convolution import axes, windows
 from espalier.verilog.rules.convolution import pair as both
 from espalier.verilog.rules.indices import taken
-from espalier.verilog.signal import Signal
-from espalier.verilog.stream import Stream
 from espalier.verilog.templates.linear import Linear
 from espalier.verilog.templates.window import Walk
 

@@ -10,12 +10,12 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.graph import Node
-from espalier.verilog.lower import Lowering
+from espalier.model.graph.graph import Node
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.lowering.layout import gathered
+from espalier.verilog.lowering.lower import Lowering
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.plan.layout import gathered
 from espalier.verilog.rules.norm import scaled
-from espalier.verilog.signal import Signal
 from espalier.verilog.templates.fold import WIDEST_SUM
 from espalier.verilog.templates.window import Pair, Walk
 

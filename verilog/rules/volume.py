@@ -11,11 +11,11 @@ from math import gcd
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.model.graph import Node
-from espalier.verilog.lower import Lowering, lowers
+from espalier.model.graph.graph import Node
+from espalier.verilog.lowering.layout import argument, refused
+from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.weights import weights
 from espalier.verilog.numbers.fixed import Codes
-from espalier.verilog.numbers.weights import weights
-from espalier.verilog.plan.layout import argument, refused
 from espalier.verilog.rules.blocks import channels_of, in_fixed_point
 from espalier.verilog.rules.convolution import as_adders, axes, border, pair, product, windows
 from espalier.verilog.templates.lines import fits

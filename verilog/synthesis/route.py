@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from espalier.model.errors import SimulateError
-from espalier.verilog.netlist import Design
+from espalier.verilog.design.netlist import Design
 from espalier.verilog.proof.tools import Tool, nextpnr
 
 HARNESS = "harness"

@@ -15,13 +15,13 @@ from typing import Any, Literal, get_args
 
 from espalier.model.errors import SimulateError
 from espalier.model.leftovers import scratch
-from espalier.verilog.netlist import Design
+from espalier.verilog.area.resources import Area
+from espalier.verilog.design.netlist import Design
 from espalier.verilog.proof.child import watched
 from espalier.verilog.proof.tools import Tool, yosys
+from espalier.verilog.rtl.write import modules, texts
 from espalier.verilog.synthesis.route import arguments, frequency, netlist_script, router, write_harness
-from espalier.verilog.templates.base import Area
 from espalier.verilog.templates.unrolled import Unrolled
-from espalier.verilog.write import modules, texts
 
 Target = Literal["xilinx", "ecp5", "ice40"]
 Say = Callable[[str], None]

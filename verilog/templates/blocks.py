@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Engine, Template
 
 EXPONENT = Fixed(8, 0, False)
 BIAS = 127  # of E8M0

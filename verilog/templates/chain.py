@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes
-from espalier.verilog.templates.base import Engine, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

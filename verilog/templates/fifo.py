@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes
-from espalier.verilog.templates.base import Engine, Template
 
 DEEP = 64  # beats from which a FIFO is a block RAM, which is read into a register
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Engine, Template
 
 WIDEST_SUM = 22  # bits of a sum up to which the multiplier of a mean has as many
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Engine, Template, port
 from espalier.verilog.numbers.fixed import Codes
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Engine, Template, port
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

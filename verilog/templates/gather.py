@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from espalier.verilog.area.contents import figures_of
+from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes
-from espalier.verilog.templates.base import Engine, Memory, Template
 from espalier.verilog.templates.reorder import banked
 
 DEPTH = 2  # cycles from the table to the output

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise, shifted
-from espalier.verilog.templates.base import Engine, Memory, Template
 
 DEPTH = 5  # cycles from asking for the last product to the result
 

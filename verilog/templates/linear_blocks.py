@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
-from espalier.verilog.templates.base import Engine, Memory, Template
 from espalier.verilog.templates.blocks import Cut
 
 DEPTH = 6  # cycles from asking for the last product to the result

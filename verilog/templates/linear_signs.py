@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from espalier.verilog.templates.base import Engine, Memory
+from espalier.verilog.design.template import Engine, Memory
 from espalier.verilog.templates.linear import Linear
 
 DEPTH = 4  # cycles from asking for the last term to the result

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from espalier.verilog.area.resources import Area
+from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes
-from espalier.verilog.templates.base import Area, Engine, Template
 from espalier.verilog.templates.window import Pair, Walk
 
 DEPTH = 1

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.verilog.area.contents import figures_of, varying
+from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, covering, requantise, shifted
-from espalier.verilog.templates.base import Engine, Memory, Template
 
 WHOLE = 10  # bits of codes up to which every one has its word
 WIDEST = 20  # bits of codes that lines are fitted to

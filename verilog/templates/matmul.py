@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from espalier.model.errors import EmitError
+from espalier.verilog.design.template import Engine, Template
+from espalier.verilog.design.walk import Walk, walk
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise
-from espalier.verilog.plan.walk import Walk, walk
-from espalier.verilog.templates.base import Engine, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, covering, requantise
-from espalier.verilog.templates.base import Engine, Memory, Template
 
 ROOT = 18  # fraction bits of the inverse root
 PLACES = 22  # fraction bits of what it is taken of

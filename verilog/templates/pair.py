@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, covering, requantise
-from espalier.verilog.templates.base import Engine, Template
 
 Kind = Literal["add", "sub", "mul", "max", "min", "gt", "ge", "eq", "ne"]
 KINDS: tuple[Kind, ...] = ("add", "sub", "mul", "max", "min", "gt", "ge", "eq", "ne")

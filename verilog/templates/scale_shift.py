@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from espalier.verilog.design.stream import Stream
+from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding, covering, requantise, shifted
-from espalier.verilog.stream import Stream
-from espalier.verilog.templates.base import Engine, Memory, Template
 
 DEPTH = 4
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes, Rounding, requantise
-from espalier.verilog.templates.base import Engine, Memory, Template
 
 GUARD = 5  # bits of the exponentials beyond the result's
 BEYOND = 6  # bits of log2 e beyond the table's

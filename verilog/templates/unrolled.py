@@ -8,12 +8,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.verilog.area.resources import Area
 from espalier.verilog.constant.layout import Laid, laid
 from espalier.verilog.constant.network import Network, Range, form_of, width
 from espalier.verilog.constant.solve import solved
 from espalier.verilog.constant.text import Settling, Written, module_text
+from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise, shifted
-from espalier.verilog.templates.base import Area, Engine, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

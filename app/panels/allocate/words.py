@@ -10,7 +10,7 @@ from espalier.app.allocation.allocation import Allocations, title_of
 from espalier.app.allocation.truth import Truth
 from espalier.app.figures.curves import figure_title, figure_words
 from espalier.app.words import figure, percent
-from espalier.model.recipe import Recipe
+from espalier.model.document.recipe import Recipe
 from espalier.passes.allocation.places import Place
 from espalier.passes.sensitivity.table import Candidate
 

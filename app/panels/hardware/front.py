@@ -16,7 +16,7 @@ from espalier.app.panels.hardware.fitting import FittedTable
 from espalier.app.panels.heading import empty_state, link, muted
 from espalier.app.plots.area_front import AREAS, COLUMNS, AreaFront, within
 from espalier.app.words import plural
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 
 if TYPE_CHECKING:
     from espalier.app.hardware.hardware import Hardware

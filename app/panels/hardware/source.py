@@ -18,9 +18,9 @@ from espalier.app.panels.hardware.findings import Findings
 from espalier.app.panels.hardware.text import Mark, SourceText
 from espalier.app.panels.heading import link
 from espalier.app.words import plural
-from espalier.verilog.edited import Edited
 from espalier.verilog.proof.lint import Finding
 from espalier.verilog.proof.live import can_check, check, uses
+from espalier.verilog.rtl.edited import Edited
 
 FIND = QKeySequence.StandardKey.Find
 PAUSE = 250  # milliseconds without a key before the text is looked at

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeWidget, QTree
 
 from espalier.app.panels.hardware.fitting import FittedColumns
 from espalier.app.words import count, shown
-from espalier.verilog.hierarchy import Inside, inside
+from espalier.verilog.rtl.hierarchy import Inside, inside
 
 Row = dict[str, Any]
 COLUMNS = ("instance", "module", "node", "cycles", "busy", "waits")

@@ -15,9 +15,9 @@ from espalier.app.panels.inspector.parts import ShareSlider
 from espalier.app.panels.inspector.terms import TERMS
 from espalier.app.words import figure, percent
 from espalier.model.errors import EspalierError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Sparsity
-from espalier.model.ops import category
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Sparsity
+from espalier.model.graph.ops import category
 from espalier.passes.transform.prune_activations import prunable_activations
 
 if TYPE_CHECKING:

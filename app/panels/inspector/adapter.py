@@ -12,12 +12,12 @@ from espalier.app.forms.fields import MIXED, Check, NumberField
 from espalier.app.panels.heading import heading, link
 from espalier.app.panels.inspector.terms import TERMS
 from espalier.app.words import count, percent, plural
-from espalier.model.adapters import PORT, adaptable, shapes
+from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Adapter, Weight
-from espalier.model.ports import weight_at
-from espalier.model.recipe import Step
+from espalier.model.graph.adapters import PORT, adaptable, shapes
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Adapter, Weight
+from espalier.model.graph.ports import weight_at
 from espalier.passes.choices.edits import with_lora, with_training
 from espalier.passes.choices.freeze import trained_by
 from espalier.passes.choices.lora import LoraOptions
@@ -26,7 +26,7 @@ from espalier.passes.transform.fuse_lora import FuseLoraOptions
 
 if TYPE_CHECKING:
     from espalier.app.session import Session
-    from espalier.model.document import Change
+    from espalier.model.document.document import Change
 
 EVERY = 200  # milliseconds between two requests while somebody types
 FIELDS = ("rank", "alpha", "dropout")

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from espalier.app.canvas.captions import shape_text, tail, title
 from espalier.app.words import THIN, count, mebibytes, plural, scaled
-from espalier.model.document import Document
-from espalier.model.graph import Arg, Graph, Node, Ref, Slice, TorchConst
-from espalier.model.meta import Weight
-from espalier.model.ops import arg_port, kind, macs, spec
+from espalier.model.document.document import Document
+from espalier.model.graph.graph import Arg, Graph, Node, Ref, Slice, TorchConst
+from espalier.model.graph.meta import Weight
+from espalier.model.graph.ops import arg_port, kind, macs, spec
 from espalier.passes.transform.pack_mx import held_bytes
 
 NO_SELECTION = "Select a node on the canvas or in the outline to see and change it."

@@ -31,9 +31,9 @@ from espalier.app.panels.inspector.several import Least, LeastSqnr
 from espalier.app.panels.inspector.structure import StructureSection
 from espalier.app.panels.inspector.weight import WeightSection
 from espalier.app.theme import Palette
-from espalier.model.check import Problem
-from espalier.model.document import Change
-from espalier.model.graph import Node
+from espalier.model.document.document import Change
+from espalier.model.graph.check import Problem
+from espalier.model.graph.graph import Node
 
 if TYPE_CHECKING:
     from espalier.app.session import Session

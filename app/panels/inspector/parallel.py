@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 from espalier.app.forms.fields import NumberField
 from espalier.app.panels.heading import heading, muted
 from espalier.model.errors import EspalierError
-from espalier.model.graph import Node
-from espalier.model.meta import Parallel
+from espalier.model.graph.graph import Node
+from espalier.model.graph.meta import Parallel
 from espalier.passes.choices.edits import with_parallel
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from espalier.app.panels.heading import heading, link
 from espalier.app.panels.inspector.facts import node_path
 from espalier.app.plots.mask_map import MaskMap
 from espalier.app.words import count, percent
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weight_at
-from espalier.model.views import view_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import weight_at
+from espalier.model.graph.views import view_at
 from espalier.passes.choices.prune import prunable
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from espalier.app.plain import rich
 from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import decomposable, offered
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import decomposable, offered
 from espalier.passes.choices.edits import with_format
 from espalier.passes.choices.quantize import PORTS
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from espalier.app.figures.weights import Loss
     from espalier.app.panels.inspector.several import Least
     from espalier.app.session import Session
-    from espalier.model.document import Document
+    from espalier.model.document.document import Document
 
 GAP = 4
 WIDEST_SQNR, USUAL, ARROW = "−88.8 dB", "integer", 32

@@ -17,8 +17,8 @@ from espalier.app.panels.inspector.pruning_fields import PatternFields, share_of
 from espalier.app.panels.inspector.terms import TERMS
 from espalier.app.words import count
 from espalier.model.errors import EspalierError
-from espalier.model.graph import Graph, Node
-from espalier.model.ports import weight_at
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import weight_at
 from espalier.passes.choices.prune import prunable
 from espalier.passes.choices.pruning import METHODS, SCOPES, WITH_DATA
 

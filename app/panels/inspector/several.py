@@ -16,9 +16,9 @@ from espalier.app.figures.weights import Loss, loss, quick_loss
 from espalier.app.jobs.previews import Previews
 from espalier.app.panels.inspector.tensor import values_of
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph, Node
-from espalier.model.views import View
-from espalier.model.weights import Tensor
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.views import View
+from espalier.model.store.weights import Tensor
 from espalier.passes.choices.quantize import PORTS
 
 if TYPE_CHECKING:

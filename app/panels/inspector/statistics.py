@@ -12,7 +12,7 @@ from espalier.app.jobs.previews import Previews
 from espalier.app.panels.inspector.facts import Fact
 from espalier.app.panels.inspector.parts import FactRows
 from espalier.app.words import count, figure, percent
-from espalier.model.weights import Tensor
+from espalier.model.store.weights import Tensor
 
 SLOT = "statistics"
 SIGMAS = 3.0

@@ -13,7 +13,7 @@ from espalier.app.jobs.previews import Previews
 from espalier.app.panels.heading import heading
 from espalier.app.panels.inspector.facts import Fact
 from espalier.app.panels.inspector.parts import FactRows
-from espalier.model.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node
 from espalier.passes.structure.words import ties
 
 if TYPE_CHECKING:

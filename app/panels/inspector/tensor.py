@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from espalier.app.figures.activations import ActivationSamples, Known
 from espalier.app.panels.inspector.facts import weight_of
 from espalier.app.words import NOT_MEASURED, count
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Weight
-from espalier.model.ops import quantisable
-from espalier.model.views import View, view_at
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Weight
+from espalier.model.graph.ops import quantisable
+from espalier.model.graph.views import View, view_at
+from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.analysis.activations import activation_ports
 
 STORED = ("weight", "bias")

@@ -28,8 +28,8 @@ from espalier.app.plots.histogram import WeightHistogram
 from espalier.app.words import count, figure, percent, plural
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph, Node
-from espalier.model.weights import Tensor
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.store.weights import Tensor
 from espalier.passes.choices.edits import with_formats
 from espalier.passes.choices.quantize import PORTS
 from espalier.passes.select import Select

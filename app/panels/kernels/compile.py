@@ -26,7 +26,7 @@ from espalier.passes.timed.why import RESTLESS
 
 if TYPE_CHECKING:
     from espalier.app.session import Session
-    from espalier.model.graph import Graph
+    from espalier.model.graph.graph import Graph
 
 WHOLE, SELECTED, MODULE = "", "selected", "module"
 NO_BREAKS = "None: the model is one graph."

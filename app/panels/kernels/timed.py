@@ -23,7 +23,7 @@ from espalier.passes.running.timed_inputs import batch_symbols
 
 if TYPE_CHECKING:
     from espalier.app.session import Session
-    from espalier.model.graph import Graph
+    from espalier.model.graph.graph import Graph
 
 WORDS = 520
 OLD = "of an earlier state: run it again"

@@ -17,8 +17,8 @@ from espalier.app.canvas.figures import badge, choices, differ, sparsity, twins_
 from espalier.app.canvas.hierarchy import Hierarchy
 from espalier.app.canvas.namespaces import build
 from espalier.app.words import plural
-from espalier.model.graph import Graph, Node
-from espalier.model.ops import spec
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import spec
 
 Index = QModelIndex | QPersistentModelIndex
 ROOT = QModelIndex()

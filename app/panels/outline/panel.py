@@ -25,7 +25,7 @@ from espalier.app.panels.outline.model import Contents, OutlineModel, contents
 from espalier.app.panels.outline.selection import SharedSelection
 from espalier.app.panels.outline.view import OutlineTree
 from espalier.app.words import plural
-from espalier.model.document import Change
+from espalier.model.document.document import Change
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas

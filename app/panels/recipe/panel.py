@@ -14,8 +14,8 @@ from espalier.app.panels.heading import empty_state
 from espalier.app.panels.recipe.paint import LINE, RecipePainter
 from espalier.app.panels.recipe.step_words import origin, result, summary, title
 from espalier.app.words import plural
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
-from espalier.model.recipe import Recipe
 from espalier.passes.jobs.kinds import Failed, JobEvent, ReplayJob, Started
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.pasted import parse_recipe

@@ -7,11 +7,11 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from espalier.app.words import cell, percent, plural
+from espalier.model.document.recipe import Raw, Step
 from espalier.model.errors import EspalierError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Raw, Step
+from espalier.model.graph.graph import Graph
 from espalier.model.registry import PASSES
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
 from espalier.passes.base import Report
 from espalier.passes.choices.freeze import FreezeOptions
 from espalier.passes.choices.lora import LoraOptions

@@ -13,9 +13,9 @@ from espalier.app.forms.flow import Flow
 from espalier.app.forms.form import SelectEditor
 from espalier.app.panels.search.formats import FormatsField
 from espalier.app.panels.sweeps.axis import AxisField
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Recipe
+from espalier.model.graph.graph import Graph
 from espalier.passes.choices.pruning import METHODS
 from espalier.passes.choices.quantize import PORTS
 from espalier.passes.search.spec import Vary

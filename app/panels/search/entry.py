@@ -13,9 +13,9 @@ from espalier.app.forms.flow import Flow
 from espalier.app.forms.fold import Fold
 from espalier.app.panels.heading import link
 from espalier.app.panels.search.bodies import BODIES, TITLES
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Recipe
+from espalier.model.graph.graph import Graph
 from espalier.passes.search.spec import Vary, When
 from espalier.passes.sweep.values import parse_values, value_text
 

@@ -17,8 +17,8 @@ from espalier.app.panels.search.results import SearchResults
 from espalier.app.panels.search.setup import SearchSetup
 from espalier.app.studies.searches import Searches, Study, seconds_each
 from espalier.app.studies.templates import beginning
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.model.recipe import Recipe
 from espalier.passes.search.expand import expand
 from espalier.passes.search.goals import figures
 from espalier.passes.search.spec import SearchSpec

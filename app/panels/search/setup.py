@@ -27,10 +27,10 @@ from espalier.app.panels.sweeps.axis import caption
 from espalier.app.studies.searches import check_source
 from espalier.app.studies.templates import FOLDER, load, templates, to_toml
 from espalier.app.studies.words import entry_words, size_words, time_words
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.files import write_text
-from espalier.model.graph import Graph
-from espalier.model.recipe import Recipe
+from espalier.model.graph.graph import Graph
 from espalier.passes.search.feasibility import check_grid, check_limits, check_spec
 from espalier.passes.search.goals import wanted
 from espalier.passes.search.space import Space

@@ -11,7 +11,7 @@ from espalier.app.forms.fields import Choice
 from espalier.app.forms.grouped import GroupedForm
 from espalier.app.panels.heading import muted
 from espalier.app.panels.training.panel import GROUPS
-from espalier.model.codec import decode, encode
+from espalier.model.document.codec import decode, encode
 from espalier.passes.search.spec import Training
 from espalier.passes.training.options import FinetuneOptions
 

@@ -18,10 +18,10 @@ from espalier.app.panels.inspector.facts import node_path
 from espalier.app.panels.sqnr.table import MOST, SqnrTable
 from espalier.app.panels.table import to_text
 from espalier.app.words import THIN, plural
+from espalier.model.document.recipe import Step
 from espalier.model.errors import ExportError
 from espalier.model.files import write_text
-from espalier.model.graph import Graph
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
 from espalier.passes.analysis.format_sqnr import (
     PORT,
     FormatSqnrOptions,

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from espalier.app.forms.fields import Choice, Line, chain
 from espalier.app.panels.heading import link, muted
 from espalier.app.panels.recipe.step_words import title
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.model.recipe import Recipe
 from espalier.passes.sweep.offers import Offer, offer_for, offers
 from espalier.passes.sweep.sweep import Axis, Sweep, points
 from espalier.passes.sweep.values import parse_values, value_text

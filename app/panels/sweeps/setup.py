@@ -12,8 +12,8 @@ from espalier.app.forms.fields import Choice, NumberField, wear_field_style
 from espalier.app.panels.heading import link, muted
 from espalier.app.panels.sweeps.axis import AxisField, caption
 from espalier.app.words import count, duration, plural
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
-from espalier.model.recipe import Recipe
 from espalier.model.registry import PASSES
 from espalier.passes.figure import OPENED, START
 from espalier.passes.running.splits import EvaluateOptions

@@ -109,7 +109,7 @@ def _tiles(device: str, progress: Progress, found: Found) -> None:
 def _memory(device: str, progress: Progress, found: Found) -> None:
     """A Linear's weight in float32, as MXINT8 and as MXINT4: bytes that storages take."""
     from espalier.model.formats.mxint import MXInt
-    from espalier.model.mx_weights import packed
+    from espalier.model.torch.mx_weights import packed
 
     progress(0, 0, "packing a weight")
     weight = torch.empty(3072, 768, device=device).normal_()

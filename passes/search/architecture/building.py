@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, PassError
-from espalier.model.graph import Graph
-from espalier.model.ports import weight_at
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo
-from espalier.model.weights import WeightStore
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ports import weight_at
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.recipes.replay import Memo
 from espalier.passes.search.architecture.configuration import Origin, origin_of, why_not

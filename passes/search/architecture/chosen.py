@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from espalier.model.document.project import Project
 from espalier.model.errors import OptionsError
-from espalier.model.project import Project
 from espalier.passes.base import Context
 from espalier.passes.recipes.replay import Memo, milestones, replay
 from espalier.passes.search.architecture.building import Architect, Built, square

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from espalier.model.errors import OptionsError, PassError, SourceError, nearest
-from espalier.model.source import SourceInfo, demo_folder, first_line, load_source
+from espalier.model.errors import OptionsError, PassError, SourceError, first_line, nearest
+from espalier.model.sources.info import SourceInfo, demo_folder
+from espalier.model.sources.source import load_source
 
 Values = dict[str, Any]
 # Keys of a configuration that say nothing of the architecture, or that cannot be other than they are.
@@ -63,7 +64,7 @@ class Origin:
 
 def origin_of(info: SourceInfo) -> Origin:
     """The configuration that a source was made from; raises PassError where there is none."""
-    from espalier.model.huggingface import TASKS, read_config
+    from espalier.model.sources.huggingface import TASKS, read_config
 
     attention = ""
     if info.spec.startswith("config:"):
@@ -134,8 +135,8 @@ def _read(info: SourceInfo) -> Any:
     """The configuration beside a source's weights."""
     from transformers import AutoConfig
 
-    from espalier.model.huggingface import quiet
     from espalier.model.network import offline_if_unreachable
+    from espalier.model.sources.huggingface import quiet
 
     place = check_origin(info)
     try:
@@ -166,7 +167,7 @@ def _task(config: Any, tasks: Iterable[str]) -> str:
 
 def _needed(kind: str, values: Values) -> Values:
     """The values without those that follow from the others: a head's size, each layer's type."""
-    from espalier.model.huggingface import make_config
+    from espalier.model.sources.huggingface import make_config
 
     for key in list(values):
         rest = {k: v for k, v in values.items() if k != key}

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph, Node
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.sources.info import SourceInfo
 from espalier.passes.base import Context, is_lasting
 from espalier.passes.recipes.replay import replay
 from espalier.passes.search.architecture.building import Architect, Built

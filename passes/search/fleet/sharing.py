@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from espalier.model.codec import decode, encode
 from espalier.model.data.cache import TOKENIZER_FILES, cache_folder
 from espalier.model.data.local import find
+from espalier.model.document.codec import decode, encode
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.document.project import Project, keys_of, save_project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import DataError, StorageError
 from espalier.model.files import replacing_folder
-from espalier.model.graph_json import fingerprint
 from espalier.model.leftovers import scratch
 from espalier.model.opening import Opened, is_project, needs_source, open_any
-from espalier.model.project import Project, keys_of, save_project
-from espalier.model.recipe import Recipe
+from espalier.model.store.weights import WeightStore
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from espalier.passes.search.fleet.files import Files, digest_of, files_of, is_digest, keep, pieces
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _bytes(place: Any) -> int:
 
     import numpy as np
 
-    from espalier.model.weights import Tensor
+    from espalier.model.store.weights import Tensor
 
     return math.prod(place.shape) * np.dtype(Tensor.carrier(place.dtype)).itemsize
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from espalier.model.codec import decode
+from espalier.model.document.codec import decode
+from espalier.model.document.project import recipe_from_json
 from espalier.model.errors import EspalierError, StorageError
-from espalier.model.project import recipe_from_json
 from espalier.passes.base import Context, Progress
 from espalier.passes.search.fleet.heartbeat import INTERVAL, Watch, worker_name
 from espalier.passes.search.fleet.sharing import Received, elsewhere, receive

@@ -18,11 +18,11 @@ from espalier.app.canvas.namespaces import build
 from espalier.app.canvas.scene import curve
 from espalier.app.canvas.svg import to_svg
 from espalier.app.theme import SECONDARY
-from espalier.model.casts import casts
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Node, Ref, out_port, sort
-from espalier.model.meta import Precision, TensorMeta
-from espalier.model.ports import carriers
+from espalier.model.graph.casts import casts
+from espalier.model.graph.graph import Graph, Node, Ref, out_port, sort
+from espalier.model.graph.meta import Precision, TensorMeta
+from espalier.model.graph.ports import carriers
 from tests.benchmarks.synthetic import transformer
 from tests.patience import budget
 

@@ -20,9 +20,9 @@ from espalier.app.canvas.layout import Layout, layout
 from espalier.app.canvas.namespaces import build
 from espalier.app.canvas.ordering import ranks
 from espalier.app.canvas.svg import to_svg
-from espalier.model.graph import Graph, Node, Ref
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.store.weights import WeightStore
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from tests.benchmarks.synthetic import transformer
 
 Box = tuple[str, int]  # "node" or "group", and its number

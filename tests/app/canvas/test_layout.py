@@ -19,8 +19,8 @@ from espalier.app.canvas.ordering import crossings, order
 from espalier.app.canvas.placing import spread
 from espalier.app.canvas.scene import curve
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Node, Ref
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.meta import Precision
 from tests.benchmarks.synthetic import Maker, transformer
 
 NAMES = ("a", "b", "layer.0", "layer.1", "head")

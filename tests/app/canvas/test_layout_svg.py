@@ -12,8 +12,8 @@ from espalier.app.canvas.svg import to_svg
 from espalier.app.theme import DARK
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
-from espalier.model.meta import Adapter, Precision, Sparsity
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Adapter, Precision, Sparsity
 from tests.benchmarks.synthetic import transformer
 
 SVG = "{http://www.w3.org/2000/svg}"

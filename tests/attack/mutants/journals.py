@@ -91,7 +91,7 @@ def read_journal(path: Path, rng: Random) -> None:
 
 
 def sweep_journal() -> bytes:
-    from espalier.model.recipe import Recipe
+    from espalier.model.document.recipe import Recipe
     from espalier.passes.sweep.journal import Journal, dump
     from espalier.passes.sweep.outcome import BASELINE, Outcome
     from espalier.passes.sweep.spec import load_wish, made

@@ -21,7 +21,7 @@ OFTEN = 0.05  # share of the mutants that go through a whole command, where that
 def projects(folder: Path) -> None:
     from dataclasses import replace
 
-    from espalier.model.project import save_project
+    from espalier.model.document.project import save_project
     from tests.model.project_cases import make
 
     modules = {"add": {"text": "a", "original": "b"}}
@@ -37,12 +37,12 @@ def projects(folder: Path) -> None:
 def open_project(path: Path, rng: Random) -> None:
     from espalier.app.hardware.kept import from_bytes as hardware
     from espalier.app.studies.record import records
-    from espalier.model.build import build
+    from espalier.model.document.project import load_project, save_project
     from espalier.model.errors import EspalierError
-    from espalier.model.project import load_project, save_project
-    from espalier.model.weights import WeightStore
+    from espalier.model.store.weights import WeightStore
+    from espalier.model.torch.build import build
     from espalier.passes.sweep.journal import journals
-    from espalier.verilog.edited import from_bytes as modules
+    from espalier.verilog.rtl.edited import from_bytes as modules
 
     store = WeightStore(path.parent / "work")
     project = load_project(path, store)
@@ -63,10 +63,10 @@ def open_project(path: Path, rng: Random) -> None:
 
 
 def packed(folder: Path) -> None:
+    from espalier.model.document.recipe import Recipe, Step
     from espalier.model.formats.integer import Integer
     from espalier.model.packed.file import write_packed
-    from espalier.model.recipe import Recipe, Step
-    from espalier.model.source import SourceInfo
+    from espalier.model.sources.info import SourceInfo
     from espalier.passes.base import Context
     from espalier.passes.choices.prune import PruneOptions
     from espalier.passes.choices.quantize import QuantizeOptions, Rule
@@ -83,8 +83,8 @@ def packed(folder: Path) -> None:
 
 
 def open_model(path: Path, rng: Random) -> None:
-    from espalier.model.build import build
     from espalier.model.opening import open_any
+    from espalier.model.torch.build import build
     from espalier.model.trust import Origin
 
     opened = open_any(str(path), path.parent / "work", cached=False, origin=Origin.TYPED)
@@ -102,7 +102,7 @@ def folders(folder: Path) -> None:
     model.save_pretrained(folder / "bert")
     gpt = transformers.GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2, n_positions=32)
     transformers.GPT2LMHeadModel(gpt).save_pretrained(folder / "gpt2")
-    from espalier.model.demos import RESOURCES
+    from espalier.model.sources.demos import RESOURCES
 
     for name in ("tokenizer.json", "tokenizer_config.json"):
         if (RESOURCES / "reviews" / name).exists():
@@ -112,7 +112,7 @@ def folders(folder: Path) -> None:
 def open_folder(path: Path, rng: Random) -> None:
     from espalier.model.data.naming import model_names
     from espalier.model.data.tokens import longest, open_tokenizer
-    from espalier.model.source import load_source
+    from espalier.model.sources.source import load_source
     from espalier.model.trust import Origin
 
     model_names(str(path))
@@ -158,7 +158,7 @@ def programs(folder: Path) -> None:
 
 
 def open_program(path: Path, rng: Random) -> None:
-    from espalier.model.source import load_source
+    from espalier.model.sources.source import load_source
     from espalier.model.trust import Origin
 
     if rng.random() < OFTEN:

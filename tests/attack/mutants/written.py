@@ -102,7 +102,7 @@ def searches(folder: Path) -> None:
 def prepare(path: Path, rng: Random) -> None:
     from dataclasses import replace
 
-    from espalier.model.codec import encode
+    from espalier.model.document.codec import encode
     from espalier.passes.base import Context
     from espalier.passes.recipes.replay import Memo
     from espalier.passes.search.prepare import prepared as prepare

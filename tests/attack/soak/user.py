@@ -31,10 +31,10 @@ from PySide6.QtWidgets import (
 
 from espalier.app.actions import file as files
 from espalier.app.window import Window
+from espalier.model.document.recipe import Step
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxint import MXInt
-from espalier.model.recipe import Step
 from espalier.passes.transform.finetune import FinetuneOptions
 from tests.attack.soak.watch import Watch
 

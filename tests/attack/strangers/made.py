@@ -118,9 +118,9 @@ def seeds(folder: Path) -> None:
     """A small project, a Hugging Face folder with a tokenizer, an adapter, a torch program, a packed file."""
     from dataclasses import replace
 
-    from espalier.model.demos import RESOURCES
-    from espalier.model.project import save_project
-    from espalier.model.recipe import Recipe
+    from espalier.model.document.project import save_project
+    from espalier.model.document.recipe import Recipe
+    from espalier.model.sources.demos import RESOURCES
     from tests.attack.mutants import journals, models, others
     from tests.model.project_cases import make
 

@@ -264,7 +264,7 @@ def _packed(spec: Callable[[Place], str], old: str = "", new: Callable[[Place], 
     def make(place: Place) -> Stranger:
         from espalier.model.packed import graph
         from espalier.model.packed.file import write_packed
-        from espalier.model.source import SourceInfo
+        from espalier.model.sources.info import SourceInfo
         from tests.model.zoo import case
 
         text = json.dumps(new(place))[1:-1].encode()

@@ -16,7 +16,7 @@ from espalier.app.panels.allocate.panel import AllocatePanel
 from espalier.app.panels.allocate.table import AllocateTable
 from espalier.app.panels.allocate.words import FIRST
 from espalier.app.window import Window
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.allocated import AllocatedOptions
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Report

@@ -12,8 +12,8 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.canvas.view import GraphCanvas
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
 
 LAYER = "model.layers.0"
 LINEAR = "model_layers_0_attention_query"

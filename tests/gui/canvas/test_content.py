@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.canvas.view import GraphCanvas
 from espalier.app.theme import LIGHT
-from espalier.model.graph import Graph
-from espalier.model.meta import Adapter, Sparsity
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Adapter, Sparsity
 from tests.benchmarks.synthetic import transformer
 from tests.gui.canvas.steps import LAYER, LINEAR, head, pixels, settle, spot, with_precision
 

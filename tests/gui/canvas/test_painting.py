@@ -20,7 +20,7 @@ from espalier.app.canvas.view import GraphCanvas
 from espalier.app.theme import DARK, LIGHT
 from espalier.model.errors import FileError
 from espalier.model.formats.integer import Integer
-from espalier.model.meta import Precision, TensorMeta
+from espalier.model.graph.meta import Precision, TensorMeta
 from tests.gui.canvas.steps import LINEAR, draw_on, pixels, settle, with_precision
 
 pytestmark = pytest.mark.gui

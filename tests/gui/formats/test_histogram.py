@@ -19,8 +19,8 @@ from espalier.app.plots.staircase import Staircase
 from espalier.app.theme import DARK
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
-from espalier.model.views import View
-from espalier.model.weights import Tensor
+from espalier.model.graph.views import View
+from espalier.model.store.weights import Tensor
 
 RANDOM = np.random.default_rng(7)
 

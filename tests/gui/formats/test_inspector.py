@@ -9,10 +9,10 @@ from pytestqt.qtbot import QtBot
 from espalier.app.panels.inspector.facts import NO_SELECTION, node_facts, weight_of
 from espalier.app.panels.inspector.panel import InspectorPanel
 from espalier.app.session import Session
-from espalier.model.check import Problem
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Node, Ref
-from espalier.model.meta import TensorMeta, Weight
+from espalier.model.graph.check import Problem
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.meta import TensorMeta, Weight
 from tests.gui.bert import ATTENTION, KEY, NORM
 from tests.gui.formats.inspecting import choose, facts
 

@@ -17,9 +17,9 @@ from espalier.app.panels.hardware.views import LINT, MISMATCHES, SOURCE
 from espalier.app.panels.hardware.words import verdicts
 from espalier.app.panels.inspector.panel import InspectorPanel
 from espalier.app.window import Window
+from espalier.model.document.project import Project
 from espalier.model.formats.integer import Integer
-from espalier.model.meta import Precision
-from espalier.model.project import Project
+from espalier.model.graph.meta import Precision
 from espalier.passes.analysis.hardware import HardwareOptions
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import AnalyseJob, Failed, Progress, Started, Stopped
@@ -327,8 +327,8 @@ def test_parallelism_is_edited_in_the_inspector(panel: HardwarePanel, window: Wi
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is missing")
 def test_the_pass_gives_what_the_panel_shows(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path) -> None:
     """The keys of the report are those that the panel reads: a real run of the pass, handed over as the worker does."""
+    from espalier.model.document.recipe import Step
     from espalier.model.opening import open_any
-    from espalier.model.recipe import Step
     from espalier.passes.base import Context, run_step
 
     opened = open_any("demo:digits-mlp", tmp_path / "store")

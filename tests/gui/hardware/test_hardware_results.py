@@ -24,9 +24,9 @@ from espalier.app.panels.hardware.words import figures
 from espalier.app.plots.area_front import AreaFront, within
 from espalier.app.window import Window
 from espalier.app.words import percent
+from espalier.model.document.project import load_project, save_project
 from espalier.model.formats.integer import Integer
-from espalier.model.project import load_project, save_project
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import AnalyseJob, Failed
 from espalier.verilog.proof.waves import Handshakes, Lane, State, keep

@@ -30,13 +30,13 @@ from espalier.app.plots.run_lanes import seen_of
 from espalier.app.theme import DARK
 from espalier.app.window import Window
 from espalier.kernels.bench.spec import Lab
-from espalier.model.codec import encode
+from espalier.model.document.codec import encode
+from espalier.model.document.project import load_project, save_project
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxint import MXInt
-from espalier.model.meta import Precision
-from espalier.model.project import load_project, save_project
+from espalier.model.graph.meta import Precision
 from espalier.model.registry import PASSES
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from espalier.passes.analysis.compile import CompileOptions
 from espalier.passes.analysis.profile import ProfileOptions
 from espalier.passes.base import Report

@@ -18,8 +18,8 @@ from espalier.app.studies.words import size_words
 from espalier.app.style import Appearance
 from espalier.app.theme import DARK, LIGHT
 from espalier.app.window import Window
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import Goal, SearchSpec, Vary, When

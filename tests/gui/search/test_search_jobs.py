@@ -13,7 +13,7 @@ from espalier.app.panels.log import LogPanel
 from espalier.app.panels.search.panel import SearchPanel
 from espalier.app.studies.words import accuracy_words
 from espalier.app.window import Window
-from espalier.model.recipe import Recipe
+from espalier.model.document.recipe import Recipe
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import (
     AnalyseJob,

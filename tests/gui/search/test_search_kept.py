@@ -20,8 +20,8 @@ from espalier.app.studies.searches import seconds_each
 from espalier.app.studies.study import Study
 from espalier.app.studies.words import time_words
 from espalier.app.window import Window
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
-from espalier.model.recipe import Recipe
 from espalier.passes.jobs.kinds import Done, Found, SaveJob
 from espalier.passes.jobs.search import serve_search
 from espalier.passes.search import project_studies

@@ -13,9 +13,9 @@ from pytestqt.qtbot import QtBot
 from espalier.app.panels.search.panel import SearchPanel
 from espalier.app.studies.trial_preview import trial_graph
 from espalier.app.window import Window
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError
 from espalier.model.formats.integer import Integer
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.jobs.kinds import (
     AnalyseJob,

@@ -22,9 +22,9 @@ from espalier.app.panels.recipe.panel import RecipePanel
 from espalier.app.panels.sweeps.panel import SweepsPanel
 from espalier.app.panels.sweeps.setup import work_words
 from espalier.app.window import Window
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import FileError
 from espalier.model.formats.integer import Integer
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, Found, JobInfo, ReplayJob, Started, Stopped, SweepJob
 from espalier.passes.running.splits import EvaluateOptions

@@ -17,7 +17,7 @@ from espalier.app.panels.training.what_trains import BUT, CHOSEN
 from espalier.app.training import memory as training_memory
 from espalier.app.training.words import did, will_do
 from espalier.app.window import Window
-from espalier.model.recipe import Recipe
+from espalier.model.document.recipe import Recipe
 from espalier.passes.base import Report, StepResult
 from espalier.passes.jobs.kinds import (
     AnalyseJob,

@@ -16,7 +16,7 @@ import pytest
 from espalier.model.cache import captures as cached
 from espalier.model.cache.captures import captures
 from espalier.model.cache.entries import Entries
-from espalier.model.graph_json import fingerprint
+from espalier.model.document.graph_json import fingerprint
 from espalier.model.opening import Opened, open_source
 from espalier.model.trust import Origin
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from espalier.model.formats.base import Format, parse_format
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.problem import Group, Problem, undominated
 from espalier.passes.costs.base import cost
 from espalier.passes.sensitivity.table import Candidate, Sensitivity

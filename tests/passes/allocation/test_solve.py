@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import decomposable
 from espalier.model.opening import Opened, open_any
-from espalier.model.ops import decomposable
-from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
 from espalier.passes.allocation.places import column
 from espalier.passes.allocation.plan import configured, previewed, steps

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.formats.base import parse_format
 from espalier.model.opening import open_any
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.allocation.allocated import AllocatedOptions
 from espalier.passes.allocation.plan import steps
 from espalier.passes.analysis.divergence import DivergenceOptions

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import torch
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
 from espalier.passes.analysis import compile as module
 from espalier.passes.analysis.compile import CompileOptions, _difference, _line
 from espalier.passes.base import Context, Report, run_step

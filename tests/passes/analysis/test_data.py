@@ -11,10 +11,10 @@ import pytest
 import espalier.model.data.demo as demo
 from espalier.model.data.base import Split, TaskData
 from espalier.model.data.look import balance, look
+from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError
 from espalier.model.opening import Opened, open_any
-from espalier.model.reading import Reading
-from espalier.model.recipe import Step
+from espalier.model.sources.reading import Reading
 from espalier.passes.analysis.data import head
 from espalier.passes.analysis.data_rows import DataRowsOptions
 from espalier.passes.analysis.predictions import Predictions

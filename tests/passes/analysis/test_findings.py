@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from espalier.app.cli import main
-from espalier.model.build import build
 from espalier.model.data.base import Split
+from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_any, open_source
-from espalier.model.recipe import Step
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.analysis.statistics import StatisticsOptions
 from espalier.passes.base import Context, Report, run_step

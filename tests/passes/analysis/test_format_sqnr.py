@@ -11,9 +11,9 @@ import torch
 
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Node, Ref
-from espalier.model.meta import Sparsity, TensorMeta, Weight
-from espalier.model.weights import Tensor, WeightStore
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.meta import Sparsity, TensorMeta, Weight
+from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.analysis.format_sqnr import (
     FormatSqnrOptions,
     WeightSqnr,

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxint import MXInt
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
 from espalier.model.packed.layout import packed_size
-from espalier.model.recipe import Step
 from espalier.passes.analysis.memory import MemoryOptions
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.choices.prune import PruneOptions

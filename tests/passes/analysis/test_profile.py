@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from espalier.kernels.bench import others
+from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError, ExportError, OptionsError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
 from espalier.passes.analysis.compile import _counted
 from espalier.passes.analysis.profile import ProfileOptions
 from espalier.passes.base import Context, Report, run_step

@@ -15,11 +15,11 @@ from torch import nn
 
 from espalier.model.errors import PassError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision, Weight
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision, Weight
 from espalier.model.registry import PASSES, walk
+from espalier.model.store.weights import WeightStore
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes import analysis
 from espalier.passes.base import Context, Report, Row
 from espalier.passes.choices.prune import PruneOptions
@@ -150,7 +150,7 @@ def test_statistics_against_torch(graph: Graph, context: Context) -> None:
 def test_statistics_see_masks_and_odd_values(graph: Graph, context: Context) -> None:
     pruned, _ = prune(graph, PruneOptions(0.5), context)
     assert rows_by(run("statistics", pruned, context), "weight")["hidden.weight"]["zeros"] == 8
-    from espalier.model.weights import Tensor
+    from espalier.model.store.weights import Tensor
 
     odd = context.store.hold(Tensor(np.array([np.nan, np.inf, 1, 0], np.float32), "float32"))
     spoilt = graph.with_weights({"hidden.bias": Weight(odd, (4,), "float32")})
@@ -194,9 +194,9 @@ def test_instant_reports_need_no_torch(root: Path) -> None:
     code = (
         "import sys, passes.analysis\n"
         "from pathlib import Path\n"
-        "from espalier.model.graph import Graph, Node, Ref\n"
+        "from espalier.model.graph.graph import Graph, Node, Ref\n"
         "from espalier.model.registry import PASSES, walk\n"
-        "from espalier.model.weights import WeightStore\n"
+        "from espalier.model.store.weights import WeightStore\n"
         "from espalier.passes.base import Context, NoOptions\n"
         "walk(analysis)\n"
         "nodes = {'x': Node('x', 'placeholder', 'placeholder', 'x'),\n"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from espalier.model.errors import PassError
-from espalier.model.weights import Tensor
+from espalier.model.store.weights import Tensor
 from espalier.passes.analysis.sparsity import SparsityOptions, sparsity
 from espalier.passes.base import Context, Row
 from espalier.passes.choices.prune import PruneOptions

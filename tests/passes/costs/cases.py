@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.costs.base import with_candidates
 from espalier.passes.sensitivity.table import Candidate
 

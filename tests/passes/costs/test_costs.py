@@ -10,7 +10,7 @@ import pytest
 
 from espalier.model.errors import OptionsError, RegistryError
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_any
 from espalier.model.packed.layout import users_of
 from espalier.model.trust import Origin
@@ -204,7 +204,7 @@ def test_a_cost_does_not_take_the_name_of_another(tmp_path: Path) -> None:
 
 
 def test_the_planned_sparsity_is_what_pruning_gives(tmp_path: Path) -> None:
-    from espalier.model.recipe import Step
+    from espalier.model.document.recipe import Step
     from espalier.passes.choices.prune import PruneOptions
     from espalier.passes.costs.base import with_candidate
     from espalier.passes.select import Select

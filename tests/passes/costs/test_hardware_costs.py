@@ -9,15 +9,15 @@ import pytest
 
 from espalier.model.errors import OptionsError
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
-from espalier.model.meta import Parallel, Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Parallel, Precision
 from espalier.model.opening import Opened, open_any
 from espalier.passes.costs.base import cost, with_candidates
 from espalier.passes.costs.hardware import area_of, cycles_of, layers
 from espalier.passes.score import static_score
 from espalier.passes.sensitivity.table import Candidate
-from espalier.verilog.lower import lower
-from espalier.verilog.options import EmitOptions
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.lowering.lower import lower
 from espalier.verilog.templates.linear import Linear
 
 

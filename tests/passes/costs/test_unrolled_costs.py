@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_any
 from espalier.passes.allocation.solve import Competing, allocate
 from espalier.passes.base import Context, run_step
@@ -17,10 +17,10 @@ from espalier.passes.costs.limits import parse_budget
 from espalier.passes.costs.unrolled import area, cycles
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.score import static_score
-from espalier.verilog.cycles.schedule import schedule
-from espalier.verilog.lower import lower
-from espalier.verilog.options import EmitOptions
-from espalier.verilog.templates.base import total
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.design.template import total
+from espalier.verilog.lowering.lower import lower
+from espalier.verilog.timing.schedule import schedule
 from tests.passes.allocation.cases import made_table
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model.build import build
+from espalier.model.document.project import Project, save_project
+from espalier.model.document.recipe import Raw, Recipe, Step
 from espalier.model.errors import ExportError
 from espalier.model.formats.integer import Integer
-from espalier.model.meta import Precision
+from espalier.model.graph.meta import Precision
 from espalier.model.opening import Opened, open_any
-from espalier.model.project import Project, save_project
-from espalier.model.recipe import Raw, Recipe, Step
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import PruneOptions

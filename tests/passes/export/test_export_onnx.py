@@ -12,20 +12,20 @@ import pytest
 import torch
 
 from espalier.app.cli import main
-from espalier.model.build import build
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import ExportError
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision, Weight
-from espalier.model.ops import quantisable
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision, Weight
+from espalier.model.graph.ops import quantisable
+from espalier.model.graph.views import View
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import Tensor, WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.trace import trace
 from espalier.model.trust import Origin
-from espalier.model.views import View
-from espalier.model.weights import Tensor, WeightStore
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.export import Exported, compare, export
@@ -218,7 +218,7 @@ ACTIVATIONS = (
 @pytest.mark.slow
 def test_every_format_of_activations_is_equal_bit_for_bit() -> None:
     """All in one model, at other sizes than those it was exported at."""
-    from espalier.model.layers import Effective
+    from espalier.model.torch.layers import Effective
     from espalier.model.trace.capture import quiet
     from espalier.passes.export.onnx_nodes import OPSET, activation
     from espalier.passes.export.onnx_powers import TRANSLATIONS

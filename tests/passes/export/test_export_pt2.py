@@ -11,16 +11,16 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 
-from espalier.model.build import build
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import ExportError
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
+from espalier.model.graph.ops import quantisable
 from espalier.model.opening import open_any
-from espalier.model.ops import quantisable
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import PruneOptions

@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from espalier.model.build import build
-from espalier.model.codec import decode
+from espalier.model.document.codec import decode
+from espalier.model.document.graph_json import graph_from_json, graph_to_json
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.graph_json import graph_from_json, graph_to_json
-from espalier.model.meta import Precision
-from espalier.model.mx_weights import MXLinear, plain, values
-from espalier.model.recipe import Step
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
+from espalier.model.torch.mx_weights import MXLinear, plain, values
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.analysis.memory import MemoryOptions
 from espalier.passes.analysis.profile import ProfileOptions
 from espalier.passes.base import Context, run_step

@@ -15,21 +15,21 @@ import pytest
 import torch
 
 from espalier.app.cli import main
-from espalier.model.build import build, parameters_of
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, ExportError, FormatError, ProjectError
 from espalier.model.formats.base import Format, make_format, parse_format
-from espalier.model.graph import Graph, Node
-from espalier.model.meta import Precision, Weight
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision, Weight
+from espalier.model.graph.ops import quantisable
 from espalier.model.opening import open_any
-from espalier.model.ops import quantisable
 from espalier.model.packed.file import is_packed, write_packed
 from espalier.model.packed.layout import packed_size, plan
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
 from espalier.model.registry import FORMATS
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import Tensor, WeightStore, read_header, write
+from espalier.model.torch.build import build, parameters_of
 from espalier.model.trust import Origin
-from espalier.model.weights import Tensor, WeightStore, read_header, write
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.export import Exported, export

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from espalier.model.build import build
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
 from espalier.model.formats.base import make_format, parse_format
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
+from espalier.model.graph.ops import quantisable
 from espalier.model.opening import open_any
-from espalier.model.ops import quantisable
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
 from espalier.model.registry import FORMATS
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import PruneOptions

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model.build import build
 from espalier.model.formats.base import parse_format
-from espalier.model.meta import Precision
+from espalier.model.graph.meta import Precision
 from espalier.model.opening import open_any
+from espalier.model.torch.build import build
 from espalier.passes.export import export
 
 SMALL: dict[str, Any] = {"vocab_size": 100}

@@ -9,12 +9,12 @@ from pathlib import Path
 import optuna
 import pytest
 
-from espalier.model.codec import encode
+from espalier.model.document.codec import encode
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.document.project import save_project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import StorageError
-from espalier.model.graph_json import fingerprint
 from espalier.model.opening import Opened, open_any
-from espalier.model.project import save_project
-from espalier.model.recipe import Recipe
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.fleet import sharing

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from espalier.model.build import build
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
-from espalier.model.recipe import Recipe, Step
+from espalier.model.torch.build import build
 from espalier.passes.base import Context, StepResult, run_step
 from espalier.passes.mase.adapter import LabsOptions
 from espalier.passes.plugins.plugins import load_plugin

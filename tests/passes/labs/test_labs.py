@@ -13,17 +13,17 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from espalier.model.build import build
-from espalier.model.check import check
+from espalier.model.document.graph_json import graph_from_json, graph_to_json
+from espalier.model.document.recipe import Step
 from espalier.model.errors import GraphError, PassError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Ref
-from espalier.model.graph_json import graph_from_json, graph_to_json
-from espalier.model.meta import Precision
-from espalier.model.recipe import Step
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph, Ref
+from espalier.model.graph.meta import Precision
 from espalier.model.registry import PASSES
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, StepResult, run_step
 from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.choices.prune import PruneOptions

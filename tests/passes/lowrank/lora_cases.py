@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from espalier.model.adapters import adapted
-from espalier.model.graph import Graph
-from espalier.model.recipe import Step
-from espalier.model.trace.tensors import to_numpy
+from espalier.model.document.recipe import Step
+from espalier.model.graph.adapters import adapted
+from espalier.model.graph.graph import Graph
+from espalier.model.torch.tensors import to_numpy
 from espalier.passes.base import Context, Report, run_step
 from tests.model.zoo import Case, case, run
 

@@ -12,24 +12,24 @@ import pytest
 import torch
 from torch import nn
 
-from espalier.model.adapters import adaptable, adapted, adapter_macs
-from espalier.model.build import build, parameters_of, unpack_mask
-from espalier.model.check import check
+from espalier.model.document.project import Project, load_project, save_project
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, OptionsError, PassError
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
-from espalier.model.layers import Effective
-from espalier.model.low_rank import LowRank
-from espalier.model.meta import Precision
+from espalier.model.graph.adapters import adaptable, adapted, adapter_macs
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
 from espalier.model.opening import Opened, open_any, open_source
 from espalier.model.packed.layout import packed_size
-from espalier.model.project import Project, load_project, save_project
-from espalier.model.recipe import Recipe, Step
-from espalier.model.source import SourceInfo
-from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import Tensor, WeightStore
+from espalier.model.torch.build import build, parameters_of, unpack_mask
+from espalier.model.torch.layers import Effective
+from espalier.model.torch.low_rank import LowRank
+from espalier.model.torch.tensors import to_numpy, to_torch
 from espalier.model.trust import Origin
-from espalier.model.weights import Tensor, WeightStore
 from espalier.passes.analysis.trainable import TrainableOptions
 from espalier.passes.base import Context, NoOptions, run_step
 from espalier.passes.choices.freeze import FreezeOptions
@@ -472,7 +472,7 @@ def test_a_scale_given_for_a_format_stays() -> None:
     graph, _ = step(held.graph, held, "lora", LoraOptions(2))
     node = next(n for n, _ in adapted(graph))
     given = Tensor(np.full((node.ports["weight"].sizes({})[0], 1), 0.1, np.float32), "float32")
-    from espalier.model.meta import Weight
+    from espalier.model.graph.meta import Weight
 
     scale = Weight(held.store.hold(given), given.shape, "float32", "buffer", False)
     chosen = replace(node, precision={"weight": Precision(ScaledInteger(8), "scale")})

@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from espalier.model.adapters import adapted
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, ExportError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo
-from espalier.model.weights import Tensor as Stored
+from espalier.model.graph.adapters import adapted
+from espalier.model.graph.graph import Graph
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import Tensor as Stored
 from espalier.passes.choices.lora import LoraOptions, Rank
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.export.adapter import changed_tensors, write_adapter
@@ -203,7 +203,7 @@ def test_an_adapter_of_another_model_is_told(tmp_path: Path) -> None:
     values = read_peft(tmp_path / "mlp")
     assert set(values.layers) == {"first"}
     wide = replace(values.layers["first"].a, array=np.zeros((2, 9), np.float32))
-    from espalier.model.weights import write
+    from espalier.model.store.weights import write
 
     with (tmp_path / "mlp" / VALUES).open("wb") as handle:
         write(handle, {"base_model.model.first.lora_A.weight": wide,
@@ -223,7 +223,7 @@ def test_a_damaged_folder_is_told(damage: str, tmp_path: Path) -> None:
         case "no-values" | "pickle":
             values.rename(tmp_path / "adapter_model.bin") if damage == "pickle" else values.unlink()
         case "half":
-            from espalier.model.weights import write
+            from espalier.model.store.weights import write
 
             held_b = read_peft(tmp_path).layers["first"].b
             with values.open("wb") as handle:

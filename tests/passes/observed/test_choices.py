@@ -15,7 +15,7 @@ import torch
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.meta import Precision
+from espalier.model.graph.meta import Precision
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions
@@ -235,8 +235,8 @@ def test_a_large_weight_is_fitted_at_once_and_without_torch(root: Path) -> None:
         "from pathlib import Path\n"
         "from espalier.model.formats.integer import Integer\n"
         "from espalier.model.graph import Graph, Node, Ref\n"
-        "from espalier.model.meta import Precision, TensorMeta, Weight\n"
-        "from espalier.model.weights import Tensor, WeightStore\n"
+        "from espalier.model.graph.meta import Precision, TensorMeta, Weight\n"
+        "from espalier.model.store.weights import Tensor, WeightStore\n"
         "from espalier.passes.observed.shifts import fitted_rules\n"
         "store = WeightStore(Path('.'))\n"
         "x = np.random.default_rng(0).standard_normal((3072, 768), dtype=np.float32) * np.float32(0.02)\n"

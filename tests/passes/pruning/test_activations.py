@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from espalier.model.build import build
+from espalier.model.document.graph_json import graph_from_json, graph_to_json
 from espalier.model.errors import OptionsError, PassError
-from espalier.model.flowing import Flowing
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph
-from espalier.model.graph_json import graph_from_json, graph_to_json
-from espalier.model.layers import Effective
-from espalier.model.meta import Precision, Sparsity
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision, Sparsity
+from espalier.model.torch.activation_masks import Flowing
+from espalier.model.torch.build import build
+from espalier.model.torch.layers import Effective
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import PruneOptions

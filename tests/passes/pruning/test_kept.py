@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from espalier.model.build import build
-from espalier.model.codec import decode, encode
+from espalier.model.document.codec import decode, encode
+from espalier.model.document.project import Project, load_project, save_project
+from espalier.model.document.recipe import Recipe
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
-from espalier.model.meta import Sparsity
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Sparsity
 from espalier.model.opening import open_any
 from espalier.model.packed.layout import packed_size
-from espalier.model.project import Project, load_project, save_project
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.prune_activations import PruneActivationsOptions

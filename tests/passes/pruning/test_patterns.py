@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from espalier.model.errors import OptionsError
-from espalier.model.layers import unpack_mask
-from espalier.model.views import View
+from espalier.model.graph.views import View
+from espalier.model.torch.layers import unpack_mask
 from espalier.passes.choices.pruning import Choice
 from espalier.passes.pruning.patterns import Found, Scored, mask, masks
 

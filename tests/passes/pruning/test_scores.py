@@ -16,18 +16,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from espalier.model.build import build
 from espalier.model.data.base import Split
 from espalier.model.errors import EspalierError, OptionsError, PassError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph import Graph, Node
-from espalier.model.layers import unpack_mask
-from espalier.model.meta import Precision
-from espalier.model.ports import weight_at
-from espalier.model.trace.tensors import to_torch
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Precision
+from espalier.model.graph.ports import weight_at
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build
+from espalier.model.torch.layers import unpack_mask
+from espalier.model.torch.tensors import to_torch
 from espalier.model.trace.trace import trace
 from espalier.model.trust import Origin
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import Budget, PruneOptions, prunable
 from espalier.passes.choices.pruning import METHODS, Choice

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from espalier.model.build import build
 from espalier.model.formats.base import Format
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_any
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.quantize import QuantizeOptions, Rule

@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from espalier.model.build import build, effective, parameters_of
-from espalier.model.check import check
 from espalier.model.errors import DataError, OptionsError, PassError
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.binary import Binary
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
-from espalier.model.trace.tensors import to_torch
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
+from espalier.model.torch.build import build, effective, parameters_of
+from espalier.model.torch.tensors import to_torch
 from espalier.passes.base import Context, Report
 from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.choices.prune import PruneOptions

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from espalier.model.check import check
 from espalier.model.data.base import Split
 from espalier.model.errors import PassError
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context
 from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.transform.bias_correction import BiasCorrectionOptions, bias_correction

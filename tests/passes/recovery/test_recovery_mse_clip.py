@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model.build import effective
-from espalier.model.check import check
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.mxint import MXInt
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
-from espalier.model.trace.tensors import to_torch
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
+from espalier.model.torch.build import effective
+from espalier.model.torch.tensors import to_torch
 from espalier.passes.base import Context, Report
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.recovery.clipping import clipped_share, error_of, scaled_clipping, shift_clipping

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model.check import check
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
-from espalier.model.trace.tensors import to_numpy, to_torch
-from espalier.model.weights import WeightStore
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.tensors import to_numpy, to_torch
 from espalier.passes.base import Context, Report
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.recovery.groups import Group, groups_of

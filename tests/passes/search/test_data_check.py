@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import DataError
 from espalier.model.opening import Opened, open_source
-from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions, load_split

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
-from espalier.model.meta import Parallel
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Parallel
 from espalier.model.opening import Opened, open_any
-from espalier.model.recipe import Recipe
 from espalier.passes.allocation.solve import Competing, allocate, settled
 from espalier.passes.base import Context, run_step
 from espalier.passes.costs.base import cost
@@ -30,10 +30,10 @@ from espalier.passes.search.goals import wanted
 from espalier.passes.search.spec import LINEAR, Goal, SearchSpec, Vary
 from espalier.passes.select import Select
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
-from espalier.verilog.cycles.buffering import pace
-from espalier.verilog.cycles.parallel import at_most, product
-from espalier.verilog.lower import sizes_of, unbuffered
-from espalier.verilog.options import EmitOptions
+from espalier.verilog.design.options import EmitOptions
+from espalier.verilog.lowering.balance import at_most, product
+from espalier.verilog.lowering.lower import sizes_of, unbuffered
+from espalier.verilog.timing.buffering import pace
 from tests.verilog.test_parallel import quantised
 
 

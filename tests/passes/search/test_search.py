@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, OptionsError, StorageError
-from espalier.model.graph_json import fingerprint
 from espalier.model.opening import Opened, open_any
-from espalier.model.recipe import Recipe, Step
 from espalier.model.trust import Origin
 from espalier.passes.base import Cancelled, Context, run_step
 from espalier.passes.choices.prune import PruneOptions

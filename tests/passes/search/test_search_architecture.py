@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.opening import Opened, open_source
-from espalier.model.recipe import Recipe, Step
-from espalier.model.source import SourceInfo
+from espalier.model.sources.info import SourceInfo
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.replay import Memo
@@ -181,8 +181,8 @@ def test_impossible_architecture_is_an_error_in_words(architect: Architect) -> N
 
 
 def test_architecture_is_a_project_of_its_own(architect: Architect, tmp_path: Path) -> None:
-    from espalier.model.project import load_project, save_project
-    from espalier.model.weights import WeightStore
+    from espalier.model.document.project import load_project, save_project
+    from espalier.model.store.weights import WeightStore
 
     project, store = architect.project({"num_hidden_layers": 1}, Recipe())
     save_project(project, store, tmp_path / "one.espalier", everything=True)

@@ -12,8 +12,8 @@ import optuna
 import pytest
 from optuna.storages.journal import JournalFileBackend
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.opening import Opened, open_any
-from espalier.model.recipe import Recipe
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search import samplers

@@ -10,10 +10,10 @@ import optuna
 import pytest
 from pytest import MonkeyPatch
 
+from espalier.model.document.graph_json import fingerprint
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError, PassError
-from espalier.model.graph_json import fingerprint
 from espalier.model.opening import Opened, open_any, open_source
-from espalier.model.recipe import Recipe, Step
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.replay import replay

@@ -11,9 +11,9 @@ from typing import Any
 import optuna
 import pytest
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
 from espalier.model.opening import Opened, open_any
-from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.problem import Group, Problem
 from espalier.passes.search.goals import Wanted, wanted
 from espalier.passes.search.refine import Field, Refined, read_field

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model.build import build
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.opening import Opened, open_any
-from espalier.model.recipe import Recipe, Step
+from espalier.model.torch.build import build
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.replay import replay
 from espalier.passes.running.splits import EvaluateOptions

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from espalier.model.document.recipe import Recipe
 from espalier.model.opening import open_any
-from espalier.model.recipe import Recipe
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.recipes.config import read_file

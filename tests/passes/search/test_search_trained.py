@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.opening import Opened, open_source
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.base import Context, run_step
 from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.recipes.replay import Memo, replay
@@ -140,7 +140,7 @@ def test_what_a_trial_makes_goes_with_it(digits: Opened, trainings: list[int], t
 
 
 def test_scratch_reads_below_and_writes_above(digits: Opened) -> None:
-    from espalier.model.weights import Tensor
+    from espalier.model.store.weights import Tensor
 
     store = Scratch(digits.store)
     key = next(w.key for w in digits.project.base.weights.values() if w.key)

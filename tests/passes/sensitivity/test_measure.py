@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from espalier.model.build import build
 from espalier.model.data.base import Split
 from espalier.model.formats.base import parse_format
-from espalier.model.meta import Precision
+from espalier.model.graph.meta import Precision
 from espalier.model.opening import open_source
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.sensitivity.measure import Baseline

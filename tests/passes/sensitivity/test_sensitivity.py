@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from espalier.model.build import build
 from espalier.model.data.base import Split
 from espalier.model.errors import DataError, OptionsError, ProjectError
 from espalier.model.formats.base import Format, parse_format
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision
 from espalier.model.opening import open_source
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions, kept_places, sensitivity

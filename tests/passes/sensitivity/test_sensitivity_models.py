@@ -15,9 +15,9 @@ import torch
 from espalier.model.data.base import Split
 from espalier.model.errors import PassError
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
-from espalier.model.trace.tensors import to_numpy, to_torch
+from espalier.model.torch.tensors import to_numpy, to_torch
 from espalier.model.trust import Origin
 from espalier.passes.analysis.sensitivity import SensitivityOptions, sensitivity
 from espalier.passes.base import Context, Report, run_step

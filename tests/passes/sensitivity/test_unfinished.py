@@ -12,7 +12,7 @@ import pytest
 from espalier.model.data.base import Split
 from espalier.model.errors import ProjectError
 from espalier.model.formats.base import parse_format
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.trust import Origin
 from espalier.passes.analysis.sensitivity import SensitivityOptions, gather, kept_places, sensitivity

@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import Tensor as Stored
+from espalier.model.store.weights import WeightStore
 from espalier.model.trace.trace import trace
-from espalier.model.weights import Tensor as Stored
-from espalier.model.weights import WeightStore
 from tests.model.zoo import Case, case, run
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from espalier.model.check import check
-from espalier.model.graph import Graph
-from espalier.model.meta import Sparsity
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Sparsity
 from espalier.passes.base import Context
 from espalier.passes.structure.axes import Kept
 from espalier.passes.structure.checking import disagreement

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model.build import build
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.opening import Opened, open_any
-from espalier.model.project import Project
-from espalier.model.recipe import Recipe, Step
+from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.prune_structured import PruneStructuredOptions

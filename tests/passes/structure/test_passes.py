@@ -12,16 +12,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from espalier.model.build import build, parameters_of, read_back
 from espalier.model.data.base import Split
+from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, OptionsError, PassError
 from espalier.model.formats.mxint import MXInt
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
-from espalier.model.recipe import Step
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build, parameters_of, read_back
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, NoOptions, Report, run_step
 from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.choices.prune import PruneOptions

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from espalier.model.document.recipe import Raw, Recipe, Step
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.formats.integer import Integer
-from espalier.model.recipe import Raw, Recipe, Step
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.example import example

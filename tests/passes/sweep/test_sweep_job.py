@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import espalier.passes.jobs.worker as worker
-from espalier.model.document import Document, State
+from espalier.model.document.document import Document, State
+from espalier.model.document.project import keys_of, load_project, save_project
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.opening import open_source
-from espalier.model.project import keys_of, load_project, save_project
-from espalier.model.recipe import Recipe, Step
-from espalier.model.weights import WeightStore
+from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Cancelled
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.jobs.kinds import Found, ReplayJob, SweepJob

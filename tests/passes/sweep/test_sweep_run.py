@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
-from espalier.model.recipe import Recipe, Step
 from espalier.passes.base import Cancelled, Context, PassSpec, Report, run_step
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.figure import hits_of, wilson

@@ -19,16 +19,16 @@ from torch import nn
 from transformers import TrainerControl, TrainerState
 
 from espalier.app.jobs.runner import JobRunner
-from espalier.model.build import build, parameters_of, read_back, unpack_mask
+from espalier.model.document.project import keys_of, load_project, save_project
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import DataError, EspalierError, GraphError, OptionsError, PassError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_source
-from espalier.model.project import keys_of, load_project, save_project
-from espalier.model.recipe import Recipe, Step
 from espalier.model.registry import FORMATS, PASSES
-from espalier.model.trace.tensors import to_torch
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build, parameters_of, read_back, unpack_mask
+from espalier.model.torch.tensors import to_torch
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Cancelled, Context, Report, run_step
 from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, Metric, OpenJob, ReplayJob
 from espalier.passes.recipes.config import decode_options

@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from espalier.model.build import build, parameters_of
 from espalier.model.data.base import load_data
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError, PassError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Recipe, Step
-from espalier.model.trace.tensors import to_torch
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build, parameters_of
+from espalier.model.torch.tensors import to_torch
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.recipes.config import decode_options
 from espalier.passes.recipes.replay import replay

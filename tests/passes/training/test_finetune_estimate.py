@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError, PassError
-from espalier.model.graph import Graph
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_source
-from espalier.model.recipe import Step
 from espalier.passes.base import Cancelled, Context, Report, run_step
 from espalier.passes.recipes.config import decode_options
 from espalier.passes.training.estimate import TIMED, WARM

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import nn
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import PassError
-from espalier.model.graph import Graph
-from espalier.model.recipe import Step
-from espalier.model.trace.tensors import to_torch
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.tensors import to_torch
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.recipes.config import decode_options
 from espalier.passes.running.objective import Objective

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from espalier.model.build import build, parameters_of
 from espalier.model.data.base import load_data
+from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError, PassError
-from espalier.model.graph import Graph
-from espalier.model.layers import Compressed
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_source
-from espalier.model.recipe import Step
-from espalier.model.trace.tensors import to_torch
+from espalier.model.torch.build import build, parameters_of
+from espalier.model.torch.layers import Compressed
+from espalier.model.torch.tensors import to_torch
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.recipes.config import decode_options
 from espalier.passes.training.gradual import GradualPruning, opened

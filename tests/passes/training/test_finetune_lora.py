@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model.graph import Graph
+from espalier.model.document.recipe import Step
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_source
-from espalier.model.recipe import Step
-from espalier.model.trace.tensors import to_torch
+from espalier.model.torch.tensors import to_torch
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.recipes.config import decode_options
 

@@ -17,13 +17,13 @@ import torch
 from torch import nn
 
 from espalier.app.jobs.runner import JobRunner
-from espalier.model.graph import Graph
+from espalier.model.document.recipe import Recipe, Step
+from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_source
-from espalier.model.recipe import Recipe, Step
-from espalier.model.source import SourceInfo
-from espalier.model.trace.tensors import to_torch
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.tensors import to_torch
 from espalier.model.trace.trace import trace
-from espalier.model.weights import WeightStore
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, JobEvent, Metric, OpenJob, ReplayJob
 from espalier.passes.recipes.config import decode_options

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.model.build import build, parameters_of, read_back
-from espalier.model.check import check
+from espalier.model.document.project import Project, load_project, save_project
+from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.formats.base import Format
 from espalier.model.formats.binary_residual import BinaryResidual
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.graph import Graph
-from espalier.model.meta import Precision, Weight
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import Precision, Weight
 from espalier.model.packed.layout import packed_size, plan
-from espalier.model.project import Project, load_project, save_project
-from espalier.model.recipe import Recipe
-from espalier.model.source import SourceInfo
-from espalier.model.trace.tensors import to_numpy
-from espalier.model.weights import WeightStore
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.weights import WeightStore
+from espalier.model.torch.build import build, parameters_of, read_back
+from espalier.model.torch.tensors import to_numpy
 from espalier.passes.analysis.quantization import quantization
 from espalier.passes.base import Context, Report
 from espalier.passes.choices.prune import PruneOptions

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError
 from espalier.model.opening import Opened, open_source
-from espalier.model.recipe import Step
 from espalier.passes.base import Context, run_step
 from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
 from espalier.passes.search.warm import Warm

@@ -1,0 +1,1 @@
+"""What a person edits and saves: document, recipe, project file, and values as JSON."""

@@ -1,0 +1,159 @@
+"""The one object that moves: the open project's state, its history, and whether it is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe
+from espalier.model.graph.graph import Delta, Graph
+from espalier.model.sources.info import SourceInfo
+from espalier.model.store.open_files import Version
+from espalier.model.store.weights import WeightStore
+
+LIMIT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What undo brings back: the recipe and the graph that it gives."""
+
+    recipe: Recipe
+    graph: Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One undoable step, as the values before and after it."""
+
+    label: str
+    before: State
+    after: State
+    merge_key: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an edit, undo or redo did; `delta` is empty when only the recipe changed."""
+
+    label: str
+    before: State
+    after: State
+
+    @property
+    def delta(self) -> Delta:
+        """Differences of the graphs by node."""
+        return self.after.graph.delta(self.before.graph)
+
+
+class Document:
+    """An open project. All edits go through `commit`; listeners get each Change once."""
+
+    def __init__(self, project: Project, store: WeightStore, path: Path | None = None) -> None:
+        self.project = project
+        self.store = store
+        self.path = path
+        self.version: Version | None = None  # of its file, as it was opened or saved last
+        self.listeners: list[Callable[[Change], None]] = []
+        self._undo: list[Edit] = []
+        self._redo: list[Edit] = []
+        self._state = State(project.recipe, project.graph)
+        self._saved = self._state
+        self._saved_extras = project.extras
+        self._saved_source = project.source
+
+    @property
+    def present(self) -> State:
+        """The present recipe and graph."""
+        return self._state
+
+    @property
+    def graph(self) -> Graph:
+        """The graph on screen."""
+        return self._state.graph
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe."""
+        return self._state.recipe
+
+    @property
+    def dirty(self) -> bool:
+        """Whether the state, or what is kept beside it, differs from what was last saved or opened."""
+        beside = self.project.extras is not self._saved_extras and self.project.extras != self._saved_extras
+        beside = beside or self.project.source != self._saved_source
+        return beside or (self._state is not self._saved and self._state != self._saved)
+
+    @property
+    def undo_label(self) -> str | None:
+        """What undo would take back."""
+        return self._undo[-1].label if self._undo else None
+
+    @property
+    def redo_label(self) -> str | None:
+        """What redo would do again."""
+        return self._redo[-1].label if self._redo else None
+
+    def commit(self, label: str, after: State, merge_key: object = None) -> Change | None:
+        """Make `after` the state; edits in a row with one merge key become one undo step."""
+        before = self._state
+        if after == before:
+            return None
+        last = self._undo[-1] if self._undo else None
+        if last and merge_key is not None and last.merge_key == merge_key and not self._redo and before != self._saved:
+            self._undo[-1] = Edit(label, last.before, after, merge_key)
+        else:
+            self._undo.append(Edit(label, before, after, merge_key))
+            del self._undo[:-LIMIT]
+        self._redo.clear()
+        return self._move(label, after)
+
+    def undo(self) -> Change | None:
+        """Take the last edit back; None when there is none."""
+        if not self._undo:
+            return None
+        edit = self._undo.pop()
+        self._redo.append(edit)
+        return self._move(edit.label, edit.before)
+
+    def redo(self) -> Change | None:
+        """Do the last undone edit again; None when there is none."""
+        if not self._redo:
+            return None
+        edit = self._redo.pop()
+        self._undo.append(edit)
+        return self._move(edit.label, edit.after)
+
+    def saved(
+        self,
+        path: Path,
+        state: State,
+        extras: dict[str, bytes] | None = None,
+        version: Version | None = None,
+    ) -> None:
+        """Note that `state` lies in `path`, with `extras` beside it (the present ones where they are not named)."""
+        self.path, self.version, self._saved = path, version, state
+        self._saved_extras = self.project.extras if extras is None else extras
+        self._saved_source = self.project.source
+
+    def keep(self, name: str, data: bytes | None) -> None:
+        """Keep a further member of the project's file, or drop it: results that no undo takes back."""
+        held = {k: v for k, v in self.project.extras.items() if k != name}
+        self.project = replace(self.project, extras=held if data is None else {**held, name: data})
+
+    def describe(self, source: SourceInfo) -> None:
+        """Keep how the project's data are read, which no undo takes back."""
+        self.project = replace(self.project, source=source)
+
+    def snapshot(self) -> Project:
+        """The project with the present recipe and graph, to be saved."""
+        return replace(self.project, recipe=self.recipe, graph=self.graph)
+
+    def _move(self, label: str, after: State) -> Change:
+        change = Change(label, self._state, after)
+        self._state = after
+        for listener in list(self.listeners):
+            listener(change)
+        return change

@@ -1,0 +1,106 @@
+"""Graph ↔ plain JSON, for project files and fingerprints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Literal, cast
+
+from espalier.model.document.codec import decode, decode_arg, encode, encode_arg
+from espalier.model.errors import FormatError, ProjectError, damage
+from espalier.model.graph.check import check
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
+
+_TYPED: dict[str, Any] = {"ports": dict[str, TensorMeta], "precision": dict[str, Precision],
+                          "sparsity": dict[str, Sparsity], "weights": dict[str, str],
+                          "adapters": dict[str, Adapter]}  # fmt: skip
+_TEXT = ("op", "call", "target", "module_path", "source")
+
+
+def node_to_json(node: Node) -> dict[str, Any]:
+    """Plain JSON of one node."""
+    data: dict[str, Any] = {k: getattr(node, k) for k in _TEXT if getattr(node, k)}
+    data["args"] = [encode_arg(a) for a in node.args]
+    for name in ("kwargs", "attrs"):
+        if getattr(node, name):
+            data[name] = {k: encode_arg(v) for k, v in getattr(node, name).items()}
+    for name in _TYPED:
+        if getattr(node, name):
+            data[name] = encode(getattr(node, name)) if name != "ports" else _ports(node.ports)
+    if node.outputs is not None:
+        data["outputs"] = node.outputs
+    if node.parallel is not None:
+        data["parallel"] = encode(node.parallel)
+    if node.packed:
+        data["packed"] = True
+    if node.arithmetic != "float":
+        data["arithmetic"] = node.arithmetic
+    return data
+
+
+def _ports(ports: Mapping[str, TensorMeta]) -> dict[str, Any]:
+    return {name: dict(_meta(meta)) for name, meta in ports.items()}
+
+
+@lru_cache(4096)
+def _meta(meta: TensorMeta) -> dict[str, Any]:
+    """Most tensors of a model are alike, and an edit changes none of them."""
+    return encode(meta)
+
+
+def node_from_json(name: str, data: dict[str, Any]) -> Node:
+    """One node; raises OptionsError, ValueError, LookupError or TypeError on foreign data."""
+    values: dict[str, Any] = {k: decode(str, data[k], k) for k in _TEXT if k in data}
+    values["args"] = tuple(decode_arg(a) for a in data.get("args", ()))
+    for part in ("kwargs", "attrs"):
+        values[part] = {str(k): decode_arg(v) for k, v in data.get(part, {}).items()}
+    for part, kind in _TYPED.items():
+        values[part] = decode(kind, data.get(part, {}), f"{name}.{part}")
+    values["packed"] = decode(bool, data.get("packed", False), f"{name}.packed")
+    values["arithmetic"] = decode(Literal["float", "hardware"], data.get("arithmetic", "float"), f"{name}.arithmetic")
+    values["parallel"] = decode(Parallel | None, data.get("parallel"), f"{name}.parallel")
+    return Node(id=name, outputs=decode(int | None, data.get("outputs"), f"{name}.outputs"), **values)
+
+
+def graph_to_json(graph: Graph) -> dict[str, Any]:
+    """Plain JSON of a graph."""
+    return {
+        "nodes": {n.id: node_to_json(n) for n in graph},
+        "weights": encode(graph.weights),
+        "output_names": list(graph.output_names),
+        "structure": graph.structure,
+        "symbols": graph.symbols,
+        "runs": graph.runs,
+    }
+
+
+def graph_from_json(data: dict[str, Any]) -> Graph:
+    """A checked graph; raises ProjectError when the JSON does not hold a legal one."""
+    try:
+        graph = Graph(
+            nodes={str(k): node_from_json(str(k), v) for k, v in data["nodes"].items()},
+            weights=cast("dict[str, Weight]", decode(dict[str, Weight], data["weights"], "weights")),
+            output_names=tuple(decode(tuple[str, ...], data["output_names"], "output_names")),
+            structure=decode(Literal["tensor", "tuple", "dict"], data["structure"], "structure"),
+            symbols=decode(dict[str, int], data["symbols"], "symbols"),
+            runs=decode(Literal["graph", "module"], data.get("runs", "graph"), "runs"),
+        )
+        faults = [p for p in check(graph) if p.severity == "error"]
+    except Exception as error:
+        message, hint = f"The graph in the file is damaged: {damage(error)}.", "Open an older copy of it."
+        if isinstance(error, FormatError) and "There is no format" in error.message:
+            message = f"The graph in the file needs a number format that is not here: {damage(error)}."
+            hint = "Load the plug-in that the format comes from."
+        raise ProjectError(message, hint) from error
+    if faults:
+        raise ProjectError(f"The graph in the file is not legal: {faults[0].message}", "Open an older copy of it.")
+    return graph
+
+
+def fingerprint(graph: Graph) -> str:
+    """Content hash of a graph: equal for equal graphs, in any process."""
+    text = json.dumps(graph_to_json(graph), sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,78 @@
+"""Where formats change: an operand arrives in one format, or as a float, and its consumer takes another."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from espalier.model.graph.graph import Graph, Node, Ref, out_port
+from espalier.model.graph.meta import Precision
+from espalier.model.graph.ops import base_port, floating, quantisable, spec
+from espalier.model.graph.ports import carriers, choice, operands
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """One conversion at a consumer's operand `port`.
+
+    `ref` is the wire that it takes, `dtype` what lies there in float; `before` is the format that the wire's values
+    are in already (None: none), `after` that of the operand.
+    """
+
+    ref: Ref
+    port: str
+    dtype: str
+    before: Precision | None
+    after: Precision
+
+    @property
+    def rescales(self) -> bool:
+        """Whether only the scale differs: both are one format."""
+        return self.before is not None and self.before.format == self.after.format
+
+
+def casts(graph: Graph) -> dict[str, tuple[Cast, ...]]:
+    """Consumer id → the conversions of its operands, for the nodes that have any."""
+    live = carriers(graph)
+    found = ((n.id, tuple(casts_into(n, graph, live))) for n in graph)
+    return {name: into for name, into in found if into}
+
+
+def casts_into(node: Node, graph: Graph, live: Collection[str]) -> Iterator[Cast]:
+    """The conversions of a node's operands, in order; `live`: `carriers(graph)`, other tensors take no format.
+
+    A stored tensor is held in its format, so nothing is converted there.
+    """
+    if not node.precision:
+        return
+    able = quantisable(node)
+    for ref, port in _operands(node, graph):
+        after = choice(node, port) if base_port(port) in able else None
+        meta = graph.nodes[ref.node].ports.get(out_port(ref.output))
+        if after is None or meta is None or not floating(meta) or ref.node not in live:
+            continue
+        source = origin(ref, graph)
+        producer = graph.nodes[source.node]
+        before = choice(producer, out_port(source.output))
+        kept = before is not None and (before.format, before.scale) == (after.format, after.scale)
+        if producer.call != "get_attr" and not kept:
+            yield Cast(ref, port, meta.dtype, before, after)
+
+
+def origin(ref: Ref, graph: Graph) -> Ref:
+    """The result whose values come along `ref`, seen through nodes that only move them to other places or shapes."""
+    node = graph.nodes[ref.node]
+    while spec(node.op).moves and node.call != "opaque" and node.inputs and choice(node, "data_out") is None:
+        ref = node.inputs[0]
+        node = graph.nodes[ref.node]
+    return ref
+
+
+def _operands(node: Node, graph: Graph) -> Iterator[tuple[Ref, str]]:
+    """The wires that come into a node, and the ports that they come to."""
+    if node.call == "call_module":
+        yield from ((ref, "data_in") for ref in node.inputs[:1])
+        return
+    for ref, found in zip(node.inputs, operands(node.op, node.args, node.kwargs, graph.nodes), strict=True):
+        if found is not None:
+            yield ref, found[0]

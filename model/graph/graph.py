@@ -1,0 +1,357 @@
+"""The graph that people edit: frozen values; every edit gives a new Graph that shares what it did not change.
+
+`nodes` stands in topological order. The dicts inside are plain for speed and are never mutated.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from espalier.model.errors import GraphError, nearest
+from espalier.model.graph.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Call = Literal["placeholder", "get_attr", "call_module", "call_function", "opaque", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An edge's source: output number `output` of node `node`."""
+
+    node: str
+    output: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A Python slice as an argument."""
+
+    start: Arg = None
+    stop: Arg = None
+    step: Arg = None
+
+
+@dataclass(frozen=True, slots=True)
+class TorchConst:
+    """A torch dtype, device, layout or memory format as an argument, by name."""
+
+    kind: Literal["dtype", "device", "layout", "memory_format"]
+    name: str
+
+
+Arg = None | bool | int | float | str | complex | Ref | Slice | TorchConst | tuple["Arg", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation. Facts: all but the choices: `precision`, `sparsity`, `adapters` by port, `parallel`, `packed`,
+    `arithmetic`.
+
+    `op` names a row of the ops table. `target` is the module's path (call_module), the function's
+    qualified name (call_function), the name of a weight (get_attr) or of an input (placeholder).
+    `ports` holds the tensors by port: data_in, data_in_1, …, data_out, data_out_1, …
+    `weights` names the node's own tensors by port: weight, bias, running_mean, …
+    `attrs` are the constructor's arguments of a module; of a function, those of its arguments in training.
+    """
+
+    id: str
+    op: str
+    call: Call
+    target: str
+    args: tuple[Arg, ...] = ()
+    kwargs: dict[str, Arg] = field(default_factory=dict)  # type: ignore[assignment]
+    ports: dict[str, TensorMeta] = field(default_factory=dict)  # type: ignore[assignment]
+    weights: dict[str, str] = field(default_factory=dict)  # type: ignore[assignment]
+    attrs: dict[str, Arg] = field(default_factory=dict)  # type: ignore[assignment]
+    outputs: int | None = None
+    module_path: str = ""
+    source: str = ""
+    precision: dict[str, Precision] = field(default_factory=dict)  # type: ignore[assignment]
+    sparsity: dict[str, Sparsity] = field(default_factory=dict)  # type: ignore[assignment]
+    adapters: dict[str, Adapter] = field(default_factory=dict)  # type: ignore[assignment]
+    parallel: Parallel | None = None
+    packed: bool = (
+        False  # whether its weight is held in its format's codes where the model runs (model/torch/mx_weights.py)
+    )
+    arithmetic: Literal["float", "hardware"] = "float"  # what it computes with where the model runs
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        """All references in args and kwargs, in order, repeats kept."""
+        return tuple(refs((*self.args, *self.kwargs.values())))
+
+    @property
+    def out(self) -> TensorMeta | None:
+        """The first output tensor, or None for scalars and outputs without a tensor."""
+        return self.ports.get("data_out")
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of all weights that the node names: its own, scales of its formats, its adapters'."""
+        scales = (c.scale for c in self.precision.values() if c.scale)
+        return (*self.weights.values(), *scales, *(name for x in self.adapters.values() for name in (x.a, x.b)))
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What differs between two graphs, by node id."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes in topological order, the weights they name, and the example sizes of the symbols in shapes.
+
+    `structure` says how results leave: one tensor, a tuple, or a dict with the keys `output_names`.
+    `runs` "module": recorded from a run; it runs as the original module and cannot be re-wired.
+    """
+
+    nodes: dict[str, Node]
+    weights: dict[str, Weight] = field(default_factory=dict)  # type: ignore[assignment]
+    output_names: tuple[str, ...] = ()
+    structure: Literal["tensor", "tuple", "dict"] = "tuple"
+    symbols: dict[str, int] = field(default_factory=dict)  # type: ignore[assignment]
+    runs: Literal["graph", "module"] = "graph"
+
+    def __getitem__(self, node: str) -> Node:
+        if node not in self.nodes:
+            raise GraphError(f"There is no node {node!r}.", nearest(node, self.nodes))
+        return self.nodes[node]
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def placeholders(self) -> tuple[Node, ...]:
+        """The inputs, in order."""
+        return tuple(n for n in self if n.call == "placeholder")
+
+    @property
+    def output(self) -> Node:
+        """The one output node."""
+        for node in reversed(self.nodes.values()):
+            if node.call == "output":
+                return node
+        raise GraphError("The graph has no output.", "Undo the last edit.")
+
+    def edges(self) -> Iterator[tuple[Ref, str]]:
+        """(source, user id) once per distinct source of a node."""
+        for node in self:
+            for ref in dict.fromkeys(node.inputs):
+                yield ref, node.id
+
+    def users(self) -> dict[str, tuple[str, ...]]:
+        """Node id → ids of the nodes that use it, in order."""
+        found: dict[str, dict[str, None]] = {name: {} for name in self.nodes}
+        for ref, user in self.edges():
+            found[ref.node][user] = None
+        return {name: tuple(users) for name, users in found.items()}
+
+    def replace(self, *nodes: Node) -> Graph:
+        """The graph with nodes of the same ids replaced; itself when nothing differs.
+
+        What a changed wire brings, and what a changed result is to its users, is written into their input ports.
+        """
+        changed = {n.id: n for n in nodes if not same(self[n.id], n)}
+        return replace(self, nodes={**self.nodes, **changed, **self._refreshed(changed)}) if changed else self
+
+    def _refreshed(self, changed: dict[str, Node]) -> dict[str, Node]:
+        """Nodes whose input ports no longer are what their sources give, after `changed`."""
+        from espalier.model.graph.ports import refreshed
+
+        old = self.nodes
+        stale = {k for k, n in changed.items() if n.args is not old[k].args or n.kwargs is not old[k].kwargs}
+        fresh = {k for k, n in changed.items() if n.ports is not old[k].ports}
+        if self.runs == "module" or not (stale or fresh):
+            return {}
+        after = {**old, **changed}
+        stale |= {k for k, n in after.items() if fresh and any(r.node in fresh for r in n.inputs)}
+        return {k: refreshed(after[k], after) for k in stale if all(r.node in after for r in after[k].inputs)}
+
+    def with_weights(self, weights: Mapping[str, Weight]) -> Graph:
+        """The graph with weights added or replaced by name; itself when nothing differs."""
+        changed = {k: w for k, w in weights.items() if self.weights.get(k) != w}
+        return replace(self, weights={**self.weights, **changed}) if changed else self
+
+    def insert(self, node: Node, before: str | None = None) -> Graph:
+        """The graph with a new node, placed before `before` (default: just before the output)."""
+        if node.id in self.nodes:
+            raise GraphError(f"There is already a node {node.id!r}.", "Choose another id.", node.id)
+        place = before or self.output.id
+        later = set(itertools.dropwhile(self[place].id.__ne__, self.nodes))
+        for ref in node.inputs:
+            if self[ref.node].id in later:
+                raise GraphError(f"{node.id} would stand before its input {ref.node}.", "Place it later.", node.id)
+        nodes: dict[str, Node] = {}
+        for name, old in self.nodes.items():
+            if name == place:
+                nodes[node.id] = node
+            nodes[name] = old
+        return replace(self, nodes=nodes)
+
+    def remove(self, *ids: str) -> Graph:
+        """The graph without nodes that have no other users; raises GraphError naming the users."""
+        gone = {self[i].id for i in ids}
+        users = self.users()
+        for name in ids:
+            left = [u for u in users[name] if u not in gone]
+            if left:
+                raise GraphError(f"{name} is still used by {', '.join(left)}.", "Re-wire its users first.", name)
+            if self.nodes[name].call in ("placeholder", "output"):
+                raise GraphError(f"{name} is an {self.nodes[name].call} and cannot be removed.", node=name)
+        nodes = {k: n for k, n in self.nodes.items() if k not in gone}
+        return replace(self, nodes=nodes, weights=named_weights(nodes.values(), self.weights))
+
+    def rewire(self, old: Ref, new: Ref) -> Graph:
+        """The graph in which every use of `old` takes `new` instead."""
+        users = [n for n in self if self[old.node] and self[new.node] and old in n.inputs]
+        return self.replace(*(map_refs(n, lambda r: new if r == old else r) for n in users))
+
+    def delta(self, before: Graph) -> Delta:
+        """What changed since `before`; by identity, so cheap between edits of one graph."""
+        old, new = before.nodes, self.nodes
+        alike = old.keys() == new.keys()
+        added = () if alike else tuple(k for k in new if k not in old)
+        removed = () if alike else tuple(k for k in old if k not in new)
+        changed = tuple(k for k, n in new.items() if (o := old.get(k)) is not n and o is not None and not same(o, n))
+        return Delta(added, removed, changed)
+
+    def sharing(self, others: Iterable[Graph]) -> Graph:
+        """Equal, but with the very nodes and weights of `others` where they are the same: what looks for changes by
+        identity then finds only those."""
+        held = [n for o in others for n in o.nodes.values()]
+        known = {n.id: n for n in reversed(held)}
+        nodes = {k: old if (old := known.get(k)) and same(old, n) else n for k, n in self.nodes.items()}
+        stored = {k: w for o in others for k, w in o.weights.items()}
+        weights = {k: old if (old := stored.get(k)) == w else w for k, w in self.weights.items()}
+        return replace(self, nodes=nodes, weights=weights)
+
+    def to_networkx(self) -> nx.MultiDiGraph[str]:
+        """A networkx graph of plain texts and numbers.
+
+        Node attributes: op, kind, module_path, parameters (elements of its weights), formats and sparsity (by port, as
+        "weight: mxint(...)"). Edge attributes: output, shape ("batch × 8").
+        """
+        import networkx as nx
+
+        from espalier.model.graph.ops import kind
+
+        graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+        for node in self:
+            graph.add_node(
+                node.id,
+                op=node.op,
+                kind=kind(node),
+                module_path=node.module_path,
+                parameters=sum(self.weights[key].elements for key in node.weights.values() if key in self.weights),
+                formats="; ".join(f"{port}: {p.format}" for port, p in sorted(node.precision.items())),
+                sparsity="; ".join(f"{port}: {s.ratio:g}" for port, s in sorted(node.sparsity.items())),
+            )
+        for ref, user in self.edges():
+            meta = self.nodes[ref.node].ports.get(out_port(ref.output))
+            shape = " × ".join(map(str, meta.shape)) if meta else ""
+            graph.add_edge(ref.node, user, output=ref.output, shape=shape)
+        return graph
+
+
+def same(a: Node, b: Node) -> bool:
+    """Equal, and so written too: 1, 1.0 and True are three arguments, and so are 0.0 and -0.0."""
+    return a is b or (a == b and _written(a) == _written(b))
+
+
+def _written(node: Node) -> str:
+    return repr((node.args, sorted(node.kwargs.items()), sorted(node.attrs.items())))
+
+
+def out_port(number: int) -> str:
+    """data_out, data_out_1, …"""
+    return f"data_out_{number}" if number else "data_out"
+
+
+def in_port(number: int) -> str:
+    """data_in, data_in_1, …"""
+    return f"data_in_{number}" if number else "data_in"
+
+
+def refs(args: Iterable[Arg]) -> Iterator[Ref]:
+    """Every Ref inside nested arguments."""
+    for arg in args:
+        match arg:
+            case Ref():
+                yield arg
+            case tuple():
+                yield from refs(arg)
+            case Slice(start, stop, step):
+                yield from refs((start, stop, step))
+            case _:
+                pass
+
+
+def map_arg(arg: Arg, swap: Callable[[Ref], Arg]) -> Arg:
+    """`arg` with every Ref replaced by `swap(ref)`."""
+    match arg:
+        case Ref():
+            return swap(arg)
+        case tuple():
+            return tuple(map_arg(a, swap) for a in arg)
+        case Slice(start, stop, step):
+            return Slice(map_arg(start, swap), map_arg(stop, swap), map_arg(step, swap))
+        case _:
+            return arg
+
+
+def map_refs(node: Node, swap: Callable[[Ref], Ref]) -> Node:
+    """`node` with every input replaced by `swap(input)`."""
+    args = tuple(map_arg(a, swap) for a in node.args)
+    return replace(node, args=args, kwargs={k: map_arg(a, swap) for k, a in node.kwargs.items()})
+
+
+def named_weights(nodes: Iterable[Node], weights: Mapping[str, Weight]) -> dict[str, Weight]:
+    """Those of `weights` that a node still names, as a tensor, the scale of a format or part of an adapter."""
+    used = {name for node in nodes for name in node.tensors}
+    return {k: w for k, w in weights.items() if k in used}
+
+
+def without_unused_scales(graph: Graph, before: Graph) -> Graph:
+    """`graph` without the weights that were scales of formats in `before` and are so no longer."""
+    gone = {c.scale for n in before for c in n.precision.values() if c.scale}
+    if gone:
+        gone -= {c.scale for n in graph for c in n.precision.values()}
+        gone -= {name for n in graph for name in n.weights.values()}
+    return replace(graph, weights={k: w for k, w in graph.weights.items() if k not in gone}) if gone else graph
+
+
+def sort(nodes: Mapping[str, Node]) -> dict[str, Node]:
+    """The nodes in a stable topological order; raises GraphError when they form a cycle."""
+    done: dict[str, Node] = {}
+    open_: set[str] = set()
+    for root in nodes:
+        stack = [(root, iter(dict.fromkeys(r.node for r in nodes[root].inputs)))] if root not in done else []
+        open_.update(name for name, _ in stack)
+        while stack:
+            name, sources = stack[-1]
+            step = next((s for s in sources if s not in done), None)
+            if step is None:
+                done[name] = nodes[name]
+                open_.discard(name)
+                stack.pop()
+            elif step in open_:
+                raise GraphError(f"{name} and {step} form a cycle.", "Re-wire one of them.", name)
+            else:
+                open_.add(step)
+                stack.append((step, iter(dict.fromkeys(r.node for r in nodes[step].inputs))))
+    return done

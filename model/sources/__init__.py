@@ -1,0 +1,1 @@
+"""Where models come from: folders, the hub, configurations, factories, .pt2 files, demos."""

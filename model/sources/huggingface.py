@@ -1,0 +1,290 @@
+"""Models of the transformers library: from a folder, the hub's cache, or a configuration. Never remote code."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass
+from logging import CRITICAL
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from espalier.model.errors import PASSING, EspalierError, SourceError, first_line, nearest
+from espalier.model.network import offline_if_unreachable
+from espalier.model.sources.info import KINDS, Loaded, SourceInfo
+
+if TYPE_CHECKING:
+    from torch import nn
+
+TASKS = {
+    "": "AutoModel", "sequence-classification": "AutoModelForSequenceClassification",
+    "causal-lm": "AutoModelForCausalLM", "masked-lm": "AutoModelForMaskedLM",
+    "token-classification": "AutoModelForTokenClassification", "question-answering": "AutoModelForQuestionAnswering",
+    "image-classification": "AutoModelForImageClassification", "seq2seq-lm": "AutoModelForSeq2SeqLM",
+}  # fmt: skip
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
+
+
+@contextlib.contextmanager
+def quiet() -> Generator[None]:
+    """transformers and the hub without their warnings and bars."""
+    from huggingface_hub.utils import logging as hub
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    retries = hub.get_verbosity()
+    logging.set_verbosity(CRITICAL)
+    hub.set_verbosity(CRITICAL)
+    if bars:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        hub.set_verbosity(retries)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def from_folder(spec: str) -> Loaded:
+    """A model saved with `save_pretrained`; raises SourceError."""
+    path = Path(spec).expanduser().resolve()
+    if not (path / "config.json").exists():
+        raise SourceError(f"{path.name} has no config.json, so it is no Hugging Face folder.", f"Give {KINDS}.")
+    if not any(path.glob("*.safetensors")) and not any(path.glob("*.bin")):
+        raise SourceError(f"{path.name} holds a configuration but no weights.",
+                          "Add model.safetensors, or open it as config:TYPE?….")  # fmt: skip
+    model, example, uncached = _pretrained(str(path))
+    tokenizer = str(path) if any((path / n).exists() for n in TOKENIZER_FILES) else None
+    files = tuple(sorted(path.glob("*.safetensors")))
+    return Loaded(SourceInfo(str(path), path.name, tokenizer=tokenizer), model, example, files=files, uncached=uncached)
+
+
+def from_hub(spec: str) -> Loaded:
+    """A model by its name on the hub, from the cache or online; raises SourceError."""
+    name = spec.partition(":")[2]
+    with offline_if_unreachable():
+        model, example, uncached = _pretrained(name)
+    return Loaded(SourceInfo(spec, name, tokenizer=name), model, example, uncached=uncached)
+
+
+def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
+    import transformers
+    from transformers import AutoConfig, AutoModel
+
+    try:
+        with quiet():
+            config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+            cached = _no_cache(config)
+            architecture = (getattr(config, "architectures", None) or [""])[0]
+            cls = getattr(transformers, architecture, AutoModel)
+            model = cls.from_pretrained(name, config=config, trust_remote_code=False)
+    except PASSING:
+        raise
+    # Damaged files, unknown architectures, a missing network: transformers and its parsers, some in Rust, raise many.
+    except BaseException as error:
+        hint = "Check the name, the network or the cache, or give a sound local folder."
+        called = Path(name).name if Path(name).exists() else name
+        raise SourceError(f"{called} cannot be loaded: {first_line(error)}", hint) from error
+    return model, example_inputs(model), (model.config,) if cached else ()
+
+
+def _no_cache(config: Any) -> bool:
+    """Cache objects are no output that a graph could have; whether the configuration asked for them."""
+    asked = bool(getattr(config, "use_cache", None))
+    if asked:
+        config.use_cache = False
+    return asked
+
+
+def without_cache(model: Any) -> tuple[Any, ...]:
+    """A model of transformers that was made elsewhere gives no caches either: with them it could only be recorded.
+
+    Returns the configurations that asked for them.
+    """
+    if "transformers" not in sys.modules:
+        return ()
+    from transformers import PreTrainedModel
+
+    return tuple(p.config for p in model.modules() if isinstance(p, PreTrainedModel) and _no_cache(p.config))
+
+
+def from_config(spec: str) -> Loaded:
+    """`config:TYPE?key=value&task=…&weights=random|none`: an untrained model; raises SourceError."""
+    wish = read_config(spec)
+    unpadded = wish.task == "sequence-classification" and "pad_token_id" not in wish.given
+    notes = _pad(wish.config, wish.kind) if unpadded else ()
+    extra: dict[str, Any] = {"attn_implementation": wish.attention} if wish.attention else {}
+    model, example = _from_config(wish.kind, wish.config, wish.task, wish.bare, extra)
+    uncached = (model.config,) if wish.cached else ()
+    return Loaded(SourceInfo(spec, f"{wish.kind} (configuration)"), model, example, notes=notes, uncached=uncached)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a `config:` source says; `given`: the keys that it names. `bare`: without weights.
+
+    `cached`: it asks for caches, which are off in `config`.
+    """
+
+    kind: str
+    config: Any
+    task: str
+    given: frozenset[str]
+    attention: str | None
+    bare: bool
+    cached: bool
+
+
+def read_config(spec: str) -> Wish:
+    """The configuration that a `config:` source describes; raises SourceError."""
+    kind, _, query = spec.partition(":")[2].partition("?")
+    words = dict(parse_qsl(query, keep_blank_values=True))
+    task, weights = words.pop("task", ""), words.pop("weights", "random")
+    values = {k: _value(v) for k, v in words.items()}
+    attention = values.pop("attn_implementation", None)
+    if task not in TASKS:
+        raise SourceError(f"There is no task {task!r}.", nearest(task, [t for t in TASKS if t]))
+    if weights not in ("random", "none"):
+        raise SourceError(f"weights is {weights!r}.", "Write weights=random or weights=none.")
+    config = make_config(kind, values)
+    cached = _no_cache(config)
+    return Wish(kind, config, task, frozenset(values), attention, weights == "none", cached)
+
+
+def _pad(config: Any, kind: str) -> tuple[str, ...]:
+    """Give a configuration without a padding token one, as a classifier looks for the last token before it."""
+    size, eos = getattr(config, "vocab_size", None), getattr(config, "eos_token_id", None)
+    if not isinstance(size, int) or getattr(config, "pad_token_id", None) is not None:
+        return ()
+    config.pad_token_id = eos if isinstance(eos, int) and 0 <= eos < size else 0
+    return (f"The {kind} configuration has no padding token, so {config.pad_token_id} stands for it; "
+            "pad_token_id=… names another.",)  # fmt: skip
+
+
+def _from_config(kind: str, config: Any, task: str, bare: bool, extra: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    import torch
+    import transformers
+
+    try:
+        with quiet(), torch.device("meta" if bare else "cpu"):
+            model = getattr(transformers, TASKS[task]).from_config(config, trust_remote_code=False, **extra)
+            return model, example_inputs(model)
+    except EspalierError:
+        raise
+    # A model's constructor may raise anything for sizes that do not fit together.
+    except Exception as error:
+        raise SourceError(f"{kind} cannot be built from this configuration: {first_line(error)}",
+                          "Correct its values.") from error  # fmt: skip
+
+
+def make_config(kind: str, values: dict[str, Any]) -> Any:
+    """The configuration of a model type; raises SourceError for a key or a value that it cannot have."""
+    from transformers import CONFIG_MAPPING
+
+    if kind not in CONFIG_MAPPING:
+        raise SourceError(f"transformers has no model type {kind!r}.", nearest(kind, CONFIG_MAPPING.keys()))
+    cls = CONFIG_MAPPING[kind]
+    known = set(cls().to_dict()) | set(getattr(cls, "attribute_map", {})) | {"num_labels"}
+    for key in values:
+        if key not in known:
+            raise SourceError(f"The {kind} configuration has no {key!r}.", nearest(key, known))
+    try:
+        with quiet():
+            config = cls(**values)
+    # transformers validates with a library whose errors are not exported.
+    except Exception as error:
+        raise SourceError(
+            f"The {kind} configuration is impossible: {first_line(error.__cause__ or error).rstrip('.')}.",
+            "Correct its values.",
+        ) from error
+    config.architectures = config.architectures or []  # transformers iterates over it where a type has two heads
+    pad, size = getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)
+    if "pad_token_id" not in values and isinstance(pad, int) and isinstance(size, int) and pad >= size:
+        config.pad_token_id = 0  # a smaller vocabulary has lost the default's padding token
+    return config
+
+
+def _value(word: str) -> Any:
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    if word.lower() in ("none", "null"):
+        return None
+    if word.startswith(("[", "{")):
+        with contextlib.suppress(ValueError):
+            return json.loads(word)
+    if word.startswith("["):
+        return [_value(w) for w in word.strip("[]").split(",") if w]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(word)
+    return word
+
+
+# -- example inputs
+
+
+def example_inputs(model: Any) -> dict[str, Any]:
+    """Example keyword inputs of a transformers model; those with "?" in front are there to be chosen by name.
+
+    Batch 2 and length 16: torch specialises sizes 0 and 1. Raises SourceError for inputs it cannot make.
+    """
+    main = getattr(model, "main_input_name", "input_ids")
+    if main == "pixel_values":
+        return _image_inputs(model.config)
+    if main == "input_ids" and getattr(model.config, "vocab_size", None):
+        inputs = _text_inputs(model)
+        return inputs if _takes(model, "attention_mask") else {k: v for k, v in inputs.items() if k != "attention_mask"}
+    kind = getattr(model.config, "model_type", type(model).__name__)
+    why = f"the configuration of {kind} has no vocab_size" if main == "input_ids" else f"{kind} takes {main!r}"
+    raise SourceError(f"No example inputs can be made: {why}.",
+                      "Give a file.py:factory that returns (model, example inputs).")  # fmt: skip
+
+
+def _takes(model: Any, name: str) -> bool:
+    """Whether a model names an input: FNet and xLSTM would lose a mask among further keywords, which torch refuses."""
+    return name in inspect.signature(model.forward).parameters
+
+
+def _text_inputs(model: Any) -> dict[str, Any]:
+    import torch
+
+    config = model.config
+    length = min(16, int(getattr(config, "max_position_embeddings", None) or 16))
+    ids = torch.randint(0, config.vocab_size, (2, length))
+    found: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if getattr(config, "is_encoder_decoder", False):
+        found |= {
+            "decoder_input_ids": torch.randint(0, config.vocab_size, (2, length - 3)),
+            "use_cache": False,
+        }
+    if getattr(config, "type_vocab_size", 0):
+        found["?token_type_ids"] = torch.zeros_like(ids)
+    labels = _labels(type(model).__name__, config, found)
+    return found if labels is None else {**found, "?labels": labels}
+
+
+def _labels(cls: str, config: Any, inputs: dict[str, Any]) -> Any:
+    import torch
+
+    if "Sequence" in cls:
+        return torch.randint(0, int(config.num_labels), (2,))
+    if "TokenClass" in cls:
+        return torch.randint(0, int(config.num_labels), inputs["input_ids"].shape)
+    if "LM" in cls or "Conditional" in cls:
+        return inputs.get("decoder_input_ids", inputs["input_ids"]).clone()
+    return None
+
+
+def _image_inputs(config: Any) -> dict[str, Any]:
+    import torch
+
+    size = getattr(config, "image_size", 224)
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    channels = int(getattr(config, "num_channels", 3))
+    found: dict[str, Any] = {"pixel_values": torch.randn(2, channels, int(height), int(width))}
+    return found | {"?labels": torch.randint(0, int(getattr(config, "num_labels", 2)), (2,))}

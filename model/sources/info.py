@@ -1,0 +1,70 @@
+"""What a project keeps of its source, and a model as a source gives it, ready to be traced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from espalier.model.sources.reading import Limits, Reading
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.export import ExportedProgram
+
+KINDS = "a Hugging Face folder, hf:NAME, config:TYPE?key=value, file.py:factory, model.pt2, a packed model or demo:NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """What a project keeps of its source. `spec` is absolute where it names a file.
+
+    tokenizer, text, label, classes, limits: as `Reading` has them; what a command or the window names goes in here.
+    """
+
+    spec: str
+    name: str
+    inputs: tuple[str, ...] = ()
+    seed: int = 0
+    tokenizer: str | None = None
+    data: str | None = None
+    text: str = ""
+    label: str = ""
+    classes: tuple[str, ...] = ()
+    limits: Limits | None = None
+
+    @property
+    def reading(self) -> Reading:
+        """How data are read for the model."""
+        return Reading(self.tokenizer, self.text, self.label, self.classes, self.limits)
+
+    def taking(self, **given: str | tuple[str, ...] | None) -> SourceInfo:
+        """With those of the given facts of how data are read that say something."""
+        return replace(self, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A model ready to be traced: an nn.Module and example keyword inputs, or an exported program.
+
+    Examples with "?" before their name are there to be chosen by name only. `notes`: what was chosen unasked.
+    `uncached`: the configurations of transformers whose `use_cache` was on, and is off for the capture.
+    """
+
+    info: SourceInfo
+    model: nn.Module
+    example: dict[str, Any]
+    program: ExportedProgram | None = None
+    files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+    uncached: tuple[Any, ...] = ()
+
+    def restore_cache(self) -> None:
+        """Configure the model's caches as its source has them, to save it."""
+        for config in self.uncached:
+            config.use_cache = True
+
+
+def demo_folder(name: str) -> Path:
+    """The shipped files of a demo."""
+    return Path(__file__).resolve().parents[2] / "resources" / "demos" / name

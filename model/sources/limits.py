@@ -1,0 +1,187 @@
+"""What a captured model takes, asked of its graph: positions, vocabulary, image size.
+
+A table of positions is recognised by running the few nodes that compute its index at several lengths, so that offsets
+(RoBERTa begins at 2) and saturating indices (relative positions) need no list of architectures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from espalier.model.errors import EspalierError
+from espalier.model.graph.graph import Graph, Node, Ref, named_weights
+from espalier.model.sources.reading import Limits
+from espalier.model.symbols import evaluate
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from espalier.model.store.weights import WeightStore
+
+SHORT, LONG = 3, 6  # tokens of the first two runs
+FIRST, SECOND = 2, 3  # token ids of the runs that look for the vocabulary's table
+MOST = 1 << 20  # tokens: a table of more rows is none of positions
+ROOM = 1 << 24  # elements of an input that a run may have
+# What torch raises where a size does not fit.
+FAULTS = (EspalierError, RuntimeError, LookupError, ArithmeticError, ValueError, TypeError, MemoryError)
+
+
+def limits_of(graph: Graph, store: WeightStore) -> Limits:
+    """What the graph takes; runs index computations only, never the model."""
+    token = token_input(graph)
+    found = Limits(image=_image(graph))
+    if token is None or token.out is None or len(token.out.shape) != 2:
+        return found
+    length = token.out.shape[1]
+    if isinstance(length, int):
+        found, length = replace(found, length=length), ""
+    tables = _Tables(graph, store, token, length)
+    sliced = list(_sliced(graph, length)) if length else []
+    positions = [*sliced, *tables.positions(min(sliced, default=None))] if length else []
+    return replace(found, tokens=min(positions, default=None), vocabulary=tables.vocabulary())
+
+
+def token_input(graph: Graph) -> Node | None:
+    """The input that takes token ids: `input_ids`, or the only whole numbers that are no mask."""
+    whole = [n for n in graph.placeholders if n.out is not None and n.out.dtype in ("int64", "int32")]
+    named = [n for n in whole if n.target == "input_ids"]
+    plain = [n for n in whole if "mask" not in n.target and n.target != "labels"]
+    return named[0] if named else plain[0] if len(plain) == 1 else None
+
+
+def context_length(config: Any) -> int | None:
+    """The tokens that a transformers configuration with rotary positions was made for; None of any other."""
+    inner = config.get_text_config() if hasattr(config, "get_text_config") else config
+    rotary = any(
+        name.startswith(("rope_", "rotary")) and value for name, value in getattr(inner, "__dict__", {}).items()
+    )
+    most = getattr(inner, "max_position_embeddings", None)
+    return most if rotary and isinstance(most, int) and most >= SHORT else None
+
+
+def _image(graph: Graph) -> tuple[int, int, int] | None:
+    """Channels, height and width of the only input, where that is a picture; 0 for a free one."""
+    inputs = [n.out for n in graph.placeholders if n.out is not None and n.target != "labels"]
+    if len(inputs) != 1 or len(inputs[0].shape) != 4:
+        return None
+    channels, height, width = (size if isinstance(size, int) else 0 for size in inputs[0].shape[1:])
+    return channels, height, width
+
+
+def _sliced(graph: Graph, symbol: str) -> Iterator[int]:
+    """The longest text that each slice of a fixed size to a text's length has room for."""
+    for node in graph:
+        before, after = node.ports.get("data_in"), node.out
+        if node.op != "slice" or before is None or after is None or len(before.shape) != len(after.shape):
+            continue
+        for size, wish in zip(before.shape, after.shape, strict=True):
+            offset = _offset(wish, symbol) if isinstance(size, int) and isinstance(wish, str) else None
+            if offset is not None and isinstance(size, int):
+                yield size - offset
+
+
+def _offset(size: str, symbol: str) -> int | None:
+    """What is added to the length in a size such as `seq + 2`; None for any other size."""
+    try:
+        short, long = (evaluate(size, {symbol: n}) for n in (SHORT, LONG))
+    except (LookupError, ArithmeticError, ValueError):
+        return None
+    return short - SHORT if long - short == LONG - SHORT else None
+
+
+class _Tables:
+    """The embeddings of a graph, and what their indices are for a text of some length."""
+
+    def __init__(self, graph: Graph, store: WeightStore, token: Node, symbol: str) -> None:
+        self.graph, self.token, self.symbol = graph, token, symbol
+        found = [(n, ref) for n in graph if n.op == "embedding" and (ref := _index(n)) is not None]
+        self.rows = [int(n.ports["weight"].shape[0]) for n, _ in found]
+        self.module: Any = None
+        if found and graph.runs == "graph":
+            self.module = _module(graph, [ref for _, ref in found], store)
+
+    def positions(self, bound: int | None) -> Iterator[int]:
+        """The lengths at which tables of positions end, below `bound`, which is known."""
+        if bound is not None and bound < LONG:
+            return
+        short, long = self._run(SHORT), self._run(LONG)
+        for at, rows in enumerate(self.rows if short and long else ()):
+            if int(long[at].max() - short[at].max()) != LONG - SHORT:
+                continue
+            most = rows - int(short[at].max()) + SHORT - 1
+            if LONG <= most < (bound or MOST) and self._ends(at, rows, most):
+                yield most
+
+    def vocabulary(self) -> int | None:
+        """Rows of the smallest table whose index is the token itself."""
+        first, second = self._run(SHORT, FIRST), self._run(SHORT, SECOND)
+        if not first or not second:
+            return None
+        same = [bool((a == FIRST).all() and (b == SECOND).all()) for a, b in zip(first, second, strict=True)]
+        return min((rows for rows, yes in zip(self.rows, same, strict=True) if yes), default=None)
+
+    def _ends(self, at: int, rows: int, most: int) -> bool:
+        """Whether the index leaves the table one token after `most`: a saturating index does not."""
+        full, more = self._run(most), self._run(most + 1)
+        return bool(full) and int(full[at].max()) < rows and (not more or int(more[at].max()) >= rows)
+
+    def _run(self, length: int, token: int = FIRST) -> list[Tensor]:
+        """Each table's index for texts of one token repeated; empty where the nodes cannot be run at that length."""
+        import torch
+
+        if self.module is None:
+            return []
+        symbols = {**self.graph.symbols, **({self.symbol: length} if self.symbol else {})}
+        taken = [n for n in self.graph.placeholders if n.out is not None]
+        try:
+            inputs = {n.target: self._value(n, symbols, token) for n in taken}
+            with torch.no_grad():
+                return list(self.module(**inputs))
+        except FAULTS:
+            return []
+
+    def _value(self, node: Node, symbols: dict[str, int], token: int) -> Tensor:
+        import torch
+
+        assert node.out is not None
+        sizes, fill = node.out.sizes(symbols), token if node is self.token else int("mask" in node.target)
+        if math.prod(sizes) > ROOM:
+            raise ValueError("an input too large to try")
+        return torch.full(sizes, fill, dtype=getattr(torch, node.out.dtype))
+
+
+def _index(node: Node) -> Ref | None:
+    """Where an embedding's index comes from; None for a table of which the size is not known."""
+    place = 0 if node.call == "call_module" else 1
+    ref = node.args[place] if len(node.args) > place else None
+    shape = node.ports["weight"].shape if "weight" in node.ports else ()
+    sized = bool(shape) and isinstance(shape[0], int)
+    return ref if isinstance(ref, Ref) and sized else None
+
+
+def _part(graph: Graph, ends: list[Ref]) -> Graph:
+    """The nodes that lead to `ends`, with those as results; all inputs stay."""
+    wanted: set[str] = set()
+    todo = [ref.node for ref in ends]
+    while todo:
+        name = todo.pop()
+        if name not in wanted:
+            wanted.add(name)
+            todo += [ref.node for ref in graph[name].inputs]
+    output = replace(graph.output, args=tuple(ends), kwargs={})
+    kept = [n for n in graph if n.id in wanted or n.call == "placeholder"]
+    nodes = {n.id: n for n in (*kept, output)}
+    return replace(graph, nodes=nodes, weights=named_weights(nodes.values(), graph.weights), structure="tuple",
+                   output_names=())  # fmt: skip
+
+
+def _module(graph: Graph, ends: list[Ref], store: WeightStore) -> Any:
+    from espalier.model.torch.build import build
+
+    try:
+        return build(_part(graph, ends), store)
+    except FAULTS:  # opaque functions, a model without weights: nothing is known then
+        return None

@@ -1,0 +1,1 @@
+"""Tensors by key, in memory or in files that are held open."""

@@ -1,0 +1,151 @@
+"""MX weights as stored: whole-number codes and an E8M0 exponent for each block of a row; a Linear that holds them.
+
+This is the plain definition. Faster ways register from above in model.fast_mx, by device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from espalier.model.errors import FormatError
+from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.small_float import exponent, times
+from espalier.model.graph.graph import Node
+from espalier.model.graph.ports import choice
+from espalier.model.torch.fast_mx import PRODUCTS, VALUES
+
+WIDTHS = (4, 8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MXWeight:
+    """A matrix [rows, columns] in MXINT: code·2^(exponent − 127 − (width − 2)).
+
+    `codes`: int8 [rows, columns]; of width 4 uint8 [rows, ⌈columns/2⌉], the even column in the low half, in two's
+    complement. `exponents`: uint8 [rows, ⌈columns/block⌉].
+    """
+
+    codes: Tensor
+    exponents: Tensor
+    columns: int
+    width: int
+    block: int
+
+    @property
+    def rows(self) -> int:
+        """Rows: the outputs of a Linear."""
+        return self.codes.shape[0]
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory."""
+        return self.codes.numel() + self.exponents.numel()
+
+
+def fits(fmt: Any) -> bool:
+    """Whether weights in this format can be held so."""
+    return isinstance(fmt, MXInt) and fmt.width in WIDTHS and fmt.rows == 1
+
+
+def why_unpacked(node: Node) -> str:
+    """Why a node's weight cannot be held packed; empty where it can."""
+    chosen = choice(node, "weight")
+    checks = (
+        (node.call != "call_module" or node.attrs.get("class") != "Linear", "it is no Linear"),
+        (chosen is None, "its weight is in float"),
+        (chosen is not None and not fits(chosen.format), "its weight is not in mxint of 4 or 8 bits in rows"),
+        (bool(node.adapters), "it has an adapter; fuse it first"),
+    )
+    return next((reason for holds, reason in checks if holds), "")
+
+
+def packed(fmt: MXInt, weight: Tensor, node: str | None = None) -> MXWeight:
+    """`weight` [rows, columns] in a format of 4 or 8 bits; the values are those of the format, bit for bit.
+
+    Raises FormatError for another format, and for NaN; `node`: whose weight it is.
+    """
+    if not fits(fmt):
+        raise FormatError(f"Weights in {fmt} cannot be held packed.", "Give them mxint of 4 or 8 bits, in rows.")
+    rows, columns = weight.shape
+    value = fmt.forward(weight.detach().float())
+    if value.isnan().any():
+        text = f"{int(value.isnan().sum())} of the weights are NaN, which no code of {fmt.label} stands for."
+        raise FormatError(text, "Leave this weight in float, or go back to before its training broke.", node)
+    blocks = fmt.blocks.split(value).reshape(rows, -1, fmt.block)
+    # The largest of a block may have been rounded down by clipping, never below its binade, so exponents stay.
+    stored = (exponent(blocks.abs().amax(-1)) + 127).clamp(0, 254)
+    codes = times(blocks, (127 + fmt.width - 2 - stored)[..., None]).reshape(rows, -1)[:, :columns]
+    codes = codes.to(torch.int8)
+    held = codes if fmt.width == 8 else _halves(codes)
+    return MXWeight(held.contiguous(), stored.to(torch.uint8).contiguous(), columns, fmt.width, fmt.block)
+
+
+def _halves(codes: Tensor) -> Tensor:
+    """Two codes of 4 bits in a byte."""
+    even = F.pad(codes, (0, codes.shape[1] % 2)).view(torch.uint8) & 15
+    return even[:, 0::2] | (even[:, 1::2] << 4)
+
+
+def whole(weight: MXWeight) -> Tensor:
+    """The codes one by one, int8 [rows, columns]."""
+    if weight.width == 8:
+        return weight.codes
+    low, high = weight.codes << 4, weight.codes & 240
+    both = torch.stack((low, high), -1).reshape(weight.rows, -1)[:, : weight.columns]
+    return both.view(torch.int8) >> 4 if both.is_contiguous() else both.contiguous().view(torch.int8) >> 4
+
+
+def plain(weight: MXWeight, dtype: torch.dtype) -> Tensor:
+    """The values, contiguous: bits of a product depend on strides. Those beyond float16 are its largest."""
+    e = weight.exponents.int() - (127 + weight.width - 2)
+    codes = F.pad(whole(weight), (0, -weight.columns % weight.block)).reshape(weight.rows, -1, weight.block)
+    found = times(codes.float(), e[..., None]).reshape(weight.rows, -1)[:, : weight.columns]
+    most = torch.finfo(dtype).max
+    found = found.clamp(-most, most).to(dtype) if dtype == torch.float16 else found.to(dtype)
+    return found.contiguous()
+
+
+def values(weight: MXWeight, dtype: torch.dtype) -> Tensor:
+    """The matrix, by the fast way of its device; while torch.compile looks on the definition, which it fuses."""
+    fast = None if torch.compiler.is_compiling() else VALUES.find(weight.codes.device.type)
+    return (fast or plain)(weight, dtype)
+
+
+def product(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
+    """x·Wᵀ + b over the last dimension of x. Without a fast way the bits are those of a Linear over the values."""
+    fast = None if torch.compiler.is_compiling() else PRODUCTS.find(x.device.type)
+    return fast(x, weight, bias) if fast else F.linear(x, values(weight, x.dtype), bias)
+
+
+class MXLinear(nn.Module):
+    """A Linear whose weight is held as MX codes and exponents; it cannot train."""
+
+    codes: Tensor
+    exponents: Tensor
+    bias: Tensor | None
+
+    def __init__(self, weight: MXWeight, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.columns, self.width, self.block = weight.columns, weight.width, weight.block
+        self.register_buffer("codes", weight.codes)
+        self.register_buffer("exponents", weight.exponents)
+        stays = isinstance(bias, Tensor) and not isinstance(bias, nn.Parameter)  # where it is, in `to`
+        self.bias = nn.Parameter(bias, requires_grad=False) if stays and bias is not None else bias
+
+    @property
+    def held(self) -> MXWeight:
+        """The weight as stored."""
+        return MXWeight(self.codes, self.exponents, self.columns, self.width, self.block)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x·Wᵀ + b."""
+        return product(x, self.held, self.bias)
+
+    def extra_repr(self) -> str:
+        """For print(model)."""
+        return f"in_features={self.columns}, out_features={self.codes.shape[0]}, mxint{self.width}/{self.block}"

@@ -1,1 +1,0 @@
-"""When every beat moves: schedules, FIFOs, and the parallelism that keeps a pace."""

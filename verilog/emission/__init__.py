@@ -1,0 +1,1 @@
+"""The files beside a design in its folder: bench, vectors, scripts, README."""

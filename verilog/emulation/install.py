@@ -1,0 +1,26 @@
+"""Registers the arithmetic of hardware with `model`; what computes it is loaded when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from espalier.model.torch.emulators import register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from espalier.model.graph.graph import Graph, Node
+    from espalier.model.store.weights import WeightStore
+    from espalier.model.torch.emulators import Emulation
+
+
+def _emulate(graph: Graph, store: WeightStore, node: Node, tensors: Mapping[str, Tensor]) -> Emulation | None:
+    from espalier.verilog.emulation.emulate import emulate
+
+    return emulate(graph, store, node, tensors)
+
+
+def install_emulation() -> None:
+    """Register it; once is enough."""
+    register(_emulate)

@@ -1,0 +1,345 @@
+"""The cycles of a network of engines: what is valid, what is ready, what moves. Compiled where numba is installed.
+
+An engine stands while a beat at its end is not taken. A fork hands a beat to each reader that can take it; a FIFO shows
+it a cycle later. Only units that something happens to are looked at: stretches without any beat cost nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from espalier.verilog.numbers.compiled import njit
+
+DONE, STUCK = 0, 1
+ENGINE, FORK, FIFO = 0, 1, 2
+_KINDS = {"engine": ENGINE, "fork": FORK, "fifo": FIFO}
+RUNS, DRAINS, STANDS = 0, 1, 2  # what a sleeping engine does each cycle: step and shift; shift; nothing
+NEVER = 1 << 62
+IN, OUT = 0, 1
+
+# columns of a unit: what it is, then how it stands
+KIND, DEPTH, STEPS, FRAMES, FIRST, HELD, STEP, FRAME, MODE, LAST, ALARM = range(11)
+# columns of a channel: beats in all, a frame's, where its stamps begin, its ends, whether it leads into a FIFO, out
+BEATS, PER, STAMPS, WRITER, READER, WAITS, SINK, VALID, READY, MOVED, WHEN, OPENS, MOST = range(13)
+
+
+@dataclass(frozen=True, slots=True)
+class Clockwork:
+    """`units` in the order of the data, `beats` of each channel in all frames, and the channels at the ends."""
+
+    units: list[dict[str, Any]]
+    beats: list[int]
+    sources: list[int]
+    per_frame: list[int]
+    sinks: list[int]
+    spacing: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ran:
+    """`stamps[channel]`: the cycle of each beat; `most[channel]`: the most beats that a FIFO before it held."""
+
+    state: int
+    stamps: list[np.ndarray]
+    most: np.ndarray
+
+
+def run(work: Clockwork) -> Ran:
+    """Go on until every beat has reached a sink, or nothing moves any more."""
+    count, width = len(work.units), max((max(len(u["ins"]), len(u["outs"])) for u in work.units), default=1)
+    units, links = np.zeros((count, 11), np.int64), np.full((count, 2, width), -1)
+    channels = _channels(work)
+    at = 0
+    for k, unit in enumerate(work.units):
+        units[k, [KIND, DEPTH, HELD, FIRST]] = _KINDS[unit["kind"]], unit["depth"], unit.get("primed", 0), at
+        units[k, [MODE, ALARM]] = STANDS, NEVER
+        links[k, IN, : len(unit["ins"])], links[k, OUT, : len(unit["outs"])] = unit["ins"], unit["outs"]
+        channels[unit["outs"], WRITER], channels[unit["ins"], READER] = k, k
+        if unit["kind"] == "fifo":
+            channels[unit["ins"], WAITS] = 1
+        elif unit["kind"] == "engine":
+            units[k, [STEPS, FRAMES]] = unit["steps"], unit["frames"]
+            at += unit["steps"]
+    marks, quiet = _marks([u for u in work.units if u["kind"] == "engine"], at)
+    stamps = np.full(sum(work.beats) + 1, -1, np.int64)
+    state = _run(units, channels, links, marks, quiet, stamps, np.array(work.sources, np.int64), work.spacing)
+    ends = channels[:, STAMPS] + channels[:, BEATS]
+    pieces = [stamps[a:b] for a, b in zip(channels[:, STAMPS], ends, strict=True)]
+    return Ran(int(state), pieces, channels[:, MOST])
+
+
+def _channels(work: Clockwork) -> np.ndarray:
+    channels = np.zeros((len(work.beats), 13), np.int64)
+    channels[:, BEATS] = work.beats
+    channels[1:, STAMPS] = np.cumsum(work.beats)[:-1]
+    channels[:, [WRITER, READER, WHEN]] = -1
+    channels[work.sources, PER] = work.per_frame
+    channels[work.sinks, SINK] = channels[work.sinks, READY] = 1
+    return channels
+
+
+def _marks(engines: list[dict[str, Any]], total: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of all steps of all engines: the channels taken from and given to as bits; the steps before the next with any."""
+    marks, quiet = np.zeros((max(total, 1), 2), np.uint16), np.zeros(max(total, 1), np.int64)
+    at = 0
+    for unit in engines:
+        steps = unit["steps"]
+        mine = marks[at : at + steps]
+        for side, those in enumerate((unit["takes"], unit["gives"])):
+            for slot, mark in enumerate(those):
+                mine[:, side] |= np.asarray(mark, np.uint16) << np.uint16(slot)
+        busy = np.append(np.where(mine.any(axis=1), np.arange(steps), steps), steps)  # a frame's end is an event
+        quiet[at : at + steps] = np.minimum.accumulate(busy[::-1])[::-1][:-1] - np.arange(steps)
+        at += steps
+    return marks, quiet
+
+
+@njit()
+def _advance(u: int, cycle: int, units: Any, pipe: Any) -> None:
+    """Bring an engine that slept up to the start of a cycle."""
+    gone = cycle - units[u, LAST]
+    units[u, LAST] = cycle
+    if gone <= 0 or units[u, KIND] != ENGINE or units[u, MODE] == STANDS:
+        return
+    mask = (1 << units[u, DEPTH]) - 1
+    for k in range(pipe.shape[1]):
+        pipe[u, k] = ((pipe[u, k] << gone) & mask) if gone < 63 else 0
+    if units[u, MODE] == RUNS:
+        units[u, STEP] += gone
+        if units[u, STEP] >= units[u, STEPS]:
+            units[u, STEP] -= units[u, STEPS]
+            units[u, FRAME] += 1
+
+
+@njit()
+def _offer(u: int, units: Any, links: Any, pipe: Any, channels: Any, hot: Any) -> None:
+    """Which channels a unit has a beat for, and whether a FIFO has room; those whom a change concerns become hot."""
+    for k in range(links.shape[2]):
+        c = links[u, OUT, k]
+        if c < 0:
+            break
+        if units[u, KIND] == ENGINE:
+            now = (pipe[u, k] >> (units[u, DEPTH] - 1)) & 1
+        elif units[u, KIND] == FORK:
+            now = channels[links[u, IN, 0], VALID] & (1 - pipe[u, k])
+        else:
+            now = 1 if units[u, HELD] > 0 else 0
+        if now != channels[c, VALID]:
+            channels[c, VALID] = now
+            if channels[c, READER] >= 0:
+                hot[channels[c, READER]] = True
+    if units[u, KIND] == FIFO:
+        channels[links[u, OUT, 0], MOST] = max(channels[links[u, OUT, 0], MOST], units[u, HELD])
+        _answer(links[u, IN, 0], 1 if units[u, HELD] < units[u, DEPTH] else 0, len(hot), channels, hot, hot)
+
+
+@njit()
+def _answer(c: int, now: int, by: int, channels: Any, hot: Any, later: Any) -> None:
+    """Whether unit `by` takes a beat; a change concerns the channel's writer, in the next cycle if it had its turn."""
+    if now != channels[c, READY]:
+        channels[c, READY] = now
+        writer = channels[c, WRITER]
+        if writer >= by:
+            later[writer] = True
+        elif writer >= 0:
+            hot[writer] = True
+
+
+@njit()
+def _enabled(u: int, links: Any, channels: Any) -> bool:
+    """Whether the pipeline of an engine may move: no beat at its end is left standing."""
+    for k in range(links.shape[2]):
+        c = links[u, OUT, k]
+        if c >= 0 and channels[c, VALID] and not channels[c, READY]:
+            return False
+    return True
+
+
+@njit()
+def _fed(u: int, takes: int, links: Any, channels: Any) -> bool:
+    """Whether all beats that a step takes are there."""
+    for k in range(links.shape[2]):
+        if links[u, IN, k] >= 0 and (takes >> k) & 1 and not channels[links[u, IN, k], VALID]:
+            return False
+    return True
+
+
+@njit()
+def _engine(
+    u: int, cycle: int, units: Any, links: Any, pipe: Any, channels: Any, marks: Any, quiet: Any, hot: Any, later: Any
+) -> None:
+    """One cycle of an engine, and until when it may sleep then, unless it is woken."""
+    enable, runs = _enabled(u, links, channels), units[u, FRAME] < units[u, FRAMES]
+    place = units[u, FIRST] + units[u, STEP]
+    takes = int(marks[place, IN]) if runs else 0
+    go = enable and runs and _fed(u, takes, links, channels)
+    for k in range(links.shape[2]):
+        if links[u, IN, k] < 0:
+            break
+        _answer(links[u, IN, k], (takes >> k) & 1 if go else 0, u, channels, hot, later)
+    units[u, LAST] = cycle + 1
+    units[u, MODE] = DRAINS if enable else STANDS
+    if not enable:
+        return
+    gives, asleep = int(marks[place, OUT]) if go else 0, NEVER
+    for k in range(links.shape[2]):
+        if links[u, OUT, k] < 0:
+            break
+        pipe[u, k] = ((pipe[u, k] << 1) & ((1 << units[u, DEPTH]) - 1)) | ((gives >> k) & 1)
+        asleep = 0 if channels[links[u, OUT, k], VALID] else min(asleep, _ahead(pipe[u, k], units[u, DEPTH]))
+    if go:
+        units[u, STEP] = (units[u, STEP] + 1) % units[u, STEPS]
+        units[u, FRAME] += 1 if units[u, STEP] == 0 else 0
+        if units[u, FRAME] < units[u, FRAMES]:
+            units[u, MODE] = RUNS
+            asleep = min(asleep, quiet[units[u, FIRST] + units[u, STEP]])
+    if asleep == 0 or (go and (takes != 0 or units[u, MODE] == DRAINS)):  # its inputs are answered once more
+        later[u] = True
+    elif asleep < NEVER:
+        units[u, ALARM] = cycle + 1 + asleep
+
+
+@njit()
+def _ahead(pipe: int, depth: int) -> int:
+    """Cycles until the first beat of a pipeline is at its end."""
+    if pipe == 0:
+        return NEVER
+    found = 0
+    while (pipe >> (depth - 1 - found)) & 1 == 0:
+        found += 1
+    return found
+
+
+@njit()
+def _fork(u: int, links: Any, had: Any, channels: Any, hot: Any, later: Any) -> None:
+    """One cycle of a fork."""
+    whole = True
+    for k in range(links.shape[2]):
+        if links[u, OUT, k] >= 0 and not (had[u, k] or channels[links[u, OUT, k], READY]):
+            whole = False
+    _answer(links[u, IN, 0], 1 if whole else 0, u, channels, hot, later)
+    if channels[links[u, IN, 0], VALID]:
+        for k in range(links.shape[2]):
+            if links[u, OUT, k] >= 0:
+                had[u, k] = 1 if not whole and (had[u, k] or channels[links[u, OUT, k], READY]) else 0
+
+
+@njit()
+def _open(cycle: int, sources: Any, spacing: int, channels: Any, hot: Any) -> None:
+    """The beats that the design's inputs bring."""
+    for c in sources:
+        if channels[c, OPENS] > cycle:
+            continue
+        now = 1 if channels[c, MOVED] < channels[c, BEATS] else 0
+        start = (channels[c, MOVED] // channels[c, PER]) * spacing if now else 0
+        channels[c, OPENS] = start if cycle < start else NEVER
+        now = now if cycle >= start else 0
+        if now != channels[c, VALID]:
+            channels[c, VALID] = now
+            if channels[c, READER] >= 0:
+                hot[channels[c, READER]] = True
+
+
+@njit()
+def _transfer(c: int, cycle: int, units: Any, channels: Any, stamps: Any, later: Any) -> int:
+    """Move a beat that is valid and ready, once a cycle; its ends are looked at again in the next one.
+
+    How many came to a sink. An engine that stands gives nothing, so that nothing goes into a FIFO twice."""
+    if not (channels[c, VALID] and channels[c, READY]) or channels[c, WHEN] == cycle:
+        return 0
+    writer, reader = channels[c, WRITER], channels[c, READER]
+    if channels[c, WAITS] and writer >= 0 and units[writer, KIND] == ENGINE and units[writer, MODE] == STANDS:
+        return 0
+    channels[c, WHEN] = cycle
+    if writer >= 0:
+        later[writer] = True
+        units[writer, HELD] -= 1
+    else:
+        channels[c, OPENS] = cycle + 1
+    if reader >= 0:
+        later[reader] = True
+        units[reader, HELD] += 1
+    if channels[c, MOVED] == channels[c, BEATS]:
+        return 0
+    stamps[channels[c, STAMPS] + channels[c, MOVED]] = cycle
+    channels[c, MOVED] += 1
+    return channels[c, SINK]
+
+
+@njit()
+def _next(cycle: int, soon: int, sources: Any, channels: Any, later: Any) -> int:
+    """The next cycle in which something can happen."""
+    for u in range(len(later)):
+        if later[u]:
+            return cycle + 1
+    for c in sources:
+        soon = min(soon, channels[c, OPENS])
+    return soon
+
+
+@njit()
+def _wake(cycle: int, units: Any, hot: Any) -> int:
+    """Those whose time has come are hot; when the next one's comes."""
+    soon = NEVER
+    for u in range(len(units)):
+        if units[u, ALARM] <= cycle:
+            hot[u] = True
+        else:
+            soon = min(soon, units[u, ALARM])
+    return soon
+
+
+@njit()
+def _cycle(
+    cycle: int, units: Any, channels: Any, links: Any, pipe: Any, marks: Any, quiet: Any, hot: Any, later: Any,
+    looked: Any,
+) -> int:  # fmt: skip
+    """One cycle of all that is hot; how many that was, of `looked`."""
+    count, many = len(units), 0
+    for u in range(count):  # what is there, in the order of the data
+        if hot[u]:
+            _advance(u, cycle, units, pipe)
+            _offer(u, units, links, pipe, channels, hot)
+    for v in range(count):  # what is taken, against it
+        u = count - 1 - v
+        if not hot[u]:
+            continue
+        hot[u], units[u, ALARM], looked[many] = False, NEVER, u
+        many += 1
+        if units[u, KIND] == ENGINE:
+            _advance(u, cycle, units, pipe)
+            _engine(u, cycle, units, links, pipe, channels, marks, quiet, hot, later)
+        elif units[u, KIND] == FORK:
+            _fork(u, links, pipe, channels, hot, later)
+    return many
+
+
+@njit(cache=True)
+def _run(units: Any, channels: Any, links: Any, marks: Any, quiet: Any, stamps: Any, sources: Any, spacing: int) -> int:
+    count = len(units)
+    pipe = np.zeros((count, links.shape[2]), np.int64)  # of an engine, bit d: a beat d cycles from its step; of a fork
+    hot, later, looked = np.ones(count, np.bool_), np.zeros(count, np.bool_), np.zeros(count, np.int64)
+    left, cycle, soon = np.sum(channels[:, BEATS] * channels[:, SINK]), 0, NEVER
+    while left > 0:
+        if soon <= cycle:
+            soon = _wake(cycle, units, hot)
+        _open(cycle, sources, spacing, channels, hot)
+        many = _cycle(cycle, units, channels, links, pipe, marks, quiet, hot, later, looked)
+        for c in sources:
+            left -= _transfer(c, cycle, units, channels, stamps, later)
+        for n in range(many):
+            soon = min(soon, units[looked[n], ALARM])
+            for k in range(2 * links.shape[2]):
+                c = links[looked[n], k & 1, k >> 1]
+                if c >= 0:
+                    left -= _transfer(c, cycle, units, channels, stamps, later)
+        hot, later = later, hot
+        cycle = _next(cycle, soon, sources, channels, hot)
+        if cycle == NEVER and left > 0:
+            return STUCK
+    for u in range(count):
+        if units[u, KIND] == FIFO:
+            channels[links[u, OUT, 0], MOST] = max(channels[links[u, OUT, 0], MOST], units[u, HELD])
+    return DONE
