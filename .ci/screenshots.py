@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QApplication
 
-from espalier.app.actions.kernels import EXPLAINED, panel_of
-from espalier.app.application import make_application, make_window
-from espalier.app.panels.kernels.explained import KernelsExplained
+from espalier.app.features.kernels.actions import EXPLAINED, panel_of
+from espalier.app.features.kernels.explained import KernelsExplained
 from espalier.app.settings import Settings
-from espalier.app.window import Window
+from espalier.app.shell.application import make_application, make_window
+from espalier.app.shell.window import Window
 from espalier.model.formats.integer import Integer
 
 TARGET = Path("resources/screenshots")

@@ -14,13 +14,14 @@ import pkgutil
 import signal
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
 import espalier.app.commands
+import espalier.app.features
 from espalier.app.commands.command import Answer, Command, Parser, UsageError, add_common, add_plugins
-from espalier.app.commands.console import Console, one_line
+from espalier.app.commands.console import Console, one_line, plain
 from espalier.app.commands.crash import write_crash_report
 from espalier.model.cache.entries import OFF
 from espalier.model.errors import EspalierError, FileError, nearest
@@ -164,20 +165,29 @@ def _common_last(words: list[str]) -> list[str]:
 
 
 def commands() -> dict[str, Command]:
-    """All subcommands by name: every module of app.commands that holds one."""
-    held = (_command_in(info.name) for info in pkgutil.iter_modules(espalier.app.commands.__path__))
+    """All subcommands by name: every module of a room of commands that holds one."""
+    held = (_command_in(module) for modules in _rooms() for module in modules.values())
     return {c.name: c for c in sorted(filter(None, held), key=lambda c: c.name)}
+
+
+def _rooms() -> Iterator[dict[str, str]]:
+    """The modules of `app.commands` and of each feature's `commands`, by the word that names them."""
+    features = ((f"{espalier.app.features.__name__}.{i.name}.commands", Path(p) / i.name / "commands")
+                for p in espalier.app.features.__path__ for i in pkgutil.iter_modules([p]))  # fmt: skip
+    rooms = [(espalier.app.commands.__name__, Path(p)) for p in espalier.app.commands.__path__]
+    for room, folder in (*rooms, *features):
+        yield {i.name.replace("_", "-"): f"{room}.{i.name}" for i in pkgutil.iter_modules([str(folder)])}
 
 
 def _named(word: str) -> Command | None:
     """The subcommand of a name, whose module is called the same."""
-    modules = {info.name.replace("_", "-"): info.name for info in pkgutil.iter_modules(espalier.app.commands.__path__)}
-    found = _command_in(modules[word]) if word in modules else None
+    module = next((modules[word] for modules in _rooms() if word in modules), None)
+    found = _command_in(module) if module else None
     return found if found and found.name == word else None
 
 
 def _command_in(module: str) -> Command | None:
-    found = getattr(importlib.import_module(f"espalier.app.commands.{module}"), "COMMAND", None)
+    found = getattr(importlib.import_module(module), "COMMAND", None)
     return found if isinstance(found, Command) else None
 
 
@@ -231,23 +241,6 @@ def _answer(answer: Answer, console: Console) -> None:
         if isinstance(error, BrokenPipeError):
             raise
         raise FileError(f"The answer could not be written ({error.strerror}).", hint_of(error)) from error
-
-
-def plain(value: Any) -> Any:
-    """Strict JSON: what is not finite becomes null, arrays and other numbers become lists and plain numbers."""
-    match value:
-        case float():
-            return value if value - value == 0 else None
-        case None | bool() | int() | str():
-            return value
-        case Mapping():
-            return {str(k): plain(v) for k, v in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [plain(v) for v in value]
-        case _ if hasattr(value, "tolist"):
-            return plain(value.tolist())
-        case _:
-            return str(value)
 
 
 # -- the window

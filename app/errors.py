@@ -21,15 +21,15 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from espalier.app.measured.live import is_evaluation
-from espalier.app.panels.heading import column_of, row_of
 from espalier.app.settings import data_folder
+from espalier.app.widgets.heading import column_of, row_of
 from espalier.model.errors import EspalierError, JobError
 from espalier.model.files import write_private
 from espalier.model.private import redacted
 from espalier.passes.jobs.kinds import Done, Failed, JobEvent, JobInfo, ReplayJob, Started
 
 if TYPE_CHECKING:
-    from espalier.app.session import Session
+    from espalier.app.session.session import Session
 
 KEPT_REPORTS = 20
 EDIT = "edit"

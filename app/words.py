@@ -217,3 +217,11 @@ def _float(value: float) -> str:
         return count(round(value))
     text = f"{value:.3g}" if size < 1e-3 or size >= 1e6 else f"{value:.4g}"
     return text.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e").replace("-", "−")
+
+
+def time_words(seconds: float) -> str:
+    """830 ns, 12.4 µs, 1.83 ms, 2.1 s."""
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= size * 0.9995:
+            return f"{figure(seconds / size)}{THIN}{unit}"
+    return f"{figure(seconds * 1e9)}{THIN}ns"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -22,7 +23,7 @@ from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("app", "model", "passes", "kernels", "verilog")
-CORE = ("model", "passes", "kernels", "verilog", "app.cli", "app.commands")
+CORE = ("model", "passes", "kernels", "verilog", "app.cli", "app.commands")  # and each feature's commands
 QT = ("PySide6", "shiboken6", "pyqtgraph")
 HEAVY = {"torch", "transformers", "optuna", "triton", "numba"}
 LIGHT = (
@@ -163,14 +164,16 @@ print("RESULT" + json.dumps(failed))
 """
 
 
+def is_core(name: str) -> bool:
+    """Whether a module must work without Qt."""
+    prefix = name.startswith(tuple(f"espalier.{c}." for c in CORE)) or name in {f"espalier.{c}" for c in CORE}
+    return prefix or bool(re.fullmatch(r"espalier\.app\.features\.\w+\.commands(\.\w+)?", name))
+
+
 def test_core_imports_without_qt() -> None:
     """The core, the command line and its subcommands work where PySide6 cannot be loaded."""
     names = [module_name(path) for path in sources()]
-    core = [
-        n
-        for n in names
-        if any(n == f"espalier.{c}" or n.startswith(f"espalier.{c}.") for c in CORE) and not n.endswith("__main__")
-    ]
+    core = [n for n in names if is_core(n) and not n.endswith("__main__")]
     assert len(core) > 10
     done = run_python(IMPORT_WITHOUT_QT, json.dumps(core), json.dumps(QT))
     assert done.returncode == 0 and "RESULT" in done.stdout, done.stderr
@@ -178,11 +181,11 @@ def test_core_imports_without_qt() -> None:
     assert not failed, "\n".join(f"{name}:\n{why}" for name, why in failed.items())
 
 
-@pytest.mark.skipif(not (ROOT / "app/window.py").exists(), reason="app/window.py does not exist yet")
+@pytest.mark.skipif(not (ROOT / "app/shell/window.py").exists(), reason="app/shell/window.py does not exist yet")
 def test_window_imports_nothing_heavy() -> None:
     """The first paint must not wait for torch."""
     done = run_python(
-        "import sys, espalier.app.window; print('LOADED', *sorted({m.split('.')[0] for m in sys.modules}))"
+        "import sys, espalier.app.shell.window; print('LOADED', *sorted({m.split('.')[0] for m in sys.modules}))"
     )
     assert done.returncode == 0, done.stderr
     assert HEAVY.isdisjoint(done.stdout.rpartition("LOADED")[2].split())

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.app.canvas.camera import Area
-from espalier.app.canvas.captions import shape_text, text_width
 from espalier.app.canvas.figures import FLOATS
 from espalier.app.canvas.layout import HEAD, Layout
 from espalier.app.canvas.strips import Strips
+from espalier.app.figures.captions import shape_text, text_width
 from espalier.app.theme import SECONDARY
 from espalier.model.graph.casts import casts_into
 from espalier.model.graph.graph import Graph, Node, out_port

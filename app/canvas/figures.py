@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.app.canvas.captions import MULTIPLIES
 from espalier.app.canvas.hierarchy import Hierarchy
+from espalier.app.figures.captions import MULTIPLIES
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import BITS, Weight
 from espalier.model.graph.ops import category, quantisable

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.app.canvas.captions import Caption, tail
+from espalier.app.figures.captions import Caption, tail
 from espalier.model.graph.graph import Delta, Graph, Node
 
 IN, OUT = -1, -2  # the group's own border as an end of a wire

@@ -12,11 +12,11 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.app.canvas.captions import NODE_HEIGHT, text_width
 from espalier.app.canvas.hierarchy import Cancelled, Group, Hierarchy, Tensor
 from espalier.app.canvas.layered import Drawing, draw
 from espalier.app.canvas.namespaces import never
 from espalier.app.canvas.routing import Box, Frame
+from espalier.app.figures.captions import NODE_HEIGHT, text_width
 from espalier.app.theme import NODE_LABEL, SECONDARY
 
 HEAD, PADDING, CLOSED_HEIGHT, STUB_HEIGHT = 34.0, 16.0, 44.0, 18.0

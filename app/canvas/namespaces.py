@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from espalier.app.canvas.captions import caption
 from espalier.app.canvas.convex import Frames, convex_frames
 from espalier.app.canvas.hierarchy import IN, OUT, Cancelled, Group, Hierarchy, Stub, Tensor, count_twins, intern_keys
 from espalier.app.canvas.tags import blocks, stub_labels, tag_groups
+from espalier.app.figures.captions import caption
 from espalier.model.graph.graph import Arg, Graph, Node, Ref, Slice
 from espalier.model.graph.ops import spec
 

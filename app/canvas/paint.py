@@ -9,7 +9,6 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
 from espalier.app.canvas.camera import Area
-from espalier.app.canvas.captions import NODE_HEIGHT
 from espalier.app.canvas.casts import LABEL_MOST
 from espalier.app.canvas.headings import paint_closed, paint_far_heads, paint_head
 from espalier.app.canvas.layout import HEAD
@@ -17,6 +16,7 @@ from espalier.app.canvas.primitives import draw_arrowheads, draw_lines, draw_rec
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
 from espalier.app.canvas.strips import Found
+from espalier.app.figures.captions import NODE_HEIGHT
 from espalier.app.theme import EDGE_WIDTH, GROUP_RADIUS, SECONDARY, Palette
 
 DETAIL_FROM = 0.35  # below: plain rectangles and straight lines

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.app.canvas.camera import Area
-from espalier.app.canvas.captions import shape_text
 from espalier.app.canvas.casts import LABEL_MOST, CastLayer, Chip
 from espalier.app.canvas.colouring import Colouring
 from espalier.app.canvas.figures import Figures
@@ -21,6 +20,7 @@ from espalier.app.canvas.find import Finder
 from espalier.app.canvas.hierarchy import Stub
 from espalier.app.canvas.layout import HEAD, Layout
 from espalier.app.canvas.strips import Found, Strips
+from espalier.app.figures.captions import shape_text
 from espalier.model.graph.graph import Graph, out_port
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPixmap
 
-from espalier.app.canvas.captions import BADGES_FROM, NODE_HEIGHT, adapter_words, leaves_name
 from espalier.app.canvas.primitives import font, pen
+from espalier.app.figures.captions import BADGES_FROM, NODE_HEIGHT, adapter_words, leaves_name
 from espalier.app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, Palette, mix
 
 MOST = 3000

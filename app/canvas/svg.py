@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from functools import partial
 from html import escape
 
-from espalier.app.canvas.captions import (
+from espalier.app.canvas.casts import CastLayer
+from espalier.app.canvas.figures import Figures, counts
+from espalier.app.canvas.hierarchy import default_open
+from espalier.app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
+from espalier.app.canvas.namespaces import build
+from espalier.app.figures.captions import (
     BADGES_FROM,
     BESIDE,
     NODE_HEIGHT,
@@ -18,11 +23,6 @@ from espalier.app.canvas.captions import (
     shape_text,
     text_width,
 )
-from espalier.app.canvas.casts import CastLayer
-from espalier.app.canvas.figures import Figures, counts
-from espalier.app.canvas.hierarchy import default_open
-from espalier.app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
-from espalier.app.canvas.namespaces import build
 from espalier.app.theme import (
     ARROW,
     EDGE_WIDTH,

@@ -148,3 +148,20 @@ def facts(pairs: Mapping[str, str], indent: str = "") -> Iterable[str]:
     width = max(map(len, pairs), default=0)
     for name, value in pairs.items():
         yield f"{indent}{name.ljust(width)}  {value}"
+
+
+def plain(value: Any) -> Any:
+    """Strict JSON: what is not finite becomes null, arrays and other numbers become lists and plain numbers."""
+    match value:
+        case float():
+            return value if value - value == 0 else None
+        case None | bool() | int() | str():
+            return value
+        case Mapping():
+            return {str(k): plain(v) for k, v in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(v) for v in value]
+        case _ if hasattr(value, "tolist"):
+            return plain(value.tolist())
+        case _:
+            return str(value)

@@ -8,9 +8,9 @@ from typing import Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, cell, facts
+from espalier.app.commands.known_steps import known_steps
 from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.scoring import add_data, data_options, figures, noise_lines, plain, score, tell_warning
-from espalier.app.commands.sweep import known_steps
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import DataError
 from espalier.passes.analysis.baseline import BesideOptions

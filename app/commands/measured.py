@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from espalier.app.commands.console import cell
-from espalier.app.kernels.words import time_words
-from espalier.app.words import percent
+from espalier.app.words import percent, time_words
 from espalier.passes.base import Report
 
 # What a report tells in seconds, and as shares of a whole; files keep seconds and fractions.

@@ -145,7 +145,7 @@ def _td(value: Any) -> str:
 
 
 def _json(reports: list[Report], data: dict[str, Any]) -> str:
-    from espalier.app.cli import plain
+    from espalier.app.commands.console import plain
 
     return json.dumps(plain(data), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 

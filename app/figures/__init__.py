@@ -1,1 +1,1 @@
-"""What is drawn of formats, weights and masks, as numbers: numpy alone, no widgets."""
+"""What is drawn, as numbers or as SVG: parts of tensors, curves, studies, captions of nodes. No widgets."""

@@ -30,7 +30,7 @@ from espalier.passes.sensitivity.table import Candidate
 from espalier.passes.sensitivity.whole import Part, Wholes, part, together
 
 if TYPE_CHECKING:
-    from espalier.app.session import Session
+    from espalier.app.session.session import Session
 
 SLOT = "estimate"
 QUICK = 1 << 16  # elements of a stored tensor that an estimate looks at

@@ -16,7 +16,7 @@ from espalier.passes.observed.options import ObserveOptions
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
-    from espalier.app.session import Session
+    from espalier.app.session.session import Session
 
 PASS = "quantization"
 ON_DATA = ("activation_sqnr", "output_sqnr")  # modes for which weights alone do not suffice

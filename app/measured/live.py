@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from espalier.app.measured.accuracies import Baseline
 from espalier.app.measured.pace import PATIENT, QUICK, Pace, macs_of
+from espalier.app.session.accuracies import Baseline
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.graph.graph import Graph
 from espalier.passes.analysis.divergence import DivergenceOptions
@@ -23,7 +23,7 @@ from espalier.passes.jobs.kinds import TERMINAL, AnalyseJob, Done, JobEvent, Job
 from espalier.passes.running.splits import EvaluateOptions
 
 if TYPE_CHECKING:
-    from espalier.app.session import Session
+    from espalier.app.session.session import Session
 
 PAUSE = 400  # milliseconds without another edit
 

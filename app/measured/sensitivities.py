@@ -29,7 +29,7 @@ from espalier.passes.sensitivity.table import Candidate, Predictions, Sensitivit
 from espalier.passes.sensitivity.whole import Wholes, correction_of
 
 if TYPE_CHECKING:
-    from espalier.app.session import Session
+    from espalier.app.session.session import Session
 
 PASS = "sensitivity"
 MEMBER = "sensitivity.json"  # of the project file

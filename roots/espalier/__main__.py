@@ -15,7 +15,7 @@ class _Window:
 
     def open(self, target: str | None, plugins: Sequence[str], theme: str | None) -> int:
         """Show the window until it is closed."""
-        from espalier.app.application import open_window
+        from espalier.app.shell.application import open_window
 
         return open_window(target, plugins, theme)
 
@@ -24,7 +24,7 @@ class _Window:
         panel: str | None,
     ) -> None:  # fmt: skip
         """Draw the window into a file."""
-        from espalier.app.application import render_screenshot
+        from espalier.app.shell.application import render_screenshot
 
         render_screenshot(target, str(file), size, theme, panel, plugins)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from espalier.app.cli import main
-from espalier.app.panels.tables import summary_text
+from espalier.app.features.tables.panel import summary_text
 from espalier.model.errors import SimulateError
 from espalier.passes.base import Report
 from espalier.verilog.proof.waves import handshakes

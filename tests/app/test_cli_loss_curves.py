@@ -17,8 +17,8 @@ from optuna.storages.journal import JournalFileBackend
 from espalier.app.cli import main
 from espalier.app.figures.curves import to_svg
 from espalier.app.figures.steps import losses
+from espalier.app.figures.study.data import Study
 from espalier.app.figures.trials import Group
-from espalier.app.plots.study.data import Study
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
 from espalier.passes.training.curve import thinned

@@ -33,8 +33,8 @@ HEAVY = {"torch", "transformers", "PySide6", "optuna", "networkx", "numba", "sci
 @pytest.mark.parametrize(
     ("words", "further"),
     [("--help", set()), ("report --help", set()),
-     ("formats", {"espalier.passes.search", "espalier.app.commands.search"}),
-     ("formats --json", {"espalier.passes.search", "espalier.app.commands.search"})],
+     ("formats", {"espalier.passes.search", "espalier.app.features.search.commands.search"}),
+     ("formats --json", {"espalier.passes.search", "espalier.app.features.search.commands.search"})],
 )  # fmt: skip
 def test_it_starts_quickly(root: Path, words: str, further: set[str]) -> None:
     """What nobody asked for is not imported: no large library, and nothing of other commands."""

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from espalier.app.cli import main
-from espalier.app.commands import storages
 from espalier.app.commands.console import Console
+from espalier.app.features.search.commands import storages
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.search.goals import wanted
@@ -84,7 +84,7 @@ def test_the_best_is_compared_with_a_named_baseline(capsys: Capture, spec: Path)
 
 
 def test_how_long_it_still_takes_is_told(capsys: Capture, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from espalier.app.commands import search
+    from espalier.app.features.search.commands import search
 
     monkeypatch.setattr(search, "LONG", 0.0)
     assert main(["search", MLP, str(spec)]) == 0
@@ -94,7 +94,7 @@ def test_how_long_it_still_takes_is_told(capsys: Capture, spec: Path, monkeypatc
 
 def test_what_came_before_the_first_trial_is_no_part_of_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass of gradients of 9 s and a first trial of one: 29 more take half a minute, not five."""
-    from espalier.app.commands import search
+    from espalier.app.features.search.commands import search
 
     monkeypatch.setattr(search.time, "perf_counter", lambda: 100.0)
     monkeypatch.setattr(search, "LONG", 0.0)

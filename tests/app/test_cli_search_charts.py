@@ -14,10 +14,10 @@ from PIL import Image
 
 from espalier.app.cli import main
 from espalier.app.commands.command import Arguments
-from espalier.app.commands.search_charts import Picture
+from espalier.app.features.search.commands.search_charts import Picture
 from espalier.app.figures.curves import to_svg
+from espalier.app.figures.study.data import Study
 from espalier.app.figures.trials import Group, history, pareto
-from espalier.app.plots.study.data import Study
 from espalier.model.document.recipe import Recipe
 from espalier.model.opening import open_source
 from espalier.passes.search.search import Search

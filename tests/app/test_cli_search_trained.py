@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from espalier.app.cli import main
-from espalier.app.commands import search_files
+from espalier.app.features.search.commands import search_files
 from espalier.model.document.recipe import Step
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin

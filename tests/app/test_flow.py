@@ -7,7 +7,7 @@ from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from espalier.app.forms.flow import Flow
+from espalier.app.widgets.forms.flow import Flow
 
 pytestmark = pytest.mark.gui
 

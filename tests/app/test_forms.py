@@ -13,10 +13,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from espalier.app.forms.form import Form
-from espalier.app.forms.format_editor import FormatEditor
-from espalier.app.forms.grouped import GroupedForm
-from espalier.app.panels.options import make_form
+from espalier.app.features.options.panel import make_form
+from espalier.app.widgets.forms.form import Form
+from espalier.app.widgets.forms.format_editor import FormatEditor
+from espalier.app.widgets.forms.grouped import GroupedForm
 from espalier.model.data.glance import Glance
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.integer import Integer

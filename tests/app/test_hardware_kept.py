@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from espalier.app.hardware.kept import Front, Made, alike, from_bytes, mark_of, to_bytes
+from espalier.app.features.hardware.state.kept import Front, Made, from_bytes, to_bytes
+from espalier.app.session.circuits import alike, mark_of
 from espalier.model.errors import OptionsError
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph

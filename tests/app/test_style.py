@@ -11,7 +11,7 @@ SCRIPT = """
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 import gc
 
-from espalier.app.style import Appearance
+from espalier.app.widgets.style import Appearance
 
 class Busy(QLabel):
     def changeEvent(self, event):

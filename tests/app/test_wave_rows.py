@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from espalier.app.plots.wave_rows import STATES, Rows, Span
+from espalier.app.widgets.charts.wave_rows import STATES, Rows, Span
 from espalier.verilog.proof.waves import Handshakes, Lane, State
 
 

@@ -10,8 +10,8 @@ import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.session import Session
-from espalier.app.studies import files
+from espalier.app.features.search.state import files
+from espalier.app.session.session import Session
 from espalier.model.document.document import Document
 from espalier.model.errors import EspalierError
 from espalier.model.leftovers import WINDOW, Scratch, clear_scratch

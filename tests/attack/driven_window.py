@@ -20,9 +20,9 @@ import xxhash
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
-from espalier.app.application import make_application, open_window
-from espalier.app.recovery import leftovers
-from espalier.app.window import Window
+from espalier.app.session.recovery import leftovers
+from espalier.app.shell.application import make_application, open_window
+from espalier.app.shell.window import Window
 from espalier.model.document.project import recipe_to_json
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError

@@ -226,10 +226,10 @@ def _work(stranger: Stranger, asked: Asked, work: Path, sound: OpenResult, demo:
 @pytest.fixture
 def window(qtbot: QtBot, qapp: QApplication, tmp_path: Path) -> Iterator[Any]:
     """A real window over a real worker."""
-    from espalier.app.session import Session
+    from espalier.app.session.session import Session
     from espalier.app.settings import Settings
-    from espalier.app.style import Appearance
-    from espalier.app.window import Window
+    from espalier.app.shell.window import Window
+    from espalier.app.widgets.style import Appearance
 
     settings = Settings(QSettings(str(tmp_path / "settings.ini"), QSettings.Format.IniFormat))
     made = Window(Session(), settings, Appearance(qapp, "light"))
@@ -266,7 +266,7 @@ def by_window(names: tuple[str, ...], home: Path, window: Any, qtbot: QtBot) -> 
 
 
 def _use(stranger: Stranger, window: Any, rest: Callable[[], None]) -> None:
-    from espalier.app.actions import file as files
+    from espalier.app.shell.actions import file as files
     from espalier.passes.running.splits import EvaluateOptions
 
     session, takes = window.session, stranger.role in ("recipe", "data")

@@ -201,6 +201,6 @@ def test_the_command_asks_for_its_token(
         with pytest.raises(StorageError, match="token"):
             open_storage(url(port))
 
-    monkeypatch.setattr("espalier.app.commands.serve_storage._wait", look)
+    monkeypatch.setattr("espalier.app.features.search.commands.serve_storage._wait", look)
     assert main(["serve-storage", "--storage", f"journal:{folder}/s.journal", "--port", "0"]) == 0
     assert seen["names"] == [] and seen["word"] not in (folder / "s.journal").read_text()

@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal, qInstallMessageHandler, qWarning
 from pytestqt.qtbot import QtBot
 
 from espalier.app.errors import CRASHES
-from espalier.app.window import Window
+from espalier.app.shell.window import Window
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import Failed, JobEvent, JobInfo, PluginJob
 from tests.attack.soak import watch as watch_module

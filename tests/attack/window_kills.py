@@ -150,7 +150,7 @@ class Place:
         return [s for s, _ in states[first:]], [at for _, at in states[first:]]
 
     def _found(self) -> str:
-        from espalier.app.recovery import leftovers
+        from espalier.app.session.recovery import leftovers
         from tests.attack.driven_window import mark
 
         self.dead |= {str(p) for p in (*(self.folder / "tmp").iterdir(), *self.folder.glob(".espalier-*"),
@@ -163,7 +163,7 @@ class Place:
 
     def more_than_one(self) -> list[str]:
         """Of one document one offer is made."""
-        from espalier.app.recovery import leftovers
+        from espalier.app.session.recovery import leftovers
 
         return [f"{len(left)} leftovers of one document"] if len(left := leftovers()) > 1 else []
 
@@ -237,7 +237,7 @@ def main(words: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="window-kills-") as place:
         folder, begun = Path(place).resolve(), time.monotonic()
         os.environ.update({f"XDG_{kind}_HOME": f"{folder}/{kind}" for kind in ("CONFIG", "DATA", "STATE")})
-        from espalier.app import docks, furnishing  # noqa: F401  # so that forks need not import them
+        from espalier.app.shell import docks, furnishing  # noqa: F401  # so that forks need not import them
 
         tally, places = attack(folder, found.kills, found.seed, begun + 60 * found.minutes, found.lag)
     counts = {name: sum(getattr(p, name) for p in places) for name in ("opened", "saved", "recovered")}

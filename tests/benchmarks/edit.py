@@ -19,8 +19,8 @@ from tests.benchmarks.record import median_of, ratio, report
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication
 
-    from espalier.app.session import Session
-    from espalier.app.window import Window
+    from espalier.app.session.session import Session
+    from espalier.app.shell.window import Window
     from espalier.model.formats.base import Format
 
 EDITS = 40
@@ -74,7 +74,7 @@ def edits(application: QApplication, session: Session) -> dict[str, Any]:
 def live(application: QApplication, window: Window) -> dict[str, Any]:
     """A parameter of a 768 × 3072 weight turned: processor ms of the UI thread and of all others in the process, until
     bits, staircase, codes, histogram and error of a sample are painted, and until the error is of all values."""
-    from espalier.app.panels.inspector.panel import InspectorPanel
+    from espalier.app.features.inspector.panel import InspectorPanel
     from espalier.model.formats.base import parse_format
 
     session, inspector = window.session, window.docks.panels["inspector"]
@@ -134,8 +134,8 @@ def quantize_all(session: Session) -> dict[str, Any]:
 
 def main() -> None:
     """Open BERT-base and edit it."""
-    from espalier.app.application import make_application, make_window, rest_collector
     from espalier.app.settings import Settings
+    from espalier.app.shell.application import make_application, make_window, rest_collector
 
     application = make_application()
     window = make_window(application, Settings(), "light")

@@ -13,11 +13,11 @@ from pathlib import Path
 import igraph
 import numpy as np
 
-from espalier.app.canvas import captions
 from espalier.app.canvas.hierarchy import open_all
 from espalier.app.canvas.layout import layout
 from espalier.app.canvas.namespaces import build
 from espalier.app.canvas.relayout import collector_at_rest
+from espalier.app.figures import captions
 from espalier.model.graph.graph import Graph
 from tests.benchmarks.synthetic import transformer
 

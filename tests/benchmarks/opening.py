@@ -28,7 +28,7 @@ sys.exit(code)
 # The worker's and the window's processor time until the facts of the model are on the canvas.
 WINDOW = """
 import os, sys, time
-from espalier.app.application import make_application, make_window
+from espalier.app.shell.application import make_application, make_window
 from espalier.app.settings import Settings
 app = make_application()
 window = make_window(app, Settings(), "light")

@@ -23,7 +23,7 @@ from tests.benchmarks.record import report
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication
 
-    from espalier.app.window import Window
+    from espalier.app.shell.window import Window
 
 SAVES = 5
 MODELS = {"demo": ("demo:digits-mlp", "demo:digits"), "bert_base": ("config:bert?task=sequence-classification",
@@ -120,8 +120,8 @@ def main() -> None:
         os.environ["ESPALIER_STATE"] = str(folder / "state")  # copies for recovery go here, as they do at work
         from PySide6.QtCore import QSettings
 
-        from espalier.app.application import make_application, make_window
         from espalier.app.settings import Settings
+        from espalier.app.shell.application import make_application, make_window
 
         application = make_application()
         settings = Settings(QSettings(str(folder / "settings.ini"), QSettings.Format.IniFormat))

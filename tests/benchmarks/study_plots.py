@@ -109,8 +109,8 @@ def measure(application: QApplication, board: Any, kind: str, made: Any) -> dict
 
 def main() -> None:
     """Every chart; or those that are named."""
-    from espalier.app.application import make_application
-    from espalier.app.plots.study.board import KINDS, StudyBoard
+    from espalier.app.features.search.charts.board import KINDS, StudyBoard
+    from espalier.app.shell.application import make_application
     from tests.gui.search import made_study
 
     application = make_application()

@@ -22,8 +22,8 @@ import numpy as np
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
-from espalier.app.panels.search.panel import SearchPanel
-from espalier.app.window import Window
+from espalier.app.features.search.panel import SearchPanel
+from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Step
 from espalier.passes.training.options import FinetuneOptions
 from tests.benchmarks.record import report
@@ -146,8 +146,8 @@ def beside(*command: str) -> Generator[subprocess.Popen[bytes]]:
 
 def main() -> None:
     """Idle, then opening BERT-base, then edits while an evaluation runs, then searches."""
-    from espalier.app.application import make_application, make_window, rest_collector
     from espalier.app.settings import Settings
+    from espalier.app.shell.application import make_application, make_window, rest_collector
     from espalier.model.formats.integer import Integer
 
     application = make_application()

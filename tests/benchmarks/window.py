@@ -14,7 +14,7 @@ ENVIRONMENT = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
 START = """
 import os, sys, time
 from PySide6.QtCore import QEvent, QObject
-from espalier.app.application import make_application, make_window
+from espalier.app.shell.application import make_application, make_window
 from espalier.app.settings import Settings
 app = make_application()
 window = make_window(app, Settings(), "light")
@@ -33,7 +33,7 @@ app.exec()
 DRAW = """
 import os, time
 from pathlib import Path
-from espalier.app.application import make_application, make_window
+from espalier.app.shell.application import make_application, make_window
 from espalier.app.settings import Settings
 app = make_application()
 window = make_window(app, Settings(), "light")

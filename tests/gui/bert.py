@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.app.session import Session
+from espalier.app.session.session import Session
 from espalier.model.document.project import Project, keys_of, load_project
 from espalier.model.graph.meta import Sparsity
 from espalier.model.store.weights import Tensor, WeightStore

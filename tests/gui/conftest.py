@@ -12,11 +12,11 @@ from PySide6.QtCore import QCoreApplication, QEvent, QSettings
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from espalier.app import session as session_module
-from espalier.app.session import Session
+from espalier.app.session import session as session_module
+from espalier.app.session.session import Session
 from espalier.app.settings import Settings
-from espalier.app.style import Appearance
-from espalier.app.window import Window
+from espalier.app.shell.window import Window
+from espalier.app.widgets.style import Appearance
 from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.graph.graph import Graph, Node, Ref

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QObject
 
-from espalier.app.figures.activations import SAMPLES, ActivationSamples
-from espalier.app.window import Window
+from espalier.app.features.inspector.figures.activations import SAMPLES, ActivationSamples
+from espalier.app.shell.window import Window
 from espalier.passes.analysis.activations import ActivationOptions
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import AnalyseJob

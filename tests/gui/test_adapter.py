@@ -13,12 +13,12 @@ from pytestqt.qtbot import QtBot
 from espalier.app.canvas.colouring import TRAINS, colouring
 from espalier.app.canvas.figures import Figures
 from espalier.app.canvas.namespaces import build
-from espalier.app.forms.fields import MIXED
-from espalier.app.panels.inspector.adapter import AdapterSection
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.panels.recipe.step_words import result, summary
-from espalier.app.session import Session
+from espalier.app.features.inspector.adapter import AdapterSection
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.session.session import Session
+from espalier.app.step_words import result, summary
 from espalier.app.theme import LIGHT
+from espalier.app.widgets.forms.fields import MIXED
 from espalier.model.graph.adapters import adapted
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from espalier.app.session import Session
+from espalier.app.session.session import Session
 from espalier.model.store.weights import Tensor
 from espalier.passes.jobs.kinds import OpenResult, SaveJob, Stopped
 from espalier.passes.running.splits import EvaluateOptions

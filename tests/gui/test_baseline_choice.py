@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from espalier.app.window import Window
+from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe
 from espalier.model.formats.base import parse_format
 from espalier.passes.analysis.baseline import BesideOptions

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication, QPushButton
 
-from espalier.app.window import Window
+from espalier.app.shell.window import Window
 from espalier.model.trust import Origin, TrustError, wanted_code
 from espalier.passes.jobs.kinds import AnalyseJob, Failed, OpenJob, OpenResult
 from espalier.passes.running.splits import EvaluateOptions

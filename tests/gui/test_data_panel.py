@@ -10,10 +10,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.data.panel import DataPanel
-from espalier.app.panels.jobs import JobsPanel
-from espalier.app.plots.data_charts import ClassChart, LengthChart
-from espalier.app.window import Window
+from espalier.app.features.data.charts.data_charts import ClassChart, LengthChart
+from espalier.app.features.data.panel import DataPanel
+from espalier.app.features.jobs.panel import JobsPanel
+from espalier.app.shell.window import Window
 from espalier.model.data.look import DataLook, SplitLook
 from espalier.passes.analysis.data_rows import PAGE, DataRowsOptions
 from espalier.passes.analysis.predictions import Predictions

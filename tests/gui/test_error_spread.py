@@ -8,9 +8,9 @@ import pytest
 from PySide6.QtCore import QPointF
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.sensitivity.views import SCATTER, Views
-from espalier.app.plots.dots import dots_of
-from espalier.app.plots.error_spread import ErrorSpread
+from espalier.app.features.sensitivity.charts.dots import dots_of
+from espalier.app.features.sensitivity.charts.error_spread import ErrorSpread
+from espalier.app.features.sensitivity.views import SCATTER, Views
 from espalier.model.formats.base import parse_format
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 

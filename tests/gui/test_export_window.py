@@ -8,9 +8,9 @@ import pytest
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QPushButton
 
-from espalier.app.actions import file as file_actions
-from espalier.app.actions.table import FILE
-from espalier.app.window import Window
+from espalier.app.shell.actions import file as file_actions
+from espalier.app.shell.actions.table import FILE
+from espalier.app.shell.window import Window
 from espalier.passes.export import FORMS, Exported
 
 

@@ -9,13 +9,13 @@ import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.features.search.panel import SearchPanel
+from espalier.app.features.sensitivity.charts.heat_bars import distinct
+from espalier.app.features.training.panel import TrainingPanel
 from espalier.app.jobs.previews import Previews
-from espalier.app.measured.accuracies import Measures
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.panels.search.panel import SearchPanel
-from espalier.app.panels.training.panel import TrainingPanel
-from espalier.app.plots.heat_bars import distinct
-from espalier.app.window import Window
+from espalier.app.session.accuracies import Measures
+from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe
 from espalier.model.formats.integer import Integer
 from espalier.model.store.weights import WeightStore

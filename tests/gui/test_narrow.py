@@ -10,10 +10,10 @@ from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from espalier.app.application import show_within
-from espalier.app.forms.flow import Flow
-from espalier.app.panels.score import ENTRIES, ScorePanel
-from espalier.app.window import Window
+from espalier.app.features.score.panel import ENTRIES, ScorePanel
+from espalier.app.shell.application import show_within
+from espalier.app.shell.window import Window
+from espalier.app.widgets.forms.flow import Flow
 
 
 def test_a_flow_breaks_its_line_where_the_width_ends(qtbot: QtBot) -> None:

@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from espalier.app.canvas.view import GraphCanvas
-from espalier.app.panels.outline.model import CHIPS, OutlineModel
-from espalier.app.panels.outline.panel import OutlinePanel
-from espalier.app.session import Session
+from espalier.app.features.outline.model import CHIPS, OutlineModel
+from espalier.app.features.outline.panel import OutlinePanel
+from espalier.app.session.session import Session
 from espalier.model.formats.integer import Integer
 from tests.benchmarks.synthetic import transformer
 from tests.gui.bert import KEY, QUERY, open_bert

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pytestqt.qtbot import QtBot
 
-import espalier.app.actions.model as models
-from espalier.app.panels.data.panel import DataPanel
-from espalier.app.panels.sensitivity.panel import SensitivityPanel
-from espalier.app.panels.training.panel import TrainingPanel
-from espalier.app.window import Window
+import espalier.app.shell.actions.model as models
+from espalier.app.features.data.panel import DataPanel
+from espalier.app.features.sensitivity.panel import SensitivityPanel
+from espalier.app.features.training.panel import TrainingPanel
+from espalier.app.shell.window import Window
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import AnalyseJob
 from espalier.passes.running.splits import EvaluateOptions

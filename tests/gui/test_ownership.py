@@ -17,11 +17,11 @@ from espalier.app import claims
 from espalier.app.claims import claim, holder, want
 from espalier.app.jobs.saver import Saver
 from espalier.app.locks import hold
-from espalier.app.ownership import differences
-from espalier.app.session import Session
+from espalier.app.session.session import Session
 from espalier.app.settings import Settings
-from espalier.app.style import Appearance
-from espalier.app.window import Window
+from espalier.app.shell.ownership import differences
+from espalier.app.shell.window import Window
+from espalier.app.widgets.style import Appearance
 from espalier.model.document.project import Project, load_project, save_project
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.leftovers import PART, PREFIX
@@ -189,7 +189,7 @@ def test_no_note_outlives_its_window_and_a_killed_one_tells_where_it_wrote(
 def test_a_window_that_does_not_answer_keeps_the_file(
     window: Window, runner: list[FakeRunner], file: Path, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from espalier.app import ownership
+    from espalier.app.shell import ownership
 
     monkeypatch.setattr(ownership, "PATIENCE", 150)
     held = claim(file)

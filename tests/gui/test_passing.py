@@ -11,13 +11,13 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLineEdit, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from espalier.app.forms.fields import Choice, Words, tokens
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.panels.inspector.parts import ShareSlider
-from espalier.app.panels.loading import LoadingPage
-from espalier.app.session import Session
-from espalier.app.style import Appearance
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.features.inspector.parts import ShareSlider
+from espalier.app.session.session import Session
+from espalier.app.shell.loading import LoadingPage
 from espalier.app.theme import DARK
+from espalier.app.widgets.forms.fields import Choice, Words, tokens
+from espalier.app.widgets.style import Appearance
 from espalier.model.formats.integer import Integer
 from espalier.model.registry import FORMATS
 from tests.gui.bert import KEY, open_bert

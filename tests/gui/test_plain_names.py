@@ -9,8 +9,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QDockWidget, QLabel, QMessageBox, QToolTip
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.data.samples import SampleModel
-from espalier.app.window import Window
+from espalier.app.features.data.samples import SampleModel
+from espalier.app.shell.window import Window
 from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import PassError

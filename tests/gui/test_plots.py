@@ -11,11 +11,12 @@ import pytest
 from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.jobs import JobsPanel, can_keep, status_text
-from espalier.app.panels.plots import PlotsPanel
-from espalier.app.plots.chart import Chart
-from espalier.app.plots.metrics import MetricChart, precisely, quantities, spacing
-from espalier.app.window import Window
+from espalier.app.features.jobs.panel import JobsPanel
+from espalier.app.features.plots.panel import PlotsPanel
+from espalier.app.jobs.status import can_keep, status_text
+from espalier.app.shell.window import Window
+from espalier.app.widgets.charts.chart import Chart
+from espalier.app.widgets.charts.metrics import MetricChart, precisely, quantities, spacing
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import FileError
 from espalier.model.sources.info import SourceInfo

@@ -10,13 +10,13 @@ import pytest
 from PySide6.QtCore import QCoreApplication
 from PySide6.QtWidgets import QMenu
 
-from espalier.app.actions import model as models
-from espalier.app.finding import entries
-from espalier.app.forms.format_editor import FormatEditor
-from espalier.app.panels.options import OptionsWindow
-from espalier.app.panels.plugins import PluginsWindow
-from espalier.app.panels.recipe.panel import RecipePanel
-from espalier.app.window import Window
+from espalier.app.features.options.panel import OptionsWindow
+from espalier.app.features.recipe.panel import RecipePanel
+from espalier.app.shell.actions import model as models
+from espalier.app.shell.finding import entries
+from espalier.app.shell.plugins_window import PluginsWindow
+from espalier.app.shell.window import Window
+from espalier.app.widgets.forms.format_editor import FormatEditor
 from espalier.model.document.recipe import Raw, Recipe, Step
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer

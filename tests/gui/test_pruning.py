@@ -11,9 +11,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from espalier.app.forms.fields import Choice
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.session import Session
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.session.session import Session
+from espalier.app.widgets.forms.fields import Choice
 from espalier.passes.base import Context, StepResult, run_step
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.jobs.kinds import ReplayJob, ReplayResult

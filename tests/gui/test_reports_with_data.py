@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from PySide6.QtWidgets import QLabel
 
-from espalier.app.forms.grouped import GroupedForm
-from espalier.app.panels.options import OptionsWindow
-from espalier.app.window import Window
+from espalier.app.features.options.panel import OptionsWindow
+from espalier.app.shell.window import Window
+from espalier.app.widgets.forms.grouped import GroupedForm
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import AnalyseJob
 from espalier.passes.observed.options import ObserveOptions

@@ -12,10 +12,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from espalier.app.features.sensitivity.panel import SensitivityPanel
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.measured.sensitivities import MEMBER, sensitivities_of
-from espalier.app.panels.sensitivity.panel import SensitivityPanel
-from espalier.app.window import Window
+from espalier.app.shell.window import Window
 from espalier.model.errors import FileError, OptionsError
 from espalier.model.formats.base import Format, parse_format
 from espalier.passes.analysis.baseline import BesideOptions

@@ -11,14 +11,14 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QInputDialog, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-import espalier.app.actions.file as files
-import espalier.app.actions.model as models
+import espalier.app.shell.actions.file as files
+import espalier.app.shell.actions.model as models
 from espalier.app.canvas.figures import Figures, badge, counts
 from espalier.app.canvas.namespaces import build
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.panels.options import make_form
-from espalier.app.plots.chart import Chart
-from espalier.app.window import Window
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.features.options.panel import make_form
+from espalier.app.shell.window import Window
+from espalier.app.widgets.charts.chart import Chart
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Precision

@@ -11,11 +11,11 @@ from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from espalier.app.edit_journal import read
-from espalier.app.session import Session
+from espalier.app.session.edit_journal import read
+from espalier.app.session.session import Session
 from espalier.app.settings import Settings
-from espalier.app.style import Appearance
-from espalier.app.window import Window
+from espalier.app.shell.window import Window
+from espalier.app.widgets.style import Appearance
 from espalier.model.document.project import load_project
 from espalier.model.document.recipe import Step
 from espalier.model.formats.integer import Integer

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.actions.model import ask, section_of
+from espalier.app.features.options.panel import OptionsWindow
 from espalier.app.figures.structure import KNOWN, same_facts
-from espalier.app.panels.options import OptionsWindow
-from espalier.app.window import Window
+from espalier.app.shell.actions.model import ask, section_of
+from espalier.app.shell.window import Window
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph
 from espalier.passes.choices.prune_structured import PruneStructuredOptions

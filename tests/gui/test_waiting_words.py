@@ -8,11 +8,11 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from espalier.app.features.jobs.panel import JobsPanel
+from espalier.app.features.score.panel import WAITS
 from espalier.app.measured.live import is_evaluation
 from espalier.app.measured.pace import Pace, macs_of
-from espalier.app.panels.jobs import JobsPanel
-from espalier.app.panels.score import WAITS
-from espalier.app.window import Window
+from espalier.app.shell.window import Window
 from espalier.model.document.project import Saved
 from espalier.model.errors import FileError
 from espalier.model.store.weights import WeightStore

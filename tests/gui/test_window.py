@@ -11,10 +11,10 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QDockWidget, QFileDialog, QLineEdit, QMessageBox
 from pytestqt.qtbot import QtBot
 
-from espalier.app.session import Session
-from espalier.app.style import sheet
+from espalier.app.session.session import Session
+from espalier.app.shell.window import Window
 from espalier.app.theme import PALETTES, Palette, rgb
-from espalier.app.window import Window
+from espalier.app.widgets.style import sheet
 from espalier.model.document.project import Saved
 from espalier.model.errors import PassError
 from espalier.passes.base import Report
@@ -56,7 +56,7 @@ def test_panels_hear_of_a_model_that_comes_before_they_are_made(
     window: Window, runner: list[FakeRunner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[object] = []
-    monkeypatch.setattr("espalier.app.studies.searches.Searches._read", lambda self: heard.append(self))
+    monkeypatch.setattr("espalier.app.features.search.state.searches.Searches._read", lambda self: heard.append(self))
     fresh = Window(Session(), window.settings, window.appearance)
     assert not fresh.furnished
     open_small(fresh, runner)
@@ -70,7 +70,7 @@ def test_a_panel_that_cannot_be_made_is_tried_once(
     window: Window, monkeypatch: pytest.MonkeyPatch, qtbot: QtBot
 ) -> None:
     tries: list[int] = []
-    monkeypatch.setattr("espalier.app.furnishing.Furnishing.go_on", lambda self: tries.append(1) or 1 / 0)
+    monkeypatch.setattr("espalier.app.shell.furnishing.Furnishing.go_on", lambda self: tries.append(1) or 1 / 0)
     fresh = Window(window.session, window.settings, window.appearance)
     assert fresh.canvas.isHidden()
     with qtbot.captureExceptions() as raised:

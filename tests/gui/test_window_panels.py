@@ -12,19 +12,20 @@ from PySide6.QtWidgets import QApplication, QLabel, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from espalier.app import errors
-from espalier.app.actions import model as models
 from espalier.app.commands.crash import crash_folder
-from espalier.app.finding import entries
-from espalier.app.forms.form import SelectEditor
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.panels.jobs import JobsPanel, status_text
-from espalier.app.panels.log import LogPanel
-from espalier.app.panels.options import OptionsWindow
-from espalier.app.panels.problems import ProblemsPanel
-from espalier.app.panels.recipe.panel import MIME, WAITS, RecipePanel
-from espalier.app.panels.welcome import CardButton, WelcomePage, cards
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.features.jobs.panel import JobsPanel
+from espalier.app.features.log.panel import LogPanel
+from espalier.app.features.options.panel import OptionsWindow
+from espalier.app.features.problems.panel import ProblemsPanel
+from espalier.app.features.recipe.panel import MIME, WAITS, RecipePanel
+from espalier.app.jobs.status import status_text
 from espalier.app.settings import Settings
-from espalier.app.window import Window
+from espalier.app.shell.actions import model as models
+from espalier.app.shell.finding import entries
+from espalier.app.shell.welcome import CardButton, WelcomePage, cards
+from espalier.app.shell.window import Window
+from espalier.app.widgets.forms.form import SelectEditor
 from espalier.model.errors import PassError
 from espalier.model.formats.integer import Integer
 from espalier.model.sources.info import SourceInfo

@@ -13,12 +13,12 @@ import pytest
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
-from espalier.app import edit_journal, recovery
-from espalier.app.edit_journal import ENDING, read
 from espalier.app.locks import hold, take
-from espalier.app.recovery import Recovery, leftovers, version_of
-from espalier.app.session import Session
-from espalier.app.window import Window
+from espalier.app.session import edit_journal, recovery
+from espalier.app.session.edit_journal import ENDING, read
+from espalier.app.session.recovery import Recovery, leftovers, version_of
+from espalier.app.session.session import Session
+from espalier.app.shell.window import Window
 from espalier.model.document.project import Saved, recipe_to_json
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError

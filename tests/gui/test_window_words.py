@@ -6,8 +6,8 @@ import pytest
 from PySide6.QtCore import QSettings
 
 from espalier.app import words
-from espalier.app.panels.recipe.step_words import result, summary, title
 from espalier.app.settings import Settings, is_missing
+from espalier.app.step_words import result, summary, title
 from espalier.model.document.recipe import Raw, Step
 from espalier.model.formats.integer import Integer
 from espalier.passes.base import NoOptions, Report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from espalier.app.panels.inspector.terms import SIGNS, explained
+from espalier.app.features.inspector.terms import SIGNS, explained
 from espalier.model.registry import FORMATS
 
 

@@ -10,13 +10,13 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from espalier.app.canvas.captions import shape_text, text_width
 from espalier.app.canvas.casts import CastLayer, Chip, casts_of
 from espalier.app.canvas.hierarchy import open_all
 from espalier.app.canvas.layout import HEAD, Layout, layout
 from espalier.app.canvas.namespaces import build
 from espalier.app.canvas.scene import curve
 from espalier.app.canvas.svg import to_svg
+from espalier.app.figures.captions import shape_text, text_width
 from espalier.app.theme import SECONDARY
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.casts import casts

@@ -27,7 +27,7 @@ def _spec() -> tuple[Any, Any, Any]:
 
 
 def study_record() -> bytes:
-    from espalier.app.studies.record import Record, dump
+    from espalier.app.features.search.state.record import Record, dump
     from espalier.passes.search.trial import Trial
 
     spec, recipe, space = _spec()
@@ -44,9 +44,9 @@ def records(folder: Path) -> None:
 
 
 def read_record(path: Path, rng: Random) -> None:
-    from espalier.app.commands.search_charts import study_of
-    from espalier.app.commands.search_files import to_csv
-    from espalier.app.studies.record import load
+    from espalier.app.features.search.commands.search_charts import study_of
+    from espalier.app.features.search.commands.search_files import to_csv
+    from espalier.app.features.search.state.record import load
     from espalier.passes.search.goals import best, wanted
     from espalier.passes.search.space import Space
 
@@ -85,7 +85,7 @@ def journals(folder: Path) -> None:
 
 
 def read_journal(path: Path, rng: Random) -> None:
-    from espalier.app.commands.search_charts import _groups, _read
+    from espalier.app.features.search.commands.search_charts import _groups, _read
 
     _groups(_read(str(path)))
 

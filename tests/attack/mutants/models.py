@@ -35,8 +35,8 @@ def projects(folder: Path) -> None:
 
 
 def open_project(path: Path, rng: Random) -> None:
-    from espalier.app.hardware.kept import from_bytes as hardware
-    from espalier.app.studies.record import records
+    from espalier.app.features.hardware.state.kept import from_bytes as hardware
+    from espalier.app.features.search.state.record import records
     from espalier.model.document.project import load_project, save_project
     from espalier.model.errors import EspalierError
     from espalier.model.store.weights import WeightStore

@@ -89,7 +89,7 @@ sparsity = 0.5
 def searches(folder: Path) -> None:
     import tomllib
 
-    from espalier.app.commands.search_files import TEMPLATES
+    from espalier.app.features.search.commands.search_files import TEMPLATES
     from tests.model.zoo import case
 
     _ = case("mlp"), case("bert")  # traced once, which is no part of what is timed

@@ -37,8 +37,8 @@ def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = E
     from PySide6.QtCore import QSettings, QTimer
     from PySide6.QtWidgets import QApplication, QDialog
 
-    from espalier.app.application import make_application, make_window
     from espalier.app.settings import Settings
+    from espalier.app.shell.application import make_application, make_window
     from tests.attack.soak.user import User, settle
 
     faulthandler.enable()

@@ -29,8 +29,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from espalier.app.actions import file as files
-from espalier.app.window import Window
+from espalier.app.shell.actions import file as files
+from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Step
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer

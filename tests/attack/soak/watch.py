@@ -19,7 +19,7 @@ from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, qInstallMessa
 from PySide6.QtWidgets import QApplication
 
 from espalier.app.errors import CRASHES, install_hooks
-from espalier.app.window import Window
+from espalier.app.shell.window import Window
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import TERMINAL, Failed, JobEvent
 

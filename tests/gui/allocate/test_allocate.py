@@ -12,10 +12,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.allocate.panel import AllocatePanel
-from espalier.app.panels.allocate.table import AllocateTable
-from espalier.app.panels.allocate.words import FIRST
-from espalier.app.window import Window
+from espalier.app.features.allocate.panel import AllocatePanel
+from espalier.app.features.allocate.table import AllocateTable
+from espalier.app.features.allocate.words import FIRST
+from espalier.app.shell.window import Window
 from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.allocated import AllocatedOptions
 from espalier.passes.analysis.sensitivity import SensitivityOptions

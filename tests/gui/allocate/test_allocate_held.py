@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.allocate.panel import AllocatePanel
-from espalier.app.window import Window
+from espalier.app.features.allocate.panel import AllocatePanel
+from espalier.app.shell.window import Window
 from espalier.passes.allocation.solve import allocate
 from espalier.passes.costs.limits import Limit
 from espalier.passes.score import static_score
@@ -68,7 +68,7 @@ def test_a_budget_that_cannot_be_held_is_told_and_not_applied(
     window: Window,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from espalier.app.allocation import held as allocation_held
+    from espalier.app.features.allocate.state import held as allocation_held
     from espalier.model.errors import OptionsError
 
     def never(problem: object, limits: object) -> None:

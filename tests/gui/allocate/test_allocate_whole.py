@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from espalier.app.features.allocate.panel import AllocatePanel
+from espalier.app.features.allocate.parts import STEPS
 from espalier.app.measured.estimate import estimate_of
-from espalier.app.panels.allocate.panel import AllocatePanel
-from espalier.app.panels.allocate.parts import STEPS
-from espalier.app.window import Window
+from espalier.app.shell.window import Window
 from espalier.passes.allocation.predicted_fronts import POINTS
 from espalier.passes.sensitivity.table import Sensitivity
 from espalier.passes.sensitivity.whole import packed

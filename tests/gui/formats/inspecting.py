@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.session import Session
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.session.session import Session
 
 
 def facts(panel: InspectorPanel) -> dict[str, str]:

@@ -10,10 +10,10 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from espalier.app.commands.console import table as console_table
+from espalier.app.features.options.panel import OptionsWindow
 from espalier.app.measured.findings import NO_DATA, NOTHING, RUNNING, STALE, values_of
-from espalier.app.panels.options import OptionsWindow
-from espalier.app.panels.sqnr.table import words_of
-from espalier.app.window import Window
+from espalier.app.shell.window import Window
+from espalier.app.widgets.sqnr_table import words_of
 from espalier.app.words import column_title, shown
 from espalier.model.formats.integer import Integer
 from espalier.passes.base import Report, StepResult

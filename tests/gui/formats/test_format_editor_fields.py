@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.forms.format_editor import FormatEditor
+from espalier.app.widgets.forms.format_editor import FormatEditor
 from espalier.model.formats.base import parse_format
 
 pytestmark = pytest.mark.gui

@@ -9,10 +9,10 @@ import pytest
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from espalier.app.figures.formats import LISTED, alone, format_figures
-from espalier.app.panels.inspector.bits import BitsBar, key_words, layout_of, stored_words
-from espalier.app.panels.inspector.format import FormatSection
-from espalier.app.plots.staircase import short
+from espalier.app.features.inspector.charts.staircase import short
+from espalier.app.features.inspector.figures.formats import LISTED, alone, format_figures
+from espalier.app.features.inspector.format import FormatSection
+from espalier.app.widgets.bits import BitsBar, key_words, layout_of, stored_words
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.registry import FORMATS

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.figures.formats import format_figures
+from espalier.app.features.inspector.charts.histogram import WeightHistogram, figures_of, round_ticks
+from espalier.app.features.inspector.charts.staircase import Staircase
+from espalier.app.features.inspector.figures.formats import format_figures
+from espalier.app.features.inspector.figures.statistics import SHARES, tensor_statistics
+from espalier.app.features.inspector.figures.weights import FEW, MANY, histogram, loss, quick_loss
 from espalier.app.figures.parts import CHUNK, Stopped
-from espalier.app.figures.statistics import SHARES, tensor_statistics
-from espalier.app.figures.weights import FEW, MANY, histogram, loss, quick_loss
 from espalier.app.jobs.previews import Previews
-from espalier.app.plots.histogram import WeightHistogram, figures_of, round_ticks
-from espalier.app.plots.staircase import Staircase
 from espalier.app.theme import DARK
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer

@@ -6,9 +6,9 @@ import pytest
 from PySide6.QtGui import QFont
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.inspector.facts import NO_SELECTION, node_facts, weight_of
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.session import Session
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.figures.facts import NO_SELECTION, node_facts, weight_of
+from espalier.app.session.session import Session
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.check import Problem
 from espalier.model.graph.graph import Graph, Node, Ref

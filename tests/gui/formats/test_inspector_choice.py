@@ -8,10 +8,10 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.forms.format_choice import grouped
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.panels.search.formats import FormatsField
-from espalier.app.session import Session
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.features.search.formats import FormatsField
+from espalier.app.session.session import Session
+from espalier.app.widgets.forms.format_choice import grouped
 from espalier.model.formats.base import parse_format
 from espalier.model.registry import FORMATS
 from tests.gui.bert import KEY

@@ -8,10 +8,10 @@ from PySide6.QtGui import QCloseEvent, QKeySequence, QShortcutEvent
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.forms.fields import NumberField
-from espalier.app.forms.format_editor import FLOAT
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.session import Session
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.session.session import Session
+from espalier.app.widgets.forms.fields import NumberField
+from espalier.app.widgets.forms.format_editor import FLOAT
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
 from tests.gui.bert import GELU, KEY, NORM, QUERY

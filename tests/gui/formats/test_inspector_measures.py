@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.inspector.facts import weight_of
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.session import Session
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.figures.facts import weight_of
+from espalier.app.session.session import Session
 from espalier.app.words import figure
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer

@@ -6,11 +6,11 @@ import pytest
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.figures.weights import Loss
-from espalier.app.forms.fields import MIXED
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.panels.inspector.weight import error_words
-from espalier.app.session import Session
+from espalier.app.features.inspector.figures.weights import Loss
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.features.inspector.weight import error_words
+from espalier.app.session.session import Session
+from espalier.app.widgets.forms.fields import MIXED
 from espalier.passes.choices.pruning import METHODS
 from espalier.passes.jobs.kinds import ReplayJob
 from tests.gui.bert import KEY, QUERY, answer_prune

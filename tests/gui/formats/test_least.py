@@ -9,12 +9,12 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent
 from pytestqt.qtbot import QtBot
 
-from espalier.app.figures.weights import loss
+from espalier.app.features.inspector import several
+from espalier.app.features.inspector.figures.weights import loss
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.figures.facts import weight_of
 from espalier.app.jobs.previews import Previews
-from espalier.app.panels.inspector import several
-from espalier.app.panels.inspector.facts import weight_of
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.session import Session
+from espalier.app.session.session import Session
 from espalier.model.formats.integer import Integer
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
@@ -39,7 +39,7 @@ def panel(qtbot: QtBot, session: Session, runner: list[FakeRunner]) -> Iterator[
 def test_a_sample_bounds_nothing_and_all_values_follow(
     panel: InspectorPanel, session: Session, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("espalier.app.figures.weights.FEW", 16)
+    monkeypatch.setattr("espalier.app.features.inspector.figures.weights.FEW", 16)
     monkeypatch.setattr("espalier.app.figures.parts.SAMPLE", 4)
     graph, store = session.open_document.graph, session.open_document.store
     found: list[float] = []

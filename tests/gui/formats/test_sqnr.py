@@ -12,10 +12,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.sqnr.panel import FIRST, HOW, SqnrPanel
-from espalier.app.panels.sqnr.table import NAMES, in_lines, ink, words_of
+from espalier.app.features.sqnr.panel import FIRST, HOW, SqnrPanel
+from espalier.app.shell.window import Window
 from espalier.app.theme import ROW, SEQUENTIAL
-from espalier.app.window import Window
+from espalier.app.widgets.sqnr_table import NAMES, in_lines, ink, words_of
 from espalier.model.formats.base import Format
 from espalier.passes.analysis.format_sqnr import WeightSqnr, tried_nodes, usual_formats
 from espalier.passes.base import Report

@@ -10,13 +10,13 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from espalier.app.actions.hardware import panel_of
-from espalier.app.hardware import copies
-from espalier.app.panels.hardware import source as source_module
-from espalier.app.panels.hardware.panel import HardwarePanel
-from espalier.app.panels.hardware.text import Mark
-from espalier.app.panels.hardware.words import verdicts
-from espalier.app.window import Window
+from espalier.app.features.hardware import source as source_module
+from espalier.app.features.hardware.actions import panel_of
+from espalier.app.features.hardware.panel import HardwarePanel
+from espalier.app.features.hardware.state import copies
+from espalier.app.features.hardware.words import verdicts
+from espalier.app.shell.window import Window
+from espalier.app.widgets.source.text import Mark
 from espalier.model.document.project import load_project, save_project
 from espalier.model.errors import OptionsError
 from espalier.model.store.weights import WeightStore
@@ -38,7 +38,7 @@ def panel(window: Window, runner: list[FakeRunner], tmp_path: Path, monkeypatch:
         monkeypatch.setattr(place, "ours", ours)
     window.live.enabled = False
     open_small(window, runner, quantised())
-    made = panel_of(window)
+    made = panel_of(window.host)
     check(made, runner, tmp_path)
     made.views.source.show_file(FILE)
     return made

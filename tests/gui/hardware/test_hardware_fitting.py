@@ -6,8 +6,8 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.hardware.fitting import FittedTable, shared
-from espalier.app.panels.hardware.tree import ModuleTree
+from espalier.app.features.hardware.fitting import FittedTable, shared
+from espalier.app.features.hardware.tree import ModuleTree
 from tests.patience import MILLISECONDS
 
 pytestmark = pytest.mark.gui

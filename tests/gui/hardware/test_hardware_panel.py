@@ -11,12 +11,12 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from espalier.app.actions.hardware import panel_of
-from espalier.app.panels.hardware.panel import HardwarePanel
-from espalier.app.panels.hardware.views import LINT, MISMATCHES, SOURCE
-from espalier.app.panels.hardware.words import verdicts
-from espalier.app.panels.inspector.panel import InspectorPanel
-from espalier.app.window import Window
+from espalier.app.features.hardware.actions import panel_of
+from espalier.app.features.hardware.panel import HardwarePanel
+from espalier.app.features.hardware.views import LINT, MISMATCHES, SOURCE
+from espalier.app.features.hardware.words import verdicts
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.shell.window import Window
 from espalier.model.document.project import Project
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.meta import Precision
@@ -74,7 +74,7 @@ def panel(window: Window, runner: list[FakeRunner]) -> HardwarePanel:
     """The dock of a window with the quantised model, in front."""
     window.live.enabled = False
     open_small(window, runner, quantised())
-    return panel_of(window)
+    return panel_of(window.host)
 
 
 def report(folder: Path, **more: Any) -> Report:
@@ -98,7 +98,7 @@ def selected(panel: HardwarePanel) -> list[str]:
 
 
 def test_nothing_quantised_says_what_to_do(window: Window, runner: list[FakeRunner]) -> None:
-    panel = panel_of(window)
+    panel = panel_of(window.host)
     assert "Open a model" in panel._about.text() and not panel._quantise.isVisible()
     window.live.enabled = False
     open_small(window, runner)

@@ -13,16 +13,16 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from espalier.app.actions.hardware import panel_of
-from espalier.app.panels.hardware.front import areas_of
-from espalier.app.panels.hardware.panel import HardwarePanel
-from espalier.app.panels.hardware.views import FRONT, HOST, LINT, TABLE, WAVES
-from espalier.app.panels.hardware.wave_canvas import HEAD, ROW
-from espalier.app.panels.hardware.wave_view import WaveView
-from espalier.app.panels.hardware.waves import GONE, NOT_RUN
-from espalier.app.panels.hardware.words import figures
-from espalier.app.plots.area_front import AreaFront, within
-from espalier.app.window import Window
+from espalier.app.features.hardware.actions import panel_of
+from espalier.app.features.hardware.chart import AreaFront, within
+from espalier.app.features.hardware.front import areas_of
+from espalier.app.features.hardware.panel import HardwarePanel
+from espalier.app.features.hardware.views import FRONT, HOST, LINT, TABLE, WAVES
+from espalier.app.features.hardware.wave_canvas import HEAD, ROW
+from espalier.app.features.hardware.wave_view import WaveView
+from espalier.app.features.hardware.waves import GONE, NOT_RUN
+from espalier.app.features.hardware.words import figures
+from espalier.app.shell.window import Window
 from espalier.app.words import percent
 from espalier.model.document.project import load_project, save_project
 from espalier.model.formats.integer import Integer
@@ -55,7 +55,7 @@ def panel(window: Window, runner: list[FakeRunner]) -> HardwarePanel:
     """The dock of a window with the quantised model, in front."""
     window.live.enabled = False
     open_small(window, runner, quantised())
-    return panel_of(window)
+    return panel_of(window.host)
 
 
 def record(folder: Path) -> Path:

@@ -14,14 +14,14 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from espalier.app.kernels.answers import MEMBER, Kept, from_bytes, kernel_answers_of, to_bytes
-from espalier.app.kernels.runs import kernel_runs_of
-from espalier.app.panels.kernels.answer_pictures import BitsView, OnlineView, TilesView
-from espalier.app.panels.kernels.explained import KernelsExplained
-from espalier.app.plots.answers.picture import Picture
-from espalier.app.session import Session
+from espalier.app.features.kernels.answer_pictures import BitsView, OnlineView, TilesView
+from espalier.app.features.kernels.charts.answers.picture import Picture
+from espalier.app.features.kernels.explained import KernelsExplained
+from espalier.app.features.kernels.state.answers import MEMBER, Kept, from_bytes, kernel_answers_of, to_bytes
+from espalier.app.features.kernels.state.runs import kernel_runs_of
+from espalier.app.session.session import Session
+from espalier.app.shell.window import Window
 from espalier.app.theme import DARK, LIGHT
-from espalier.app.window import Window
 from espalier.kernels.bench.answers.known import Fact, Known, gathered
 from espalier.kernels.bench.answers.questions import QUESTIONS
 from espalier.kernels.bench.ceilings import Ceilings

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from espalier.app.actions.kernels import panel_of
-from espalier.app.kernels.runs import MEMBER, kernel_runs_of
-from espalier.app.panels.kernels.runs import KernelRuns
-from espalier.app.window import Window
+from espalier.app.features.kernels.actions import panel_of
+from espalier.app.features.kernels.runs import KernelRuns
+from espalier.app.features.kernels.state.runs import MEMBER, kernel_runs_of
+from espalier.app.shell.window import Window
 from espalier.kernels.bench.results import compared, load
 from espalier.kernels.bench.spec import KernelError
 from espalier.passes.jobs.kernel import KernelsJob, LabJob
@@ -29,7 +29,7 @@ def page(window: Window, runner: list[FakeRunner]) -> KernelRuns:
     window.live.enabled = False
     open_small(window, runner)
     quiet(runner)
-    made = panel_of(window).page("Run")
+    made = panel_of(window.host).page("Run")
     assert isinstance(made, KernelRuns)
     runner[-1].tell(job(runner, LabJob), Done(LAB))
     return made

@@ -18,16 +18,16 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QTabBar
 from pytestqt.qtbot import QtBot
 
-from espalier.app.actions.kernels import panel_of
-from espalier.app.kernels.words import BYTES, cells, size_axis, spoken
-from espalier.app.panels.kernels.panel import TABS, KernelsPanel
-from espalier.app.panels.kernels.runs import KernelRuns
-from espalier.app.panels.kernels.source import KernelSource
-from espalier.app.panels.kernels.views import BESIDE, CURVES, ROOF, SOURCE, TABLE
-from espalier.app.plots.kernel_sweep import KernelSweep
-from espalier.app.plots.log_chart import seen
-from espalier.app.plots.roofline import Roofline
-from espalier.app.window import Window
+from espalier.app.features.kernels.actions import panel_of
+from espalier.app.features.kernels.charts.kernel_sweep import KernelSweep
+from espalier.app.features.kernels.charts.roofline import Roofline
+from espalier.app.features.kernels.panel import TABS, KernelsPanel
+from espalier.app.features.kernels.runs import KernelRuns
+from espalier.app.features.kernels.source import KernelSource
+from espalier.app.features.kernels.state.words import BYTES, cells, size_axis, spoken
+from espalier.app.features.kernels.views import BESIDE, CURVES, ROOF, SOURCE, TABLE
+from espalier.app.shell.window import Window
+from espalier.app.widgets.charts.log_chart import seen
 from espalier.kernels.bench.results import ABOVE
 from espalier.passes.jobs.kernel import KernelsJob, LabJob
 from espalier.passes.jobs.kinds import Done, Failed, Found, JobInfo, OpenJob, Progress, Started, Stopped
@@ -49,7 +49,7 @@ def page(window: Window, runner: list[FakeRunner]) -> KernelRuns:
     window.live.enabled = False
     open_small(window, runner)
     quiet(runner)
-    made = panel_of(window).page("Run")
+    made = panel_of(window.host).page("Run")
     assert isinstance(made, KernelRuns)
     runner[-1].tell(job(runner, LabJob), Done(LAB))
     return made
@@ -92,7 +92,8 @@ def test_nothing_is_built_before_it_is_seen(window: Window, runner: list[FakeRun
 
 
 def test_reading_of_kernels_needs_no_torch() -> None:
-    text = "import sys, app.panels.kernels.runs, app.actions.kernels; sys.exit('torch' in sys.modules)"
+    kernels = "espalier.app.features.kernels"
+    text = f"import sys, {kernels}.runs, {kernels}.actions; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 0
 
 
@@ -282,7 +283,7 @@ def test_kernels_can_be_read_after_a_run_of_one(page: KernelRuns, runner: list[F
     measured(page, runner)
     table = page.views.table
     page.window().show()
-    panel_of(cast("Window", page.window()))
+    panel_of(cast("Window", page.window()).host)
     column = table.rows.columns.index("kernel")
     assert table.isVisible() and table.isColumnHidden(column)
     names = ["softmax"] * 60 + ["fake_quant_block_minifloat"]
@@ -428,7 +429,7 @@ def test_the_panel_stays_where_it_is_asked_for_before_the_window_is_furnished(wi
     fresh = Window(window.session, window.settings, window.appearance)
     fresh.show()
     assert not fresh.furnished
-    panel_of(fresh)
+    panel_of(fresh.host)
     while fresh._later.isActive():
         fresh._furnish_some()
     assert fresh.furnished and fresh.docks.docks["kernels"].isVisible()
@@ -454,7 +455,7 @@ def test_the_key_runs_what_is_in_front(window: Window, runner: list[FakeRunner])
     window.live.enabled = False
     open_small(window, runner)
     quiet(runner)
-    panel, words = panel_of(window), window.actions_table.actions["kernels_run"]
+    panel, words = panel_of(window.host), window.actions_table.actions["kernels_run"]
     window.show_dock("kernels")
     panel.page("Profile")
     assert words.text() == "Run the tab Profile"
@@ -479,7 +480,7 @@ def test_cancelling_is_offered_whatever_is_in_front(window: Window, runner: list
     quiet(runner)
     actions = window.actions_table.actions
     words, stop = actions["kernels_run"], actions["kernels_stop"]
-    panel = panel_of(window)
+    panel = panel_of(window.host)
     panel.page("Profile")
     window.actions_table.run("kernels_run")
     info = next(i for i in runner[-1].waiting if i.title == "Profile")
@@ -503,7 +504,7 @@ def test_cancelling_is_offered_whatever_is_in_front(window: Window, runner: list
 
 def test_a_list_that_fails_can_be_asked_again(window: Window, runner: list[FakeRunner]) -> None:
     open_small(window, runner)
-    page = panel_of(window).page("Run")
+    page = panel_of(window.host).page("Run")
     assert isinstance(page, KernelRuns)
     runner[-1].tell(job(runner, LabJob), Failed("The worker process ended unexpectedly.", "Run the job again."))
     assert "unexpectedly" in page._wrong.text() and page._again.isVisibleTo(page)
@@ -522,7 +523,7 @@ def test_every_tab_without_clipping_at_280(page: KernelRuns, runner: list[FakeRu
         assert page.views.width() >= 700 and page.views.tabs.height() >= QTabBar.sizeHint(page.views.tabs).height()
         shown = page.views._pages.currentWidget()
         assert shown is not None and shown.height() >= 100
-    assert page.width() <= panel_of(window).width() and window.width() == 1280
+    assert page.width() <= panel_of(window.host).width() and window.width() == 1280
 
 
 def test_a_long_list_of_rows_does_not_hold_the_window(page: KernelRuns, runner: list[FakeRunner]) -> None:

@@ -15,20 +15,20 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from espalier.app.actions.kernels import panel_of
-from espalier.app.actions.model import default_options
-from espalier.app.actions.timed import measure
-from espalier.app.kernels.timed import Timed, from_bytes
-from espalier.app.panels.inspector.facts import node_facts
-from espalier.app.panels.kernels.compile import MODULE, SELECTED, CompilePage, restless
-from espalier.app.panels.kernels.memory import MemoryPage
-from espalier.app.panels.kernels.profile import MANY, ProfilePage
-from espalier.app.panels.kernels.profile_canvas import NAMES
-from espalier.app.panels.kernels.timed import OLD, TimedPage
-from espalier.app.plots.paying import EACH, Calls, even_at
-from espalier.app.plots.run_lanes import seen_of
+from espalier.app.features.kernels.actions import panel_of
+from espalier.app.features.kernels.charts.paying import EACH, Calls, even_at
+from espalier.app.features.kernels.charts.run_lanes import seen_of
+from espalier.app.features.kernels.compile import MODULE, SELECTED, CompilePage, restless
+from espalier.app.features.kernels.memory import MemoryPage
+from espalier.app.features.kernels.profile import MANY, ProfilePage
+from espalier.app.features.kernels.profile_canvas import NAMES
+from espalier.app.features.kernels.state.timed import Timed, from_bytes
+from espalier.app.features.kernels.timed import OLD, TimedPage
+from espalier.app.features.kernels.timed_actions import measure
+from espalier.app.figures.facts import node_facts
+from espalier.app.shell.actions.model import default_options
+from espalier.app.shell.window import Window
 from espalier.app.theme import DARK
-from espalier.app.window import Window
 from espalier.kernels.bench.spec import Lab
 from espalier.model.document.codec import encode
 from espalier.model.document.project import load_project, save_project
@@ -117,7 +117,7 @@ def small(window: Window, runner: list[FakeRunner]) -> Window:
 
 
 def profile(window: Window) -> ProfilePage:
-    page = panel_of(window).page("Profile")
+    page = panel_of(window.host).page("Profile")
     assert isinstance(page, ProfilePage)
     return page
 
@@ -130,13 +130,13 @@ def profiled(window: Window, runner: list[FakeRunner]) -> ProfilePage:
 
 
 def compiling(window: Window) -> CompilePage:
-    page = panel_of(window).page("Compile")
+    page = panel_of(window.host).page("Compile")
     assert isinstance(page, CompilePage)
     return page
 
 
 def counting(window: Window) -> MemoryPage:
-    page = panel_of(window).page("Memory")
+    page = panel_of(window.host).page("Memory")
     assert isinstance(page, MemoryPage)
     return page
 
@@ -202,7 +202,7 @@ def test_a_wrong_setting_is_told(small: Window, runner: list[FakeRunner]) -> Non
 
 
 def test_a_device_that_is_not_here_says_why(small: Window, runner: list[FakeRunner]) -> None:
-    from espalier.app.kernels.runs import kernel_runs_of
+    from espalier.app.features.kernels.state.runs import kernel_runs_of
 
     page = profile(small)
     held = kernel_runs_of(small.session)
@@ -309,8 +309,8 @@ def test_the_graph_takes_the_colours(small: Window, runner: list[FakeRunner]) ->
 
 
 def test_the_trace_is_copied_while_it_is_there(small: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
-    from espalier.app.actions import file as file_actions
-    from espalier.app.actions import timed as timed_actions
+    from espalier.app.features.kernels import timed_actions
+    from espalier.app.shell.actions import file as file_actions
 
     page = profile(small)
     page.run()
@@ -322,7 +322,7 @@ def test_the_trace_is_copied_while_it_is_there(small: Window, runner: list[FakeR
     asked: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file_actions, "ask_path", lambda window, title, then, **more: asked.append(then))
-        timed_actions.save_trace(small, page)
+        timed_actions.save_trace(small.host, page)
     asked[0](tmp_path / "saved")
     assert json.loads((tmp_path / "saved.json").read_text()) == {"traceEvents": []}
     place.unlink()
@@ -345,7 +345,7 @@ def test_a_project_keeps_what_was_measured(small: Window, runner: list[FakeRunne
 
 
 def test_a_project_whose_figures_lack_some_says_so(small: Window, runner: list[FakeRunner]) -> None:
-    pages = [panel_of(small).page(title) for title in ("Compile", "Profile", "Memory")]
+    pages = [panel_of(small.host).page(title) for title in ("Compile", "Profile", "Memory")]
     for rows in ('[{"x": 1}]', "[]"):
         text = f'{{"version": 1, "options": {{}}, "rows": {rows}, "summary": {{}}, "more": {{}}, "mark": ""}}'
         members = ("compile.json", "profile.json", "memory.json")
@@ -391,7 +391,7 @@ def test_a_part_is_what_was_chosen(small: Window, runner: list[FakeRunner]) -> N
 
 
 def test_a_missing_compiler_is_told(small: Window, monkeypatch: pytest.MonkeyPatch) -> None:
-    from espalier.app.panels.kernels import compile as kernels_compile
+    from espalier.app.features.kernels import compile as kernels_compile
 
     monkeypatch.setattr(kernels_compile, "has_compiler", lambda: False)
     page = compiling(small)

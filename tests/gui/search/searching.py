@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from espalier.app.panels.search.panel import SearchPanel
-from espalier.app.window import Window
+from espalier.app.features.search.panel import SearchPanel
+from espalier.app.shell.window import Window
 from espalier.passes.jobs.kinds import (
     Found,
     JobInfo,

@@ -12,8 +12,8 @@ from typing import Any
 from PySide6.QtCore import QSettings, QTimer
 from PySide6.QtWidgets import QApplication
 
-from espalier.app.application import make_application, make_window
 from espalier.app.settings import Settings
+from espalier.app.shell.application import make_application, make_window
 
 SAVED, MANY = 3, 5000
 

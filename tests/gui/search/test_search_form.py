@@ -9,15 +9,15 @@ import pytest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from espalier.app.forms.fields import field_style, wear_field_style
-from espalier.app.panels.search.panel import SearchPanel
-from espalier.app.studies.format_families import Family, read, write
-from espalier.app.studies.templates import beginning, to_toml
-from espalier.app.studies.templates import load as load_template
-from espalier.app.studies.words import size_words
-from espalier.app.style import Appearance
+from espalier.app.features.search.panel import SearchPanel
+from espalier.app.features.search.state.format_families import Family, read, write
+from espalier.app.features.search.state.templates import beginning, to_toml
+from espalier.app.features.search.state.templates import load as load_template
+from espalier.app.features.search.state.words import size_words
+from espalier.app.shell.window import Window
 from espalier.app.theme import DARK, LIGHT
-from espalier.app.window import Window
+from espalier.app.widgets.forms.fields import field_style, wear_field_style
+from espalier.app.widgets.style import Appearance
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError
 from espalier.passes.choices.prune import PruneOptions

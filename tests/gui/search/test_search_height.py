@@ -6,8 +6,8 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from espalier.app.docks import INVITING, READ_HIGH
-from espalier.app.window import Window
+from espalier.app.shell.docks import INVITING, READ_HIGH
+from espalier.app.shell.window import Window
 from tests.gui.conftest import FakeRunner
 from tests.gui.search.searching import begin, search_panel
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.jobs import JobsPanel
-from espalier.app.panels.log import LogPanel
-from espalier.app.panels.search.panel import SearchPanel
-from espalier.app.studies.words import accuracy_words
-from espalier.app.window import Window
+from espalier.app.features.jobs.panel import JobsPanel
+from espalier.app.features.log.panel import LogPanel
+from espalier.app.features.search.panel import SearchPanel
+from espalier.app.features.search.state.words import accuracy_words
+from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import (

@@ -13,13 +13,13 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.search.panel import SearchPanel
-from espalier.app.studies import files
-from espalier.app.studies.record import Record, damage, dump, load, member_of, records
-from espalier.app.studies.searches import seconds_each
-from espalier.app.studies.study import Study
-from espalier.app.studies.words import time_words
-from espalier.app.window import Window
+from espalier.app.features.search.panel import SearchPanel
+from espalier.app.features.search.state import files
+from espalier.app.features.search.state.record import Record, damage, dump, load, member_of, records
+from espalier.app.features.search.state.searches import seconds_each
+from espalier.app.features.search.state.study import Study
+from espalier.app.features.search.state.words import time_words
+from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
 from espalier.passes.jobs.kinds import Done, Found, SaveJob

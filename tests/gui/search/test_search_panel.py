@@ -10,9 +10,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.search.panel import SearchPanel
-from espalier.app.studies.trial_preview import trial_graph
-from espalier.app.window import Window
+from espalier.app.features.search.panel import SearchPanel
+from espalier.app.features.search.state.trial_preview import trial_graph
+from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError
 from espalier.model.formats.integer import Integer
@@ -284,7 +284,7 @@ def test_after_pause_the_keyboard_stands_on_continue(
 def test_many_trials_at_once_are_told_in_parts(
     panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("espalier.app.studies.searches.CELLS", 90)  # 30 trials of two choices in a turn
+    monkeypatch.setattr("espalier.app.features.search.state.searches.CELLS", 90)  # 30 trials of two choices in a turn
     info = begin(panel, runner)
     told: list[int] = []
     panel.searches.changed.connect(lambda study, news: told.append(len(news)))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.search.panel import SearchPanel
-from espalier.app.studies import files as study_files
-from espalier.app.window import Window
+from espalier.app.features.search.panel import SearchPanel
+from espalier.app.features.search.state import files as study_files
+from espalier.app.shell.window import Window
 from espalier.passes.search.project_studies import member
 from tests.gui.test_story import PATIENCE, idle, opened, window
 

@@ -12,10 +12,10 @@ import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.search.panel import SearchPanel
-from espalier.app.studies import files as study_files
-from espalier.app.studies.record import ENDING
-from espalier.app.window import Window
+from espalier.app.features.search.panel import SearchPanel
+from espalier.app.features.search.state import files as study_files
+from espalier.app.features.search.state.record import ENDING
+from espalier.app.shell.window import Window
 from espalier.passes.search.project_studies import ENDING as JOURNAL
 from espalier.passes.search.records import trials_of
 from espalier.passes.search.storage import journal_url, load_study, open_storage

@@ -15,13 +15,13 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QMenu
 from pytestqt.qtbot import QtBot
 
-from espalier.app.forms.fields import option_of
-from espalier.app.forms.form import PortFormats
-from espalier.app.panels.options import OptionsWindow
-from espalier.app.panels.recipe.panel import RecipePanel
-from espalier.app.panels.sweeps.panel import SweepsPanel
-from espalier.app.panels.sweeps.setup import work_words
-from espalier.app.window import Window
+from espalier.app.features.options.panel import OptionsWindow
+from espalier.app.features.recipe.panel import RecipePanel
+from espalier.app.features.sweep.panel import SweepsPanel
+from espalier.app.features.sweep.setup import work_words
+from espalier.app.shell.window import Window
+from espalier.app.widgets.forms.fields import option_of
+from espalier.app.widgets.forms.form import PortFormats
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import FileError
 from espalier.model.formats.integer import Integer
@@ -355,7 +355,7 @@ def test_steps_are_duplicated_copied_and_pasted(panel: SweepsPanel, window: Wind
 
 
 def test_a_recipe_is_loaded_from_a_file(panel: SweepsPanel, window: Window, tmp_path: Path) -> None:
-    from espalier.app.actions.file import open_path
+    from espalier.app.shell.actions.file import open_path
 
     path = tmp_path / "labs.json"
     config = {"name": "integer", "weight_width": 3, "weight_frac_width": 1}
@@ -397,7 +397,7 @@ def test_a_journal_of_a_newer_version_stays_in_the_file(window: Window, runner: 
 
 
 def test_an_option_is_swept_from_its_form(panel: SweepsPanel, window: Window) -> None:
-    from espalier.app.actions.model import ask, edit_step
+    from espalier.app.shell.actions.model import ask, edit_step
 
     edit_step(window, 0)
     form = window.findChildren(OptionsWindow)[-1]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.plots.study.board import StudyBoard
+from espalier.app.features.search.charts.board import StudyBoard
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtTest import QTest
 
-from espalier.app.plots.study.board import StudyBoard
+from espalier.app.features.search.charts.board import StudyBoard
 from tests.gui.search.made_study import BASELINE, GOALS, WITHIN, choices, trials
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier

@@ -11,11 +11,11 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from espalier.app.forms.fields import Check
-from espalier.app.forms.fields import Choice as Chooser
-from espalier.app.plots.study.board import KINDS, StudyBoard
-from espalier.app.plots.study.comparison import Compared
-from espalier.app.style import Appearance
+from espalier.app.features.search.charts.board import KINDS, StudyBoard
+from espalier.app.features.search.charts.comparison import Compared
+from espalier.app.widgets.forms.fields import Check
+from espalier.app.widgets.forms.fields import Choice as Chooser
+from espalier.app.widgets.style import Appearance
 from espalier.passes.search.trial import Trial
 from tests.gui.search.made_study import BASELINE, GOALS, WITHIN, choices, trial, trials
 from tests.gui.study_plots.shown import LEFT, NONE, show, spot, target

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from espalier.app.plots.study.axes import Axis, step_of
-from espalier.app.plots.study.board import StudyBoard
-from espalier.app.plots.study.data import Scale, Study
-from espalier.app.plots.study.names import short_names
-from espalier.app.plots.study.words import bits_of, plain
+from espalier.app.features.search.charts.axes import Axis, step_of
+from espalier.app.features.search.charts.board import StudyBoard
+from espalier.app.figures.study.data import Scale, Study
+from espalier.app.figures.study.names import short_names
+from espalier.app.figures.study.words import bits_of, plain
 from espalier.passes.search.space import Choice
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial

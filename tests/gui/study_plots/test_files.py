@@ -10,9 +10,9 @@ import pytest
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 
-from espalier.app.plots.study.board import KINDS, StudyBoard
-from espalier.app.plots.study.comparison import Compared
-from espalier.app.style import Appearance
+from espalier.app.features.search.charts.board import KINDS, StudyBoard
+from espalier.app.features.search.charts.comparison import Compared
+from espalier.app.widgets.style import Appearance
 from espalier.app.words import percent
 from tests.gui.search.made_study import BASELINE, GOALS, trials
 from tests.gui.study_plots.shown import show

@@ -10,8 +10,8 @@ from PySide6.QtCore import QEvent
 from PySide6.QtGui import QHelpEvent
 from PySide6.QtWidgets import QApplication, QToolTip
 
-from espalier.app.plots.study.board import StudyBoard
-from espalier.app.plots.study.history import GREY, HistoryChart
+from espalier.app.features.search.charts.board import StudyBoard
+from espalier.app.features.search.charts.history import GREY, HistoryChart
 from espalier.passes.figure import wilson
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial

@@ -9,8 +9,8 @@ import pytest
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QImage, QPainter, QTransform
 
-from espalier.app.plots.study.bars import LEVELS, MANY, Bars, stacked
-from espalier.app.plots.study.dots import Dots
+from espalier.app.features.search.charts.bars import LEVELS, MANY, Bars, stacked
+from espalier.app.features.search.charts.dots import Dots
 
 pytestmark = pytest.mark.gui
 AREA = QRectF(0, 0, 200, 80)

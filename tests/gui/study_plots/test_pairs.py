@@ -10,9 +10,9 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.plots.study.board import StudyBoard
-from espalier.app.plots.study.pairs import LINE, PARTS
-from espalier.app.plots.study.words import value_words
+from espalier.app.features.search.charts.board import StudyBoard
+from espalier.app.features.search.charts.pairs import LINE, PARTS
+from espalier.app.figures.study.words import value_words
 from tests.gui.search.made_study import GOALS, choices, trials
 from tests.gui.study_plots.shown import show
 

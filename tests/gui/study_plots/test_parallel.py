@@ -12,9 +12,9 @@ from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.plots.study.board import StudyBoard
-from espalier.app.plots.study.density import Density, colours_of
-from espalier.app.plots.study.stamp import Stamps
+from espalier.app.features.search.charts.board import StudyBoard
+from espalier.app.features.search.charts.density import Density, colours_of
+from espalier.app.features.search.charts.stamp import Stamps
 from espalier.app.theme import LIGHT
 from tests.gui.search.made_study import GOALS, choices, trials
 from tests.gui.study_plots.shown import drag, show

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from espalier.app.plots.study.board import StudyBoard
-from espalier.app.plots.study.data import nondominated
-from espalier.app.plots.study.rest import fill
+from espalier.app.features.search.charts.board import StudyBoard
+from espalier.app.features.search.charts.rest import fill
+from espalier.app.figures.study.data import nondominated
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
 from tests.gui.search.made_study import GOALS, choices, trial, trials

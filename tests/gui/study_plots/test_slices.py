@@ -11,8 +11,8 @@ from PySide6.QtCore import QPointF
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.plots.study.board import StudyBoard
-from espalier.app.plots.study.comparison import Compared
+from espalier.app.features.search.charts.board import StudyBoard
+from espalier.app.features.search.charts.comparison import Compared
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
 from tests.gui.search import made_study

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from espalier.app.plots.study.board import StudyBoard
-from espalier.app.plots.study.parallel import FEWEST
-from espalier.app.plots.study.telling import explained
+from espalier.app.features.search.charts.board import StudyBoard
+from espalier.app.features.search.charts.parallel import FEWEST
+from espalier.app.features.search.charts.telling import explained
 from tests.gui.search.made_study import GOALS, choices, trials
 
 pytestmark = pytest.mark.gui

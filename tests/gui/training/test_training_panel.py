@@ -11,12 +11,13 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.training import panel as module
-from espalier.app.panels.training.panel import GROUPS, TrainingPanel
-from espalier.app.panels.training.what_trains import BUT, CHOSEN
-from espalier.app.training import memory as training_memory
-from espalier.app.training.words import did, will_do
-from espalier.app.window import Window
+from espalier.app.features.training import panel as module
+from espalier.app.features.training.panel import TrainingPanel
+from espalier.app.features.training.state import memory as training_memory
+from espalier.app.features.training.state.words import did, will_do
+from espalier.app.features.training.what_trains import BUT, CHOSEN
+from espalier.app.shell.window import Window
+from espalier.app.widgets.forms.training_groups import GROUPS
 from espalier.model.document.recipe import Recipe
 from espalier.passes.base import Report, StepResult
 from espalier.passes.jobs.kinds import (

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.panels.training.panel import TrainingPanel
-from espalier.app.training import memory as training_memory
-from espalier.app.window import Window
+from espalier.app.features.training.panel import TrainingPanel
+from espalier.app.features.training.state import memory as training_memory
+from espalier.app.shell.window import Window
 from tests.gui.test_story import PATIENCE, idle, opened, window
 
 pytestmark = [pytest.mark.gui, pytest.mark.slow]

@@ -1,0 +1,1 @@
+"""One folder a feature: panel, charts, state, actions, commands. None imports another."""

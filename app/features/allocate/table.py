@@ -1,0 +1,123 @@
+"""Layer by layer what an allocation chooses: the format of each port and the divergence that it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
+
+from espalier.app.features.allocate.choices import PORTS
+from espalier.app.theme import ROW
+from espalier.app.words import figure
+from espalier.passes.allocation.places import Place
+from espalier.passes.sensitivity.table import Candidate
+
+Index = QModelIndex | QPersistentModelIndex
+_NOWHERE = QModelIndex()
+NAME, FORMAT, LEAST, KL = 120, 124, 76, 100  # pixels of a column; LEAST: of a format where room is short
+RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+
+
+class AllocateModel(QAbstractTableModel):
+    """A row a layer; only rows whose choice changed are told to the view, so that it follows a drag."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[str] = []
+        self.ports: tuple[str, ...] = ()
+        self._names: Mapping[str, str] = {}
+        self._cells: dict[str, tuple[tuple[str, ...], float | None]] = {}
+
+    def begin(self, places: list[Place], names: Mapping[str, str]) -> None:
+        """The layers and ports that are decided on, with nothing chosen."""
+        self.beginResetModel()
+        self.nodes = list(dict.fromkeys(n for n, _ in places))
+        held = {p for _, p in places}
+        self.ports = tuple(p for p in (*PORTS, *sorted(held - set(PORTS))) if p in held)
+        self._names, self._cells = names, {}
+        self.endResetModel()
+
+    def show_choices(self, chosen: Mapping[Place, Candidate], kl: Mapping[Place, float | None]) -> None:
+        """What each layer gets, and what it costs; None: that is not known."""
+        changed: list[int] = []
+        for row, node in enumerate(self.nodes):
+            held = [(chosen.get((node, p)), kl.get((node, p), 0.0)) for p in self.ports]
+            known = [k for _, k in held if k is not None]
+            cell = tuple(c.label if c else "" for c, _ in held), sum(known) if len(known) == len(held) else None
+            if self._cells.get(node) != cell:
+                self._cells[node] = cell
+                changed.append(row)
+        if changed:
+            last = self.columnCount() - 1
+            self.dataChanged.emit(self.index(changed[0], 0), self.index(changed[-1], last))
+
+    def rowCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.nodes)
+
+    def columnCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.ports) + 2
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """What the view asks of a cell."""
+        node, column = self.nodes[index.row()], index.column()
+        if role == Qt.ItemDataRole.TextAlignmentRole and column > len(self.ports):
+            return RIGHT
+        if role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+            return None
+        if column == 0:
+            return self._names.get(node, node)
+        labels, kl = self._cells.get(node, (("",) * len(self.ports), 0.0))
+        if column <= len(self.ports):
+            return labels[column - 1]
+        return ("not known" if kl is None else figure(kl)) if node in self._cells else ""
+
+    def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if side != Qt.Orientation.Horizontal:
+            return None
+        if role == Qt.ItemDataRole.TextAlignmentRole and section > len(self.ports):
+            return RIGHT
+        if role != Qt.ItemDataRole.DisplayRole:
+            return None
+        return ("layer", *(PORTS.get(p, p) for p in self.ports), "KL")[section]
+
+
+class AllocateTable(QTableView):
+    """The view; `node_wanted`: a row was double-clicked, or Return pressed on it."""
+
+    node_wanted = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = AllocateModel()
+        self.rows.setParent(self)
+        self.setModel(self.rows)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setTextElideMode(Qt.TextElideMode.ElideLeft)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setTabKeyNavigation(False)  # Tab goes on to what comes next
+        self.verticalHeader().hide()
+        self.verticalHeader().setDefaultSectionSize(ROW)
+        self.verticalHeader().setMinimumSectionSize(ROW)
+        head = self.horizontalHeader()
+        head.setHighlightSections(False)
+        head.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        head.setMinimumSectionSize(40)
+        head.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        self.setAccessibleName("Choices by layer")
+        self.activated.connect(lambda index: self.node_wanted.emit(self.rows.nodes[index.row()]))
+
+    def fit(self) -> None:
+        """The name takes what the others leave, but never so little that it cannot be read."""
+        ports = len(self.rows.ports)
+        room = self.viewport().width() - KL
+        each = min(max((room - NAME) // max(ports, 1), LEAST), FORMAT)
+        for i, width in enumerate((max(room - ports * each, NAME), *[each] * ports, KL)):
+            if i < self.rows.columnCount():
+                self.setColumnWidth(i, width)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.fit()

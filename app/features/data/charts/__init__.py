@@ -1,0 +1,1 @@
+"""Data as bars and as a confusion matrix."""

@@ -1,0 +1,138 @@
+"""Which classes a model takes for which: a matrix of counts, a row a class, shaded by its share of the row."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from espalier.app.theme import SMALL, Palette
+from espalier.app.widgets.forms.fields import tokens
+from espalier.app.words import count, percent
+from espalier.model.data.base import Array
+
+HEAD, TITLE = 20, 18
+TOLD = "Rows: the class · columns: what is told"
+CELL, WIDEST = 22, 64  # least and largest side of a cell that holds its number
+STEPS = {Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1), Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0)}
+
+
+class ConfusionView(QWidget):
+    """`show_matrix` says what is drawn; `chosen` tells the (class, taken for) of a cell that is clicked or entered."""
+
+    chosen = Signal(int, int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.matrix: Array = np.zeros((0, 0), np.int64)
+        self.classes: tuple[str, ...] = ()
+        self.at = (0, 0)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMinimumSize(130, 110)
+        self.setMouseTracking(True)
+        self.setAccessibleName("Confusion matrix")
+
+    def sizeHint(self) -> QSize:
+        return QSize(220, 160)
+
+    def show_matrix(self, matrix: Array, classes: tuple[str, ...]) -> None:
+        """Draw other counts: [class, told]."""
+        self.matrix, self.classes, self.at = matrix, classes, (0, 0)
+        self.update()
+
+    @property
+    def _left(self) -> float:
+        widest = max((self.fontMetrics().horizontalAdvance(c) for c in self.classes), default=0)
+        return min(widest + 10.0, self.width() * 0.4)
+
+    def _cell(self, row: int, column: int) -> QRectF:
+        side = len(self.classes)
+        wide = min((self.width() - self._left) / side, WIDEST * 2)
+        high = min((self.height() - HEAD - TITLE) / side, WIDEST)
+        return QRectF(self._left + column * wide, HEAD + TITLE + row * high, wide, high)
+
+    def place(self, point: QPoint) -> tuple[int, int] | None:
+        """The cell at a point."""
+        for row in range(len(self.classes)):
+            for column in range(len(self.classes)):
+                if self._cell(row, column).contains(point):
+                    return row, column
+        return None
+
+    def words(self, row: int, column: int) -> str:
+        """A cell in words."""
+        many, of = int(self.matrix[row, column]), int(self.matrix[row].sum())
+        share = percent(many / of) if of else "none"
+        if row == column:
+            return f"{count(many)} of {count(of)} {self.classes[row]} are told as such ({share})"
+        return f"{count(many)} of {count(of)} {self.classes[row]} are taken for {self.classes[column]} ({share})"
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if not len(self.matrix):
+            return
+        look, painter = tokens(self), QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        font = QFont(self.font())
+        font.setPixelSize(round(SMALL))
+        painter.setFont(font)
+        painter.setPen(QColor(look.muted))
+        line = Qt.AlignmentFlag.AlignVCenter
+        whole = painter.fontMetrics().horizontalAdvance(TOLD) <= self.width()
+        painter.drawText(QRectF(0, 0, self.width(), TITLE), line, TOLD if whole else "Class by what is told")
+        for row in range(len(self.classes)):
+            self._names(painter, row)
+            for column in range(len(self.classes)):
+                self._paint(painter, row, column, look)
+        painter.end()
+
+    def _names(self, painter: QPainter, place: int) -> None:
+        painter.setPen(QColor(tokens(self).muted))
+        below, beside = self._cell(0, place), self._cell(place, 0)
+        metrics, elide = painter.fontMetrics(), Qt.TextElideMode.ElideRight
+        top = QRectF(below.left(), TITLE, below.width(), HEAD)
+        painter.drawText(
+            top, Qt.AlignmentFlag.AlignCenter, metrics.elidedText(self.classes[place], elide, int(top.width()))
+        )
+        left = QRectF(0, beside.top(), self._left - 6, beside.height())
+        side = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
+        painter.drawText(left, side, metrics.elidedText(self.classes[place], elide, int(left.width())))
+
+    def _paint(self, painter: QPainter, row: int, column: int, look: Palette) -> None:
+        box = self._cell(row, column).adjusted(1, 1, -1, -1)
+        share = float(self.matrix[row, column]) / max(int(self.matrix[row].sum()), 1)
+        ground = QColor(look.accent if row == column else look.bad)
+        ground.setAlphaF(0.08 + 0.72 * share if share else 0.04)
+        focused = self.hasFocus() and self.at == (row, column)
+        painter.setPen(QPen(QColor(look.text), 1.5) if focused else Qt.PenStyle.NoPen)
+        painter.setBrush(ground)
+        painter.drawRoundedRect(box, 3, 3)
+        if box.width() >= CELL and box.height() >= 13:
+            painter.setPen(QColor(look.on_accent if share > 0.6 else look.text))
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, count(int(self.matrix[row, column])))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        found = self.place(event.position().toPoint())
+        if found:
+            self._choose(found)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        found = self.place(event.position().toPoint())
+        QToolTip.showText(event.globalPosition().toPoint(), self.words(*found) if found else "", self)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key, side = Qt.Key(event.key()), len(self.classes)
+        if key in STEPS and side:
+            down, right = STEPS[key]
+            self.at = (self.at[0] + down) % side, (self.at[1] + right) % side
+            self.setAccessibleDescription(self.words(*self.at))
+            self.update()
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and side:
+            self._choose(self.at)
+        else:
+            super().keyPressEvent(event)
+
+    def _choose(self, place: tuple[int, int]) -> None:
+        self.at = place
+        self.update()
+        self.chosen.emit(*place)

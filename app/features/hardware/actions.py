@@ -1,0 +1,71 @@
+"""The panel Hardware in its window: folders to write to, forms of its passes, colours of the graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QUrl
+from PySide6.QtGui import QDesktopServices
+
+from espalier.app.features.hardware.panel import HardwarePanel
+from espalier.app.features.hardware.views import MODULES
+from espalier.app.words import plural
+
+if TYPE_CHECKING:
+    from espalier.app.host import Host
+    from espalier.app.widgets.table import Table
+
+
+def connect(host: Host, panel: HardwarePanel) -> None:
+    """Let the window do what the panel asks for."""
+
+    def colours() -> None:
+        host.findings.show_all({mode: panel.overlay(mode) for mode in MODULES})
+
+    panel.begun.connect(lambda: host.show_dock("hardware"))
+    panel.folder_wanted.connect(lambda: emit(host, panel))
+    panel.pass_wanted.connect(host.ask_pass)
+    panel.node_wanted.connect(host.go_to)
+    panel.mode_wanted.connect(host.canvas.set_mode)
+    panel.overlay_changed.connect(colours)
+    panel.save_wanted.connect(lambda table: save(host, panel, table))
+    panel.held.kept.connect(colours)
+    panel.held.kept.connect(host.keep)
+    host.session.changed.connect(lambda _: colours())
+    panel.held.arrived.connect(lambda: _emitted(host, panel))
+
+
+def emit(host: Host, panel: HardwarePanel) -> None:
+    """Ask for a folder and write the design into it."""
+
+    def write(path: Path) -> None:
+        panel.run("emit", str(path))
+
+    host.ask_path("Emit the hardware", write, folder=True)
+
+
+def save(host: Host, panel: HardwarePanel, table: Table | None) -> None:
+    """Ask for a file and write a table into it, or the chart."""
+    if table is None:
+        host.save_plots(panel.views.front.chart, "Save the chart", "area.png")
+    else:
+        host.save_table(table)
+
+
+def _emitted(host: Host, panel: HardwarePanel) -> None:
+    """Say what was written, and where."""
+    made = panel.held.made
+    if made is None or made.verb != "emit":
+        return
+    home = made.summary["folder"]
+    show = ("Show in folder", lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(home)))
+    host.banner.tell(f"{plural(len(made.summary['files']), 'file')} written to {home}.", buttons=[show])
+
+
+def panel_of(host: Host) -> HardwarePanel:
+    """The panel, brought to the front."""
+    panel = host.panel("hardware")
+    assert isinstance(panel, HardwarePanel)
+    host.show_dock("hardware")
+    return panel

@@ -1,0 +1,1 @@
+"""The command line's `emit`. No Qt."""

@@ -1,0 +1,166 @@
+"""`emit`: the graph as SystemVerilog, checked, scheduled and simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from espalier.app.commands.command import Answer, Arguments, Command, Parser
+from espalier.app.commands.console import Console, table
+from espalier.app.commands.opening import opened
+from espalier.app.features.hardware.state.scored import ADVICE, scored_accuracy, scored_verdict
+from espalier.model.document.recipe import Step
+from espalier.model.errors import OptionsError
+from espalier.passes.analysis.hardware import HardwareOptions
+from espalier.passes.base import run_step
+from espalier.verilog.rtl.edited import texts_in
+
+LITTLE = 0.01  # of the cycles, which nobody needs to know of
+AREA = ("lut", "ff", "dsp", "bram")
+DETAILS = """examples
+  main.py emit P.espalier -o rtl/ --simulate
+  main.py emit P.espalier -o rtl/ --synthesize ecp5 --route
+  main.py emit P.espalier -o rtl/ --engine unrolled --simulate --simulator icarus
+  main.py emit P.espalier -o rtl/ --sizes seq=32 --simulate --data demo:reviews --samples 100
+Every layer needs fixed-point formats (pass quantize with integer); what is computed at once is chosen with the passes
+parallelize and balance_parallelism. An exit code of 1 says that the simulation differs from the integer model."""
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("target", metavar="PROJECT|SOURCE", help="the quantised model")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write")
+    parser.add_argument("--name", default="top", help="name of the top module")
+    parser.add_argument("--sizes", default="", metavar="NAME=N,…", help="sizes of symbols in shapes, such as seq=32")
+    parser.add_argument(
+        "--engine", choices=("folded", "unrolled"), default="folded",
+        help="unrolled: weights become adders, a row or pixel a cycle; for small networks",
+    )  # fmt: skip
+    parser.add_argument("--adders", type=int, default=4, metavar="N", help="unrolled: adders between two registers")
+    parser.add_argument("--simulate", action="store_true", help="compare every stream with the integer model")
+    parser.add_argument("--simulator", choices=("verilator", "icarus"), default="", help="default: what is there")
+    parser.add_argument("--synthesize", choices=("xilinx", "ecp5", "ice40"), default="", help="resources by Yosys")
+    parser.add_argument("--route", action="store_true", help="with --synthesize: place and route for a clock, too")
+    parser.add_argument("--samples", type=int, default=32, metavar="N", help="samples to simulate (default 32)")
+    parser.add_argument("--no-stalls", action="store_true", help="only without random pauses of inputs and outputs")
+    parser.add_argument(
+        "--waves", nargs="?", choices=("fst", "vcd"), const="fst", default="",
+        help="simulate, and keep a trace of the signals in DIR/waves (default: fst)",
+    )  # fmt: skip
+    parser.add_argument("--cocotb", action="store_true", help="also write a test bench in Python (make cocotb)")
+    parser.add_argument("--data", default="", help="data to simulate (default: the demo's own, else random values)")
+    parser.add_argument("--split", default="", help="which part of the data")
+
+
+def _run(found: Arguments, console: Console) -> Answer:
+    if found.route and not found.synthesize:
+        raise OptionsError("There is nothing to route without a synthesis.", "Add --synthesize ecp5 or ice40.")
+    with opened(found.target, found, console) as target:
+        options = HardwareOptions(
+            folder=found.output, name=found.name, sizes=found.sizes, engine=found.engine, adders=found.adders,
+            simulate=found.simulate or bool(found.waves), simulator=found.simulator, waves=found.waves,
+            cocotb=found.cocotb, samples=found.samples, stalls=not found.no_stalls,
+            data=found.data or target.project.source.data or "", split=found.split,
+            synthesize=found.synthesize, route=found.route,
+        )  # fmt: skip
+        options = replace(options, modules=texts_in(target.project.extras))
+        step = Step("hardware", options, target.context.seed)
+        report = run_step(target.project.graph, step, target.context).report
+    data = {**report.summary, "rows": list(report.rows)}
+    failed = bool(data.get("mismatches") or data.get("stuck"))
+    return Answer(data, lambda: _lines(data, Path(found.output)), 1 if failed else 0)
+
+
+def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
+    shown = [
+        {"node": r["node"], "module": r["module"], "stream": r["stream"], "cycles": r["cycles"] or "",
+         "busy": f"{r['busy']:.0%}" if r["busy"] else "", "waits": r["waits"] or "",
+         **{k: "?" if r[k] is None else r[k] for k in AREA}}
+        for r in data["rows"]
+    ]  # fmt: skip
+    yield from data.get("notes", ())
+    yield from table(shown)
+    yield ""
+    yield f"{len(data['files'])} files in {folder}"
+    if data.get("edited"):
+        yield f"with the project's own {', '.join(data['edited'])}"
+    every = f"{data['interval']:.0f} cycles" if data["interval"] > 1 else "cycle"
+    yield (f"a sample every {every}, {data['cycles']} from its first beat to its last result; "
+           f"slowest: {data['bottleneck']}")  # fmt: skip
+    yield f"estimated for a 7-series FPGA: {_resources(data['area'])}"
+    yield from (f"{r['instance']}: {r['remark']}" for r in data["rows"] if r["remark"])
+    yield from _hosted(data["host"])
+    tools = " and ".join(data["lint"]["tools"]) or "no tool (install verilator or pyslang)"
+    count = len(data["lint"]["findings"])
+    yield f"checked by {tools}: {count or 'no'} finding{'' if count == 1 else 's'}"
+    yield from (f"  {f}" for f in data["lint"]["findings"][:20])
+    if "simulator" in data:
+        yield from _simulated(data)
+    yield from _scored(data["scored_model"])
+    if "synthesis" in data:
+        yield from _synthesized(data["synthesis"])
+    if "not_synthesized" in data:
+        yield f"not synthesised: {data['not_synthesized']}"
+
+
+def _hosted(nodes: list[dict[str, Any]]) -> Iterable[str]:
+    """What the host computes; layers that could be hardware one by one, of the rest how many."""
+    by_why: dict[str, list[str]] = {}
+    for node in nodes:
+        by_why.setdefault(node["why"], []).append(f"{node['node']} ({node['op']})")
+    for why, names in by_why.items():
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        yield f"the host computes {', '.join(names[:8])}{more}: {why}"
+
+
+def _resources(area: dict[str, Any]) -> str:
+    """The sum, or what is not known of it and what the rest takes."""
+    if names := area.get("unknown"):
+        return f"not known (there is no estimate of {', '.join(names)}); the rest takes {_resources(area['rest'])}"
+    return ", ".join(f"{area[k]} {k.upper()}" for k in AREA)
+
+
+def _synthesized(found: dict[str, Any]) -> Iterable[str]:
+    yield ""
+    yield from table([{"instance": n, **{k: a[k] for k in AREA}} for n, a in found["instances"].items()])
+    clock = f", {found['fmax_mhz']:.0f} MHz after place and route" if found["fmax_mhz"] else ""
+    yield f"synthesised for {found['target']} in {found['seconds']:.0f} s: {_resources(found)}{clock}"
+    yield from found["notes"]
+
+
+def _simulated(data: dict[str, Any]) -> Iterable[str]:
+    yield (f"simulated {data['samples']} samples with {data['simulator']}: {data['mismatches'] or 'no'} mismatches"
+           + (", and it got stuck" if data["stuck"] else ""))  # fmt: skip
+    if "simulator_remark" in data:
+        yield f"  {data['simulator_remark']}"
+    for m in data["first_mismatches"]:
+        yield (f"  {m['stream']} ({m['node']}): sample {m['sample']}, beat {m['beat']}, cycle {m['cycle']}: "
+               f"expected {m['expected']}, got {m['got'] or 'nothing'}")  # fmt: skip
+    yield from _waiting(data)
+
+
+def _scored(found: dict[str, Any]) -> Iterable[str]:
+    """The design beside the model that is scored."""
+    yield scored_verdict(found)[1]
+    if accuracy := scored_accuracy(found):
+        yield accuracy
+    if found.get("differing"):
+        yield ADVICE
+
+
+def _waiting(data: dict[str, Any]) -> Iterable[str]:
+    """Which stages keep others waiting, the longest first; a constant has nothing to wait for."""
+    constants = {f"{r['instance']}_y" for r in data["rows"] if r["module"] == "source"}
+    kept = (r for r in data["streams"] if r["stalled"] >= LITTLE and r["stream"] not in constants)
+    held = sorted(kept, key=lambda r: -r["stalled"])
+    for row in held[:5]:
+        yield f"  {row['reader'] or 'the outside'} keeps {row['stream']} waiting in {row['stalled']:.0%} of the cycles"
+    yield (
+        f"handshakes of {len(data['streams'])} streams"
+        + (" and a trace" if data["trace"] else "")
+        + f" in {data['waves']}"
+    )
+
+
+COMMAND = Command("emit", "writes a model as SystemVerilog, and proves it in a simulator", _arguments, _run, DETAILS)

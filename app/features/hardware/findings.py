@@ -1,0 +1,46 @@
+"""What slang finds in a module while it is written: a short list below the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QListWidget, QListWidgetItem
+
+from espalier.app.theme import ROW
+from espalier.app.widgets.source.text import Mark
+
+MOST = 2  # lines that are seen at once
+DATA = Qt.ItemDataRole.UserRole
+
+
+class Findings(QListWidget):
+    """Hidden while there is none. `chosen`: one to go to."""
+
+    chosen = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("bare", True)
+        self.setUniformItemSizes(True)
+        self.setAccessibleName("Errors in the module")
+        self.itemActivated.connect(self._choose)
+        self.itemClicked.connect(self._choose)
+        self.hide()
+
+    def show_marks(self, marks: Sequence[Mark]) -> None:
+        """Show what was found; nothing is good news."""
+        self.clear()
+        for mark in marks:
+            where = f"line {mark.line}: " if mark.line else "in the design: "
+            item = QListWidgetItem(f"✗ {where}{mark.text}")
+            item.setToolTip(mark.text)
+            item.setData(DATA, mark)
+            self.addItem(item)
+        self.setFixedHeight(min(len(marks), MOST) * ROW + 4)
+        self.setVisible(bool(marks))
+
+    def _choose(self, item: QListWidgetItem) -> None:
+        mark = item.data(DATA)
+        if isinstance(mark, Mark) and mark.line:
+            self.chosen.emit(mark)

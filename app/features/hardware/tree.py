@@ -1,0 +1,208 @@
+"""The modules of a design: the top, its instances with node, cycles and how busy each is, and what is inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeWidget, QTreeWidgetItem
+
+from espalier.app.features.hardware.fitting import FittedColumns
+from espalier.app.words import count, shown
+from espalier.verilog.rtl.hierarchy import Inside, inside
+
+Row = dict[str, Any]
+COLUMNS = ("instance", "module", "node", "cycles", "busy", "waits")
+HELP = {
+    "cycles": "Cycles of a sample in its slowest part",
+    "busy": "The share of the interval in which it works",
+    "waits": "The most beats that waited in this FIFO",
+}
+WIDTHS = (240, 110, 110, 74, 66, 52)
+NUMBERS = ("cycles", "busy", "waits")
+VALUE = Qt.ItemDataRole.UserRole
+ROW, PLACE = VALUE + 1, VALUE + 2  # of an instance; (module, line) where one inside a module stands
+
+
+class _Item(QTreeWidgetItem):
+    """Sorts by value."""
+
+    def __lt__(self, other: QTreeWidgetItem) -> bool:
+        tree = self.treeWidget()
+        column = tree.sortColumn() if tree else 0
+        mine, theirs = self.data(column, VALUE), other.data(column, VALUE)
+        if mine is None or theirs is None:
+            return mine is None and theirs is not None
+        return mine < theirs
+
+
+class ModuleTree(QTreeWidget):
+    """`picked` tells the rows of what a person selects (none: the top), `opened` an instance to find in the top.
+
+    What is inside a module is put in when it is opened: `place_wanted` tells the module and line where it stands.
+    """
+
+    picked = Signal(list)
+    opened = Signal(str)
+    place_wanted = Signal(str, int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setColumnCount(len(COLUMNS))
+        self.setHeaderLabels(list(COLUMNS))
+        for k, name in enumerate(COLUMNS):
+            self.headerItem().setToolTip(k, HELP.get(name, ""))
+            if name in NUMBERS:
+                self.headerItem().setTextAlignment(k, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.header().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        self.header().setStretchLastSection(False)
+        FittedColumns(self, WIDTHS, soft=3)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setUniformRowHeights(True)
+        self.setIndentation(14)
+        self.setAccessibleName("Modules")
+        self._items: dict[str, list[QTreeWidgetItem]] = {}
+        self.itemSelectionChanged.connect(lambda: self.picked.emit(self.rows()))
+        self._texts: Mapping[str, str] = {}
+        self._known: dict[str, tuple[Inside, ...]] = {}
+        self.setExpandsOnDoubleClick(False)
+        self.itemDoubleClicked.connect(lambda item, _: self._open(item))
+        self.itemExpanded.connect(self._fill)
+
+    def show_design(self, name: str, rows: Sequence[Row], texts: Mapping[str, str] | None = None) -> None:
+        """Show another design, in the order of its data; `texts`: module → its SystemVerilog."""
+        with QSignalBlocker(self):
+            self.clear()
+            self.setSortingEnabled(False)
+            self._items, self._texts, self._known = {}, texts or {}, {}
+            top = QTreeWidgetItem([name, name])
+            self.addTopLevelItem(top)
+            for place, row in enumerate(rows):
+                top.addChild(self._item(place, row))
+            top.setExpanded(True)
+            self.header().setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
+            self.header().setSortIndicatorClearable(True)
+            self.setSortingEnabled(True)
+
+    def _item(self, place: int, row: Row) -> QTreeWidgetItem:
+        item = _Item()
+        for k, name in enumerate(COLUMNS):
+            value = row.get(name)
+            item.setText(k, _words(name, value))
+            item.setData(k, VALUE, value)
+            if name in NUMBERS:
+                item.setTextAlignment(k, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            else:
+                item.setToolTip(k, str(value or ""))
+        item.setToolTip(0, str(row.get("stream", "")))
+        item.setData(0, ROW, row)
+        self._mark(item, str(row["module"]))
+        self._items.setdefault(str(row["node"]), []).append(item)
+        return item
+
+    # -- inside a module
+
+    def _inside(self, module: str) -> tuple[Inside, ...]:
+        if module not in self._known:
+            self._known[module] = inside(self._texts.get(module, ""), self._texts.keys() - {module})
+        return self._known[module]
+
+    def _mark(self, item: QTreeWidgetItem, module: str) -> None:
+        """Whether an instance can be opened."""
+        if self._inside(module):
+            item.setChildIndicatorPolicy(QTreeWidgetItem.ChildIndicatorPolicy.ShowIndicator)
+
+    def _fill(self, item: QTreeWidgetItem) -> None:
+        row = item.data(0, ROW)
+        if row is None or item.childCount():
+            return
+        for each in self._inside(row["module"]):
+            part = _Item([each.name, each.module])
+            part.setData(0, VALUE, each.name)
+            part.setData(1, VALUE, each.module)
+            part.setData(0, ROW, {**row, "module": each.module})
+            part.setData(0, PLACE, (row["module"], each.line))
+            part.setToolTip(0, f"line {each.line} of {row['module']}.sv: a double click shows it")
+            part.setToolTip(1, each.module)
+            item.addChild(part)
+            self._mark(part, each.module)
+
+    def _open(self, item: QTreeWidgetItem) -> None:
+        place = item.data(0, PLACE)
+        self.place_wanted.emit(*place) if place else self.opened.emit(item.text(0))
+
+    def select_inside(self, module: str, line: int) -> list[Row]:
+        """Select what stands at a line of a module's text, telling nobody; in the instance that is selected, if it can.
+
+        Returns its row; nothing where no instance stands.
+        """
+        lines = [each.line for each in self._inside(module) if each.line <= line <= each.last]
+        items = [*self.selectedItems(), *(i for items in self._items.values() for i in items)]
+        home = next((h for h in (self._home(item, module) for item in items) if h), None) if lines else None
+        if home is None:
+            return []
+        with QSignalBlocker(self):
+            self._fill(home)
+            home.setExpanded(True)
+            part = next(c for c in _parts(home) if c.data(0, PLACE)[1] == lines[0])
+            self.clearSelection()
+            self.setCurrentItem(part)
+        self.scrollToItem(part)
+        return self.rows()
+
+    def _home(self, item: QTreeWidgetItem, module: str) -> QTreeWidgetItem | None:
+        """The instance of a module that an item is, that it lies in, or that lies in it."""
+        above: QTreeWidgetItem | None = item
+        while above is not None and (row := above.data(0, ROW)):
+            if row["module"] == module:
+                return above
+            above = above.parent()
+        return self._below(item, module, ()) if item.data(0, ROW) else None
+
+    def _below(self, item: QTreeWidgetItem, wanted: str, above: tuple[str, ...]) -> QTreeWidgetItem | None:
+        module = item.data(0, ROW)["module"]
+        if module == wanted:
+            return item
+        if module in above or not self._reaches(module, wanted, ()):  # a copy may hold itself
+            return None
+        self._fill(item)
+        return next((f for f in (self._below(p, wanted, (*above, module)) for p in _parts(item)) if f), None)
+
+    def _reaches(self, module: str, wanted: str, above: tuple[str, ...]) -> bool:
+        if module in above:
+            return False
+        return any(
+            i.module == wanted or self._reaches(i.module, wanted, (*above, module)) for i in self._inside(module)
+        )
+
+    # -- selecting
+
+    def rows(self) -> list[Row]:
+        """The rows of the selected instances; of what is inside one, its row with the inner module."""
+        found = (item.data(0, ROW) for item in self.selectedItems())
+        return [row for row in found if row]
+
+    def select_where(self, key: str, values: Iterable[str]) -> list[Row]:
+        """Select the instances with one of these values, telling nobody; returns their rows."""
+        wanted = set(values)
+        with QSignalBlocker(self):
+            self.clearSelection()
+            for items in self._items.values():
+                for item in items:
+                    if str(item.data(0, ROW)[key]) in wanted:
+                        item.setSelected(True)
+        chosen = self.selectedItems()
+        if chosen:
+            self.scrollToItem(chosen[0])
+        return self.rows()
+
+
+def _parts(item: QTreeWidgetItem) -> list[QTreeWidgetItem]:
+    return [part for k in range(item.childCount()) if (part := item.child(k))]
+
+
+def _words(name: str, value: object) -> str:
+    if name == "busy" and isinstance(value, float):
+        return shown(name, value) if value else ""
+    return count(value) if isinstance(value, int) and value else "" if value in (None, 0) else str(value)

@@ -1,0 +1,251 @@
+"""The rows of the streams, drawn a column of pixels at a time: a million cycles cost what a thousand do."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QImage,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame
+
+from espalier.app.figures.curves import ticks
+from espalier.app.theme import Palette, rgb
+from espalier.app.widgets.charts.wave_rows import STATES, Rows, Span
+from espalier.app.widgets.forms.fields import tokens
+from espalier.app.words import count, percent
+from espalier.verilog.proof.waves import State
+
+ROW, BAR, HEAD = 22, 12, 24  # pixels: of a row, of its band, of the axis above
+NAMES, SHARE = 190, 62  # of the names and of the column of shares, where there is room
+# Okabe and Ito's, told apart by all eyes; idle has the ground's own grey.
+COLOURS = {State.STARVED: "#56B4E9", State.STALLED: "#D55E00", State.TRANSFER: "#009E73"}
+
+
+class WaveCanvas(QAbstractScrollArea):
+    """What is seen of the streams, and how it is drawn; WaveView puts hands on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.viewport().setMouseTracking(True)
+        self.setAccessibleName("Handshakes of the streams")
+        self.rows: Rows | None = None
+        self.span, self.at, self.row = Span(0, 1), -1, -1
+        self.marked: frozenset[str] = frozenset()
+        self._state = State.STALLED
+        self._look = tokens(self)
+        self._picture: QImage | None = None
+        self._drawn: object = None
+
+    # -- what is shown
+
+    def show_rows(self, rows: Rows | None) -> None:
+        """Show other streams, whole."""
+        self.rows, self.at, self.row, self._picture = rows, -1, -1, None
+        if rows:
+            self.span = rows.whole
+        self._bound()
+        self.viewport().update()
+
+    def sort(self, state: State | None) -> None:
+        """Other rows first; the column tells the share of that state."""
+        if self.rows:
+            held = self.rows.lane(self.row).name if self.row >= 0 else ""
+            self._state = State.STALLED if state is None else state
+            self.rows.sort(state)
+            names = [self.rows.lane(k).name for k in range(len(self.rows.order))]
+            self.row = names.index(held) if held in names else -1
+            self._picture = None
+            self.viewport().update()
+
+    def mark(self, nodes: tuple[str, ...]) -> None:
+        """Mark the rows of nodes, and bring the first into view."""
+        self.marked = frozenset(nodes)
+        if self.rows and nodes and (self.row < 0 or self.rows.lane(self.row).node not in nodes):
+            found = [k for k in range(len(self.rows.order)) if self.rows.lane(k).node in self.marked]
+            self.row = found[0] if found else -1
+            self.reveal()
+        self.viewport().update()
+
+    def fit(self) -> None:
+        """All cycles."""
+        if self.rows:
+            self.see(self.rows.whole)
+
+    def see(self, span: Span) -> None:
+        """Other cycles."""
+        if span != self.span:
+            self.span = span
+            self.viewport().update()
+
+    def _bound(self) -> None:
+        rows = len(self.rows.order) if self.rows else 0
+        bar, room = self.verticalScrollBar(), max(self.viewport().height() - HEAD, 1)
+        bar.setRange(0, max(rows * ROW - room, 0))
+        bar.setPageStep(room)
+        bar.setSingleStep(ROW)
+
+    def reveal(self) -> None:
+        """Bring the chosen row into view."""
+        if self.row >= 0:
+            bar, top = self.verticalScrollBar(), self.row * ROW
+            room = self.viewport().height() - HEAD - ROW
+            bar.setValue(min(max(bar.value(), top - room), top))
+
+    # -- where things are
+
+    @property
+    def left(self) -> int:
+        """Where the bands begin: the names give way in a narrow view."""
+        return min(NAMES, max(self.viewport().width() // 4, 70)) + SHARE
+
+    @property
+    def wide(self) -> int:
+        """Pixels of the bands."""
+        return max(self.viewport().width() - self.left - 8, 1)
+
+    def x_of(self, cycle: float) -> float:
+        """Where a cycle begins."""
+        return self.left + (cycle - self.span.begin) / self.span.length * self.wide
+
+    def cycle_at(self, x: float) -> float:
+        """The cycle under a place, with its part."""
+        return self.span.begin + (x - self.left) / self.wide * self.span.length
+
+    def row_at(self, y: float) -> int:
+        """The row under a place; −1 where there is none."""
+        row = int((y - HEAD + self.verticalScrollBar().value()) // ROW)
+        return row if self.rows and y >= HEAD and 0 <= row < len(self.rows.order) else -1
+
+    def _top(self, row: int) -> int:
+        return HEAD + row * ROW - self.verticalScrollBar().value()
+
+    @property
+    def _seen(self) -> range:
+        """The rows that are in view."""
+        held = len(self.rows.order) if self.rows else 0
+        first = self.verticalScrollBar().value() // ROW
+        return range(first, min(first + (self.viewport().height() - HEAD) // ROW + 2, held))
+
+    # -- drawing
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter, look = QPainter(self.viewport()), self._look
+        painter.fillRect(self.viewport().rect(), QColor(look.background))
+        if self.rows is None:
+            return
+        font = QFont(self.font())
+        font.setPixelSize(12)
+        painter.setFont(font)
+        painter.setClipRect(QRect(0, HEAD, self.viewport().width(), self.viewport().height()))
+        self._paint_rows(painter, self.rows)
+        painter.setClipping(False)
+        self._paint_head(painter)
+        self._paint_cursor(painter)
+        painter.end()
+
+    def _paint_rows(self, painter: QPainter, rows: Rows) -> None:
+        look, seen, picture = self._look, self._seen, self._bands(rows)
+        for place, row in enumerate(seen):
+            top, lane = self._top(row), rows.lane(row)
+            if row == self.row or lane.node in self.marked:
+                painter.fillRect(QRect(0, top, self.viewport().width(), ROW), QColor(look.accent_ground))
+            painter.setPen(QColor(look.text))
+            box = QRect(12, top, self.left - SHARE - 18, ROW)
+            name = lane.name if lane.name.startswith(lane.node) or not lane.node else f"{lane.name} · {lane.node}"
+            words = painter.fontMetrics().elidedText(name, Qt.TextElideMode.ElideRight, box.width())
+            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, words)
+            painter.setPen(QColor(look.muted))
+            share = percent(rows.share(row, self._state), 0)
+            right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+            painter.drawText(QRect(self.left - SHARE, top, SHARE - 12, ROW), right, share)
+            band = QRectF(self.left, top + (ROW - BAR) / 2, self.wide, BAR)
+            painter.drawImage(band, picture, QRectF(0, place, self.wide, 1))
+
+    def _bands(self, rows: Rows) -> QImage:
+        """One line of pixels a row in view, its colours mixed as the states below each pixel are."""
+        seen, wide = self._seen, self.wide
+        key = (seen, wide, self.span, rows.order, self._look.background)
+        if self._picture is None or self._drawn != key:
+            colours = _colours(self._look)
+            pixels = np.full((len(seen), wide, 4), 255, np.uint8)
+            ground = np.array(rgb(self._look.background), float)
+            for place, row in enumerate(seen):
+                shares = rows.columns(row, self.span, wide)
+                rest = np.clip(1 - shares.sum(-1, keepdims=True), 0, 1)
+                pixels[place, :, 2::-1] = np.clip(shares @ colours + rest * ground, 0, 255)
+            image = QImage(pixels.data, wide, len(seen), wide * 4, QImage.Format.Format_RGB32).copy()
+            self._picture, self._drawn = image, key
+        return self._picture
+
+    def _paint_head(self, painter: QPainter) -> None:
+        look, wide = self._look, self.viewport().width()
+        painter.fillRect(QRect(0, 0, wide, HEAD), QColor(look.panel))
+        painter.setPen(QColor(look.line))
+        painter.drawLine(0, HEAD - 1, wide, HEAD - 1)
+        painter.setPen(QColor(look.muted))
+        middle = Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(QRect(12, 0, self.left, HEAD), middle, "stream")
+        words = "moves" if self._state is State.TRANSFER else self._state.name.lower()
+        right = Qt.AlignmentFlag.AlignRight | middle
+        painter.drawText(QRect(self.left - SHARE, 0, SHARE - 12, HEAD), right, words)
+        least = 1 if self.span.length < 40 else 0
+        for cycle in ticks(self.span.begin, self.span.end, max(self.wide // 110, 1)):
+            if least and cycle != int(cycle):
+                continue
+            x = self.x_of(cycle)
+            painter.setPen(QColor(look.line))
+            painter.drawLine(QPointF(x, HEAD - 6), QPointF(x, HEAD - 1))
+            painter.setPen(QColor(look.muted))
+            text = count(round(cycle))
+            painter.drawText(QPointF(x + 3, HEAD - 8), text)
+
+    def _paint_cursor(self, painter: QPainter) -> None:
+        if self.at < 0:
+            return
+        x, each = self.x_of(self.at), self.wide / self.span.length
+        if not self.left - each <= x <= self.left + self.wide:
+            return
+        look, high = self._look, self.viewport().height()
+        if each > 3:
+            ground = QColor(look.accent)
+            ground.setAlpha(40)
+            painter.fillRect(QRectF(x, HEAD, each, high), ground)
+        painter.setPen(QPen(QColor(look.accent), 1.2))
+        painter.drawLine(QPointF(x, HEAD - 4), QPointF(x, high))
+        words = f"cycle {count(self.at)}"
+        wide = painter.fontMetrics().horizontalAdvance(words) + 10
+        box = QRectF(min(max(x - wide / 2, self.left), self.viewport().width() - wide), 2, wide, HEAD - 6)
+        painter.setBrush(QColor(look.accent))
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.drawRoundedRect(box, 3, 3)
+        painter.setPen(QColor(look.on_accent))
+        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, words)
+
+    # -- the view itself
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._bound()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and hasattr(self, "_picture"):
+            self._look, self._picture = tokens(self), None
+            self.viewport().update()
+
+
+def _colours(look: Palette) -> np.ndarray:
+    """[states, 3]: red, green and blue of each."""
+    names = [COLOURS.get(State(k), look.line) for k in range(len(STATES))]
+    return np.array([rgb(n) for n in names], float)

@@ -1,0 +1,175 @@
+"""The pruning of what flows into the selected layers: the share of each sample, or a threshold that data tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from espalier.app.features.inspector.parts import ShareSlider
+from espalier.app.features.inspector.terms import TERMS
+from espalier.app.widgets.forms.fields import MIXED, Choice, NumberField
+from espalier.app.widgets.heading import heading
+from espalier.app.words import figure, percent
+from espalier.model.errors import EspalierError
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Sparsity
+from espalier.model.graph.ops import category
+from espalier.passes.transform.prune_activations import prunable_activations
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+REST = 300  # milliseconds without a move before a request goes out
+RULES: dict[str, tuple[str, str]] = {"top-k": ("l1", "top_k"), "threshold": ("l1", "threshold"),
+                                     "random": ("random", "top_k")}  # fmt: skip
+NO_DATA = "A threshold is measured on data: name some first (Run → Evaluate on…)."
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request is for."""
+
+    ratio: float
+    rule: str
+
+
+class ActivationPruningSection(QWidget):
+    """Requests run as jobs; until they are done the section shows what was asked for."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.nodes: tuple[Node, ...] = ()
+        self._asked: Asked | None = None
+        self._timer = QTimer(self, interval=REST, singleShot=True)
+        self._timer.timeout.connect(self._send)
+        self.rule = Choice(tuple(RULES))
+        self.slider, self.share = ShareSlider(), NumberField(float, 0, 100)
+        self.share.setFixedWidth(52)
+        self.words, self.state = QLabel(), QLabel(wordWrap=True)
+        for label in (self.words, self.state):
+            label.setProperty("role", "small")
+        for widget, name in ((self.rule, "rule"), (self.slider, "sparsity"), (self.share, "sparsity in percent")):
+            widget.setAccessibleName(f"activation pruning: {name}")
+            widget.setToolTip(TERMS["activation pruning"])
+        self._arrange()
+        self.slider.valueChanged.connect(self._slid)
+        self.share.edited.connect(self._typed)
+        self.rule.edited.connect(self._chosen)
+
+    def _arrange(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(heading("Pruning of inputs"))
+        row = QHBoxLayout()
+        row.setSpacing(6)
+        unit = QLabel("%")
+        unit.setProperty("role", "muted")
+        for widget in (self.rule, self.slider, self.share, unit):
+            row.addWidget(widget, int(widget is self.slider))
+        column.addLayout(row)
+        column.addWidget(self.words)
+        column.addWidget(self.state)
+
+    # -- showing
+
+    def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
+        """Show the pruning of what flows into those nodes that multiply it, or have it pruned already."""
+        able = tuple(n for n in nodes if prunable_activations(n, graph) and _offered(n))
+        if tuple(n.id for n in able) != tuple(n.id for n in self.nodes):
+            if self._timer.isActive():
+                self._send()  # to the nodes that it was meant for
+            self._asked = None
+        self.nodes = able
+        self.setVisible(bool(able))
+        if able and not (self._asked is not None and self._waits()):
+            self._asked = None
+            self._show([n.sparsity.get("data_in") for n in able])
+
+    def _show(self, held: list[Sparsity | None]) -> None:
+        rules = {_rule(s) for s in held if s}
+        if rules:
+            self.rule.put(rules.pop() if len(rules) == 1 else MIXED)
+        elif self.rule.currentIndex() < 0:
+            self.rule.setCurrentIndex(0)
+        ratios = [s.ratio if s else 0.0 for s in held]
+        mean, mixed = sum(ratios) / len(ratios), max(ratios) - min(ratios) > 0.05
+        self._set_slider(mean)
+        self.share.put(MIXED if mixed else round(100 * mean, 2))
+        limits = [s.threshold for s in held if s and s.threshold is not None]
+        self.words.setVisible(bool(limits))
+        if limits:
+            ends = " … ".join(dict.fromkeys(figure(v) for v in (min(limits), max(limits))))
+            self.words.setText(f"|x| up to {ends} go: {percent(mean, 1)} of the data")
+        self.state.hide()
+
+    def _set_slider(self, ratio: float) -> None:
+        self.slider.blockSignals(True)
+        self.slider.setValue(round(1000 * ratio))
+        self.slider.blockSignals(False)
+        self.slider.update()
+
+    def settle(self) -> None:
+        """A job ended: show the document again when none is left."""
+        document = self._session.document
+        if self._asked is not None and not self._waits() and self.nodes and document:
+            self._asked = None
+            known = document.graph.nodes
+            self.show_nodes([known[n.id] for n in self.nodes if n.id in known], document.graph)
+
+    def _waits(self) -> bool:
+        return bool(self._session.jobs) or self._timer.isActive() or self.slider.isSliderDown()
+
+    # -- asking
+
+    def _slid(self, value: int) -> None:
+        self.share.put(round(value / 10, 1))
+        self._request(value / 1000)
+
+    def _typed(self) -> None:
+        try:
+            ratio = self.share.get() / 100
+        except EspalierError:
+            return
+        self._set_slider(ratio)
+        self._request(ratio)
+
+    def _chosen(self) -> None:
+        if self.slider.value():
+            self._request(self.slider.value() / 1000)
+
+    def _request(self, ratio: float) -> None:
+        if self.rule.currentIndex() < 0:
+            self.rule.setCurrentIndex(0)
+        wish = Asked(ratio, self.rule.get())
+        missing = bool(ratio) and wish.rule == "threshold" and not self._session.measured_on.data
+        self._asked = None if missing else wish
+        self.state.setText(NO_DATA if missing else "pruning …")
+        self.state.show()
+        if missing:
+            self._timer.stop()
+        else:
+            self._timer.start()
+
+    def _send(self) -> None:
+        self._timer.stop()
+        if self._asked is None or not self.nodes:
+            return
+        method, pattern = RULES[self._asked.rule]
+        values: dict[str, Any] = {"sparsity": self._asked.ratio, "method": method, "pattern": pattern}
+        if pattern == "threshold":
+            values |= self._session.measured_on.which
+        self._session.set_activation_sparsity(tuple(n.id for n in self.nodes), values)
+
+
+def _offered(node: Node) -> bool:
+    return category(node) in ("linear", "matmul") or "data_in" in node.sparsity
+
+
+def _rule(held: Sparsity) -> str:
+    return next((k for k, v in RULES.items() if v == (held.method, held.pattern)), "top-k")

@@ -1,0 +1,224 @@
+"""The adapters (LoRA) of the selection, and whether its own parameters train."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from espalier.app.features.inspector.terms import TERMS
+from espalier.app.widgets.forms.fields import MIXED, Check, NumberField
+from espalier.app.widgets.heading import heading, link
+from espalier.app.words import count, percent, plural
+from espalier.model.document.recipe import Step
+from espalier.model.errors import EspalierError
+from espalier.model.graph.adapters import PORT, adaptable, shapes
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.meta import Adapter, Weight
+from espalier.model.graph.ports import weight_at
+from espalier.passes.choices.edits import with_lora, with_training
+from espalier.passes.choices.freeze import trained_by
+from espalier.passes.choices.lora import LoraOptions
+from espalier.passes.select import Select
+from espalier.passes.transform.fuse_lora import FuseLoraOptions
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+    from espalier.model.document.document import Change
+
+EVERY = 200  # milliseconds between two requests while somebody types
+FIELDS = ("rank", "alpha", "dropout")
+Wish = tuple[int, float, float]
+
+
+class AdapterSection(QWidget):
+    """Rank, alpha and dropout of the selected layers' adapters; insert, fuse, remove; freeze. Edits run as jobs."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.nodes: tuple[Node, ...] = ()
+        self.ids: tuple[str, ...] = ()
+        self._timer = QTimer(self, interval=EVERY, singleShot=True)
+        self._timer.timeout.connect(self._change)
+        usual = LoraOptions()
+        self.fields = {"rank": NumberField(int, 1, 4096), "alpha": NumberField(float, 0), "dropout":
+                       NumberField(float, 0, 0.99)}  # fmt: skip
+        for name in FIELDS:
+            self.fields[name].put(getattr(usual, name))
+        self.insert = link("Insert", self._insert)
+        self.fuse, self.remove = link("Fuse", self._fuse), link("Remove", self._remove)
+        self.frozen, self.words = Check(), QLabel(wordWrap=True)
+        self.frozen.setText("Frozen: stays as it is in training")
+        self.words.setProperty("role", "small")
+        self._arrange()
+        for field in self.fields.values():
+            field.edited.connect(self._timer.start)
+        self.frozen.edited.connect(self._freeze)
+        session.changed.connect(self._changed)
+
+    def _arrange(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(heading("LoRA and training"))
+        self._body = QWidget()
+        row = QHBoxLayout(self._body)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        for name in FIELDS:
+            label = QLabel(name)
+            label.setProperty("role", "muted")
+            field = self.fields[name]
+            field.setFixedWidth(46)
+            field.setAccessibleName(f"LoRA {name}")
+            for widget in (label, field):
+                widget.setToolTip(TERMS[f"LoRA {name}"])
+                row.addWidget(widget)
+        row.addStretch(1)
+        self._links = QWidget()
+        links = QHBoxLayout(self._links)
+        links.setContentsMargins(0, 0, 0, 0)
+        links.setSpacing(12)
+        for button, term in ((self.insert, "insert"), (self.fuse, "fuse"), (self.remove, "remove")):
+            button.setToolTip(TERMS[f"LoRA {term}"])
+            links.addWidget(button)
+        links.addStretch(1)
+        self.frozen.setToolTip(TERMS["frozen"])
+        for widget in (self._body, self._links, self.words, self.frozen):
+            column.addWidget(widget)
+
+    # -- showing
+
+    def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
+        """Show the adapters of those nodes that can have one, and what of all of them trains."""
+        ids = tuple(n.id for n in nodes)
+        if ids != self.ids:
+            self._timer.stop()
+        self.ids = ids
+        self.nodes = tuple(n for n in nodes if adaptable(n, graph))
+        own = list(dict.fromkeys(name for n in nodes for name in trained_by(n, graph, "own")))
+        self.setVisible(bool(self.nodes or own))
+        for widget in (self._body, self._links, self.words):
+            widget.setVisible(bool(self.nodes))
+        self.frozen.setVisible(bool(own))
+        states = {graph.weights[name].trainable for name in own}
+        self.frozen.put(MIXED if len(states) > 1 else states == {False})
+        if self.nodes and not self._timer.isActive():
+            self._show(graph)
+
+    def _show(self, graph: Graph) -> None:
+        held = self._adapters()
+        for name in FIELDS:
+            values = {getattr(a, name) for a in held.values()}
+            if values:
+                self.fields[name].put(values.pop() if len(values) == 1 else MIXED)
+            else:
+                self._usual(name)
+        left = len(self.nodes) - len(held)
+        self.insert.setVisible(bool(left))
+        self.insert.setText(f"Insert in {plural(left, 'more layer')}" if held else "Insert")
+        self.fuse.setVisible(bool(held))
+        self.remove.setVisible(bool(held))
+        self.words.setText(_sizes(self.nodes, held, graph) if held else "")
+        self.words.setVisible(bool(held))
+
+    def _usual(self, name: str) -> None:
+        """A value for a layer without an adapter: what was written last, if it is one."""
+        try:
+            self.fields[name].get()
+        except EspalierError:
+            self.fields[name].put(getattr(LoraOptions(), name))
+
+    def _adapters(self) -> dict[str, Adapter]:
+        return {n.id: n.adapters[PORT] for n in self.nodes if PORT in n.adapters}
+
+    def _changed(self, change: Change) -> None:
+        """Freezing changes no node, so that the inspector does not hear of it."""
+        document = self._session.document
+        known = document.graph.nodes if document else {}
+        nodes = [known[i] for i in self.ids if i in known]
+        told = not set(change.delta.changed).isdisjoint(self.ids)
+        if document and nodes and not told and not self.isHidden():  # also behind another tab
+            self.show_nodes(nodes, document.graph)
+
+    # -- asking
+
+    def _wish(self, held: Adapter | None) -> Wish | None:
+        """What the fields say for a layer; where they are mixed it keeps its own. None while a field is wrong."""
+        found: list[float] = []
+        for name in FIELDS:
+            field = self.fields[name]
+            if not field.text() and field.placeholderText() == MIXED and held is not None:
+                found.append(getattr(held, name))
+                continue
+            try:
+                found.append(field.get())
+            except EspalierError:
+                return None
+        return int(found[0]), float(found[1]), float(found[2])
+
+    def _ask(self, layers: dict[str, Adapter | None], label: str) -> None:
+        wishes: dict[Wish, tuple[str, ...]] = {}
+        for name, held in layers.items():
+            wish = self._wish(held)
+            if wish is None:
+                return
+            wishes[wish] = (*wishes.get(wish, ()), name)
+        self._session.set_recipe(with_lora(self._session.recipe, wishes), label, ("lora", label, tuple(layers)))
+
+    def _change(self) -> None:
+        """Other values of the adapters that are there."""
+        held = self._adapters()
+        if held and any(self._wish(a) != (a.rank, a.alpha, a.dropout) for a in held.values()):
+            self._ask(dict(held), "Change LoRA")
+
+    def _insert(self) -> None:
+        self._timer.stop()
+        held = self._adapters()
+        if self.nodes:
+            usual = next(iter(held.values()), None)
+            self._ask({n.id: usual for n in self.nodes if n.id not in held}, "Insert LoRA")
+
+    def _remove(self) -> None:
+        self._timer.stop()
+        names = tuple(self._adapters())
+        self._session.set_recipe(with_lora(self._session.recipe, {(0, 0.0, 0.0): names}), "Remove LoRA")
+
+    def _fuse(self) -> None:
+        self._timer.stop()
+        step = Step("fuse_lora", FuseLoraOptions(Select("name", tuple(self._adapters()))))
+        self._session.set_recipe(self._session.recipe.append(step), "Fuse LoRA")
+
+    def _freeze(self) -> None:
+        frozen = self.frozen.checkState().value != 0
+        document = self._session.document
+        if document is None:
+            return
+        nodes = (document.graph.nodes[i] for i in self.ids)
+        ids = tuple(n.id for n in nodes if any(trained_by(n, document.graph, "own")))
+        label = "Freeze" if frozen else "Unfreeze"
+        self._session.set_recipe(with_training(self._session.recipe, ids, not frozen), label, ("freeze", ids))
+
+
+def _sizes(nodes: Sequence[Node], held: dict[str, Adapter], graph: Graph) -> str:
+    """What the adapters add: parameters, and the share of the weights that they correct."""
+    bases: dict[str, Weight] = {}
+    added = 0
+    for node in nodes:
+        name = weight_at(node, PORT, graph)
+        if node.id in held and name is not None and name not in bases:
+            bases[name] = graph.weights[name]
+            added += sum(_product(s) for s in shapes(node, bases[name], held[node.id].rank))
+    total = sum(w.elements for w in bases.values())
+    where = "the weight" if len(bases) == 1 else f"{plural(len(bases), 'weight')}"
+    return f"adds {count(added)} parameters, {percent(added / max(total, 1))} of {where}"
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    found = 1
+    for size in shape:
+        found *= size
+    return found

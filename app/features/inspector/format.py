@@ -1,0 +1,155 @@
+"""The format of the port in hand, by itself: bits an element, staircase, error, codes and source.
+
+Where steps are too small to be seen over the whole range, the range near 0 comes first.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QLabel, QVBoxLayout, QWidget
+
+from espalier.app.features.inspector.charts.staircase import Staircase
+from espalier.app.features.inspector.figures.formats import FormatFigures, format_figures
+from espalier.app.figures.parts import Stop
+from espalier.app.jobs.previews import Previews
+from espalier.app.widgets.bits import stored_words
+from espalier.app.widgets.forms.fields import tokens
+from espalier.app.widgets.heading import heading, link
+from espalier.app.widgets.plain import rich
+from espalier.app.widgets.table import Table
+from espalier.app.words import plural
+from espalier.model.formats.base import Format
+
+ROWS = 6
+SAID = "q(x) is the value that is stored for x: the nearest code, or the end of the range for what lies beyond it"
+WHOLE, NEAR = "whole range", "near 0"
+
+
+class FormatSection(QWidget):
+    """`show_format` says which; what takes milliseconds is computed in the previews' thread, the latest alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.format: Format | None = None
+        self.found: FormatFigures | None = None
+        self._near: bool | None = None  # None: as the format asks for
+        self._previews = Previews(self)
+        self._previews.ready.connect(lambda slot, key, found: self._show(found))
+        self._previews.failed.connect(lambda slot, error: self._fail(str(error)))
+        self.heading = heading("Format")
+        self.stored, self.source, self.note = _line(), _line(), _line()
+        self.source.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.range = link("", self._turn)
+        self.stairs, self.error = Staircase(False), Staircase(True)
+        self.stairs.setFixedHeight(112)
+        self.error.setFixedHeight(66)
+        self.codes = Table()
+        self.codes.setAccessibleName("Codes of the format")
+        self.codes.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
+        self.codes.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.copy = link("Copy the codes", self.codes.copy)
+        self.names = rich(), rich()
+        self._arrange()
+        self._name_plots()
+
+    def _arrange(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        top = QHBoxLayout()
+        top.addWidget(self.names[0], 1)
+        top.addWidget(self.range)
+        column.addWidget(self.heading)
+        column.addWidget(self.stored)
+        column.addLayout(top)
+        for widget in (self.stairs, self.names[1], self.error, self.codes, self.note):
+            column.addWidget(widget)
+        column.addWidget(self.copy, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addWidget(self.source)
+
+    def _name_plots(self) -> None:
+        """Say above each plot what it draws, the line in its own colour."""
+        look = tokens(self)
+        said = (("Staircase", look.accent, "x → q(x)"), ("Error", look.bad, "x − q(x)"))
+        for label, (name, colour, words) in zip(self.names, said, strict=True):
+            label.setProperty("role", "small")
+            label.setToolTip(SAID)
+            label.setText(f'<b>{name}</b> &nbsp;<span style="color:{colour}">{words}</span>')
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and hasattr(self, "names"):
+            self._name_plots()
+
+    def close_previews(self) -> None:
+        """Stop what still computes."""
+        self._previews.close()
+
+    def show_format(self, fmt: Format | None) -> None:
+        """Show a format; nothing for float."""
+        self.setVisible(fmt is not None)
+        if fmt is None or fmt == self.format:
+            self.format = fmt
+            return
+        if self.format is None or fmt.name != self.format.name:
+            self._near = None
+        self.format = fmt
+        self.heading.setText(fmt.title.upper())
+        self.stored.setText(stored_words(fmt))
+        self.source.setText(f"Source: {fmt.source}")
+        known = self._previews.ask("format", fmt, partial(_work, fmt))
+        if known is not None:
+            self._show(known)
+
+    def _show(self, found: FormatFigures) -> None:
+        if found.format != self.format:
+            return
+        self.found = found
+        rows = [{"code": c.bits, "value": c.value} for c in found.codes]
+        self.codes.setVisible(bool(rows))
+        self.copy.setVisible(bool(rows))
+        self.copy.setText(f"Copy {plural(len(rows), 'code')}")
+        if rows:
+            self.codes.show_rows(rows)
+            shown = min(len(rows), ROWS)
+            head = self.codes.horizontalHeader().sizeHint().height()
+            self.codes.setFixedHeight(head + shown * self.codes.verticalHeader().defaultSectionSize() + 4)
+        self.note.setText(found.note)
+        self.note.setVisible(bool(found.note))
+        self._draw()
+
+    def _fail(self, text: str) -> None:
+        self.found = None
+        self.note.setText(text)
+        self.note.show()
+        self.codes.hide()
+        self.copy.hide()
+        self._draw()
+
+    @property
+    def near(self) -> bool:
+        """Whether the range near 0 is drawn: as was asked for, else where the steps would not be seen."""
+        return self._near if self._near is not None else self.found is not None and self.found.fine
+
+    def _turn(self) -> None:
+        self._near = not self.near
+        self._draw()
+
+    def _draw(self) -> None:
+        found = self.found
+        shown = None if found is None else found.near if self.near else found.whole
+        self.range.setText(f"Show {WHOLE if self.near else NEAR}")
+        for plot in (self.stairs, self.error):
+            plot.show_stairs(shown)
+
+
+def _work(fmt: Format, stop: Stop) -> FormatFigures:
+    return format_figures(fmt)
+
+
+def _line() -> QLabel:
+    label = QLabel(wordWrap=True)
+    label.setProperty("role", "small")
+    return label

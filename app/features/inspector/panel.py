@@ -1,0 +1,239 @@
+"""The inspector: facts, problems, precision, weight and pruning of whatever is selected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
+
+from espalier.app.features.inspector.activations import ActivationPruningSection
+from espalier.app.features.inspector.adapter import AdapterSection
+from espalier.app.features.inspector.figures.weights import Loss
+from espalier.app.features.inspector.format import FormatSection
+from espalier.app.features.inspector.parallel import ParallelSection
+from espalier.app.features.inspector.parts import ElidedLabel, FactRows
+from espalier.app.features.inspector.pattern import PatternSection
+from espalier.app.features.inspector.precision import PrecisionSection
+from espalier.app.features.inspector.pruning import PruningSection
+from espalier.app.features.inspector.several import Least, LeastSqnr
+from espalier.app.features.inspector.structure import StructureSection
+from espalier.app.features.inspector.weight import WeightSection
+from espalier.app.figures.facts import (
+    NO_SELECTION,
+    common_path,
+    many_facts,
+    model_facts,
+    node_facts,
+    node_path,
+    node_title,
+)
+from espalier.app.theme import Palette
+from espalier.app.widgets.forms.fields import field_style, tokens
+from espalier.model.document.document import Change
+from espalier.model.graph.check import Problem
+from espalier.model.graph.graph import Node
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+MARGIN = 12
+
+
+class InspectorPanel(QScrollArea):
+    """Shows the selection of `session`; every edit goes through the session and comes back as a change."""
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._look: Palette | None = None
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.title, self.path = ElidedLabel("title"), ElidedLabel("small")
+        self.path.mode = Qt.TextElideMode.ElideMiddle
+        self.facts, self.problems = FactRows(), QLabel(wordWrap=True)
+        self.problems.setProperty("role", "bad")
+        self.hint = QLabel(NO_SELECTION, wordWrap=True)
+        self.hint.setProperty("role", "muted")
+        self.precision = PrecisionSection(session)
+        self.weight = WeightSection(session)
+        self.least = LeastSqnr(session, self.weight.samples)
+        self.pruning = PruningSection(session)
+        self.pattern = PatternSection(session)
+        self.inputs = ActivationPruningSection(session)
+        self.adapter = AdapterSection(session)
+        self.structure = StructureSection(session)
+        self.parallel = ParallelSection(session)
+        self.format = FormatSection()
+        self._arrange()
+        self._connect()
+        self._restyle()
+        self._fit()
+        self.refresh()
+
+    def _arrange(self) -> None:
+        body = self._body = QWidget()
+        body.setProperty("surface", "panel")
+        body.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        column = QVBoxLayout(body)
+        column.setContentsMargins(MARGIN, 12, MARGIN, 16)
+        column.setSpacing(0)
+        column.addWidget(self.title)
+        column.addWidget(self.path)
+        for gap, widget in ((6, self.facts), (8, self.problems), (8, self.hint), (14, self.precision),
+                            (14, self.weight), (14, self.format), (14, self.pruning), (14, self.pattern),
+                            (14, self.inputs), (14, self.adapter), (14, self.structure),
+                            (14, self.parallel)):  # fmt: skip
+            widget.setContentsMargins(0, gap, 0, 0)
+            column.addWidget(widget)
+        column.addStretch(1)
+        self.setWidget(body)
+
+    def _connect(self) -> None:
+        session = self._session
+        session.opened.connect(self.refresh)
+        session.changed.connect(self._changed)
+        session.selection_changed.connect(lambda _: self.refresh())
+        session.job_event.connect(lambda _: self.pruning.settle())
+        session.job_event.connect(lambda _: self.inputs.settle())
+        self.precision.port_changed.connect(self.weight.show_port)
+        self.precision.format_shown.connect(self.format.show_format)
+        self.weight.measured.connect(self._measured)
+        self.least.measured.connect(self._measured_least)
+        self.weight.chooser.edited.connect(self._show_pattern)
+
+    # -- showing
+
+    def refresh(self) -> None:
+        """Show the selection as it is now."""
+        nodes = self._nodes()
+        self._show_facts(nodes)
+        self._show_problems(nodes)
+        self._show_choices(nodes)
+
+    def _show_facts(self, nodes: list[Node]) -> None:
+        document = self._session.document
+        self.hint.setVisible(not nodes)
+        if document is None:
+            self.title.show_text("No model")
+            self.path.show_text("")
+            self.facts.show_facts(())
+            self.hint.setText("Open a model to begin.")
+        elif not nodes:
+            self.title.show_text(document.project.source.name)
+            self.path.show_text("nothing selected")
+            self.facts.show_facts(model_facts(document))
+            self.hint.setText(NO_SELECTION)
+        elif len(nodes) == 1:
+            self.title.show_text(node_title(nodes[0]), nodes[0].id)
+            self.path.show_text(node_path(nodes[0]))
+            self.facts.show_facts(node_facts(nodes[0], document.graph))
+        else:
+            self.title.show_text(f"{len(nodes)} nodes")
+            self.path.show_text(common_path(nodes))
+            self.facts.show_facts(many_facts(nodes, document.graph))
+
+    def enter(self) -> None:
+        """Put the keyboard on the first thing that can be changed."""
+        rows = [row.editor.choice for row in self.precision.rows.values()]
+        field = next((w for w in (*rows, self.pruning.slider) if w.isVisible()), self)
+        field.setFocus(Qt.FocusReason.TabFocusReason)
+        self.ensureWidgetVisible(field)
+
+    def _nodes(self) -> list[Node]:
+        document = self._session.document
+        if document is None:
+            return []
+        known = document.graph.nodes
+        return [known[i] for i in self._session.selection if i in known]
+
+    def _show_problems(self, nodes: list[Node]) -> None:
+        chosen = {n.id for n in nodes}
+        mine = [p for p in self._session.problems if (p.node in chosen if nodes else p.node is None)]
+        self.problems.setText("\n".join(_problem_words(p) for p in mine[:5]))
+        self.problems.setVisible(bool(mine))
+
+    def _show_choices(self, nodes: list[Node]) -> None:
+        document = self._session.document
+        self.precision.setVisible(bool(nodes))
+        if document is None or not nodes:
+            self.least.forget()
+            self.weight.show_nodes((), document.graph, "weight") if document else self.weight.hide()
+            self.pruning.hide()
+            self.pattern.hide()
+            self.inputs.hide()
+            self.adapter.hide()
+            self.structure.hide()
+            self.parallel.hide()
+            self.format.show_format(None)
+            return
+        self.precision.show_nodes(nodes, document.graph)
+        self.weight.show_nodes(nodes, document.graph, self.precision.port)
+        self.least.show_nodes(nodes, document.graph)
+        self.pruning.show_nodes(nodes, document.graph)
+        self.adapter.show_nodes(nodes, document.graph)
+        self.structure.show_nodes(nodes, document.graph)
+        self.parallel.show_nodes(nodes)
+        self._show_pattern()
+        self.inputs.show_nodes(nodes, document.graph)
+
+    def _show_pattern(self) -> None:
+        """The map is of the weight in the histogram, where that can be pruned."""
+        document, subject = self._session.document, self.weight.subject
+        if document is not None:
+            nodes = self._nodes()
+            first = [n for n in nodes if subject is not None and n.id == subject.id]
+            self.pattern.show_nodes([*first, *nodes], document.graph)
+
+    def _changed(self, change: Change) -> None:
+        delta = change.delta
+        if delta.added or delta.removed or not self._session.selection:
+            self.refresh()
+        elif delta.changed and not set(delta.changed).isdisjoint(self._session.selection):
+            nodes = self._nodes()  # a node that has become another keeps its name
+            self._show_facts(nodes)
+            self._show_choices(nodes)
+
+    def _measured(self, port: str, loss: Loss) -> None:
+        row = self.precision.rows[port]
+        if len(row.formats) == 1 and row.formats != (None,) and row.count[1] == 1:
+            row.show_sqnr(loss, waiting=False)
+
+    def _measured_least(self, port: str, found: Least) -> None:
+        """Of several nodes the one that loses most is told, whichever the histogram is of."""
+        self.precision.rows[port].show_least(found)
+        self.weight.show_least(port, found)
+
+    # -- look
+
+    def _fit(self) -> None:
+        """Never narrower than its rows: they would be cut where nothing says so."""
+        bar = self.verticalScrollBar().sizeHint().width()
+        self.setMinimumWidth(self.precision.fit() + 2 * MARGIN + bar)
+
+    def _restyle(self) -> None:
+        look = tokens(self)
+        if look is not self._look:
+            self._look = look
+            self._body.setStyleSheet(field_style(look))
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and self.widget():
+            self._restyle()
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange) and self.widget():
+            self._fit()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self.weight.close_previews()
+        self.least.close_previews()
+        self.format.close_previews()
+        self.pattern.close_previews()
+        self.structure.close_previews()
+        super().closeEvent(event)
+
+
+def _problem_words(problem: Problem) -> str:
+    return problem.message if problem.severity == "error" else f"Note: {problem.message}"

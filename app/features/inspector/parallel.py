@@ -1,0 +1,78 @@
+"""What hardware computes of a node in a cycle: inputs × outputs × rows, to be edited by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+
+from espalier.app.widgets.forms.fields import NumberField
+from espalier.app.widgets.heading import heading, muted
+from espalier.model.errors import EspalierError
+from espalier.model.graph.graph import Node
+from espalier.model.graph.meta import Parallel
+from espalier.passes.choices.edits import with_parallel
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+OPS = ("linear", "matmul", "conv1d", "conv2d", "softmax", "layer_norm", "rms_norm")
+AXES = {
+    "inputs": "Inputs in a cycle; it must divide the node's inputs",
+    "outputs": "Outputs in a cycle; it must divide the node's outputs",
+    "tokens": "Rows (tokens, pixels) in a cycle",
+}
+DIFFER = "They differ; what is typed holds for all."
+
+
+class ParallelSection(QWidget):
+    """Fields for the selected nodes that have formats and that hardware can compute in parts."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self._nodes: tuple[Node, ...] = ()
+        self._shown: Parallel | None = None
+        self.fields = {name: NumberField(int, low=1) for name in AXES}
+        self._note = muted(DIFFER)
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(8)
+        for k, (name, field) in enumerate(self.fields.items()):
+            field.setToolTip(AXES[name])
+            field.setAccessibleName(f"Parallel {name}")
+            field.editingFinished.connect(self._edited)  # while one types most numbers divide nothing
+            grid.addWidget(muted("rows" if name == "tokens" else name, wrap=False), 0, k)
+            grid.addWidget(field, 1, k)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(heading("Hardware parallelism"))
+        column.addLayout(grid)
+        column.addWidget(self._note)
+        session.problem.connect(lambda _: self.show_nodes(self._nodes))  # what was refused does not hold
+        self.hide()
+
+    def show_nodes(self, nodes: Sequence[Node]) -> None:
+        """Show what these nodes compute at once."""
+        self._nodes = tuple(n for n in nodes if n.op in OPS and n.precision)
+        self.setVisible(bool(self._nodes))
+        if not self._nodes:
+            return
+        held = [n.parallel or Parallel() for n in self._nodes]
+        self._shown = held[0] if len(set(held)) == 1 else None
+        self._note.setVisible(len(set(held)) > 1)
+        for name, field in self.fields.items():
+            field.put(getattr(held[0], name))
+
+    def _edited(self) -> None:
+        """Make it a step; one that does not fit is told, with what would."""
+        try:
+            wish = Parallel(**{name: field.get() for name, field in self.fields.items()})
+        except EspalierError as error:
+            self._session.problem.emit(error)
+            return
+        if self._nodes and wish != self._shown:
+            self._shown, ids = wish, tuple(n.id for n in self._nodes)
+            recipe = with_parallel(self._session.recipe, ids, wish)
+            self._session.set_recipe(recipe, f"Parallelism {wish.label}", ("parallel", ids))

@@ -1,0 +1,1 @@
+"""All jobs of this run."""

@@ -1,0 +1,256 @@
+"""All jobs of this run: what each does, how long it still takes, how it ended, and what it printed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QScrollArea,
+    QSizePolicy,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from espalier.app.jobs.status import can_keep, status_text
+from espalier.app.session.recovery import is_copy
+from espalier.app.widgets.heading import Elided, empty_state, link, warning
+from espalier.app.widgets.progress import Bar
+from espalier.passes.jobs.kinds import (
+    AnalyseJob,
+    Done,
+    Failed,
+    Found,
+    JobEvent,
+    JobInfo,
+    LogLine,
+    Metric,
+    Progress,
+    ReplayJob,
+    SearchJob,
+    Stopped,
+    SweepJob,
+)
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+KEPT = 60
+EMPTY = "No jobs yet. Opening, evaluating and measuring appear here while they run."
+
+
+def series(job: JobInfo) -> object:
+    """What jobs in a row have in common when they are one wish, repeated: the same pruning, the same measurement."""
+    match job.job:
+        case ReplayJob(recipe=recipe) if recipe.active:
+            last = recipe.active[-1]
+            return "replay", last.pass_name, len(recipe), getattr(last.options, "select", None)
+        case AnalyseJob(step=step):
+            return "analyse", step.pass_name, job.title
+        case SweepJob():
+            return "sweep", job.title
+        case SearchJob():
+            return "search", job.title
+        case _:
+            return job.id
+
+
+def superseded(old: JobInfo, new: JobInfo) -> bool:
+    """Whether an entry need not be kept beside a newer one: it told of an earlier value, or never ran to its end."""
+    if series(old) != series(new):
+        return False
+    return old.state == "stopped" or (old.state == "done" and isinstance(old.job, ReplayJob))
+
+
+def is_quiet(job: JobInfo) -> bool:
+    """Whether a job is too small to be listed: a copy for recovery, a page of samples."""
+    return is_copy(job) or (isinstance(job.job, AnalyseJob) and job.job.step.pass_name == "data_rows")
+
+
+class JobRow(QFrame):
+    """One job: a line, a bar while it runs, Stop, and for a training Stop and keep."""
+
+    chosen = Signal(int)
+
+    def __init__(self, session: Session, job: JobInfo) -> None:
+        super().__init__()
+        self.job = job
+        self._title, self._status = Elided(job.title, "strong"), QLabel()
+        self._status.setProperty("role", "muted")
+        self._status.setTextFormat(Qt.TextFormat.PlainText)
+        self._stop = link("Stop", lambda: session.cancel(job.id))
+        self._stop.setAccessibleName(f"Stop {job.title}")
+        kept = isinstance(job.job, SweepJob | SearchJob)
+        self._stop.setToolTip(
+            "Stop now and keep partial results" if kept else "Stop now and discard what it has so far"
+        )
+        self._keep = link("Stop and keep", self._finish)
+        self._keep.setAccessibleName(f"Stop {job.title} and keep what it has")
+        self._keep.setToolTip("End the training now and keep the best weights so far")
+        self._session = session
+        self.heard = False  # it has told something: it does not only wait
+        self._bar = Bar()
+        self._note = warning()
+        line = QHBoxLayout()
+        line.addWidget(self._title)
+        line.addStretch(1)
+        self._title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        line.addWidget(self._status)
+        line.addWidget(self._keep)
+        line.addWidget(self._stop)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(12, 3, 12, 3)
+        box.setSpacing(3)
+        box.addLayout(line)
+        box.addWidget(self._bar)
+        box.addWidget(self._note)
+        self.refresh(time.monotonic())
+
+    def refresh(self, now: float) -> None:
+        """Show where the job stands."""
+        running = self.job.finished is None
+        self._status.setText(status_text(self.job, now, elapsed=True))
+        self._stop.setVisible(running)
+        self._keep.setVisible(can_keep(self.job))
+        self._bar.setVisible(running)
+        p = self.job.progress
+        known = p is not None and p.total > 1
+        busy = self.job.state == "running" and not known
+        self._bar.show_done(p.done if p and known else 0, 0 if busy else (p.total if p and known else 1))
+
+    def _finish(self) -> None:
+        """Ask once: the job ends after the step that it is in."""
+        self._keep.setEnabled(False)
+        self._keep.setText("Ends after this step")
+        self._session.stop_and_keep(self.job.id)
+
+    def fail(self, message: str) -> None:
+        """Say below the line why it failed."""
+        self._note.setText(message)
+        self._note.show()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self.chosen.emit(self.job.id)
+        super().mousePressEvent(event)
+
+
+class JobsPanel(QWidget):
+    """The list of jobs, newest first, and the log of the chosen one."""
+
+    busy = Signal(str)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._rows: dict[int, JobRow] = {}
+        self._chosen: int | None = None
+        self._empty = empty_state(EMPTY)
+        self._list = QVBoxLayout()
+        self._list.setContentsMargins(0, 6, 0, 6)
+        self._list.setSpacing(2)
+        self._list.addWidget(self._empty)
+        self._list.addStretch(1)
+        self._log = QPlainTextEdit(readOnly=True, maximumBlockCount=5000)
+        self._log.setProperty("bare", True)
+        self._log.setPlaceholderText("The log of the chosen job.")
+        self._build()
+        self._clock = QTimer(self, interval=250)
+        self._clock.timeout.connect(self._tick)
+        session.job_event.connect(self.hear)
+        session.queued.connect(self._list_queued)
+
+    def _list_queued(self) -> None:
+        """List jobs that wait for another too: they have told nothing yet."""
+        for job in self._session.jobs:
+            if job.id not in self._rows and job.finished is None and not is_quiet(job):
+                self._add(job)
+
+    def _build(self) -> None:
+        inner = QWidget()
+        inner.setProperty("surface", "panel")
+        inner.setLayout(self._list)
+        area = QScrollArea(widgetResizable=True)
+        area.setWidget(inner)
+        split = QSplitter(Qt.Orientation.Horizontal)
+        split.addWidget(area)
+        split.addWidget(self._log)
+        split.setSizes([640, 360])
+        split.setHandleWidth(1)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(split)
+
+    def hear(self, heard: JobEvent) -> None:
+        """Take an event into the list."""
+        job, event = heard.job, heard.event
+        if is_quiet(job):
+            return
+        row = self._rows.get(job.id) or self._add(job)
+        if not row.heard:
+            row.heard = True
+            self._choose(job.id)
+        if isinstance(event, Metric) or (isinstance(event, Progress | Found) and self._clock.isActive()):
+            return  # too many to show each; the clock does
+        match event:
+            case LogLine(text) if job.id == self._chosen:
+                self._log.appendPlainText(text)
+            case Failed(message=message, details=details):
+                row.fail(message)
+                if details:
+                    job.log.extend(details.rstrip().splitlines())
+                self._choose(job.id)
+            case Done() | Stopped():
+                pass
+            case _:
+                self._clock.start()
+        row.refresh(time.monotonic())
+        self._tell()
+
+    def _add(self, job: JobInfo) -> JobRow:
+        self._make_room(job)
+        row = JobRow(self._session, job)
+        row.chosen.connect(self._choose)
+        self._rows[job.id] = row
+        self._list.insertWidget(0, row)
+        self._empty.hide()
+        for number in list(self._rows)[:-KEPT]:
+            self._rows.pop(number).deleteLater()
+        return row
+
+    def _make_room(self, job: JobInfo) -> None:
+        """A drag of a slider is one entry, and so are measurements that newer edits overtook."""
+        for number in [n for n, row in self._rows.items() if superseded(row.job, job)]:
+            row = self._rows.pop(number)
+            row.hide()
+            row.deleteLater()
+
+    def _choose(self, number: int) -> None:
+        self._chosen = number
+        self._log.setPlainText("\n".join(self._rows[number].job.log[-5000:]))
+        bar = self._log.verticalScrollBar()
+        bar.setValue(bar.maximum())
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        running = [r for r in self._rows.values() if r.job.finished is None]
+        for row in running:
+            row.refresh(now)
+        if not running:
+            self._clock.stop()
+        self._tell()
+
+    def _tell(self) -> None:
+        running = [r.job for r in self._rows.values() if r.job.state == "running"]
+        if not running:
+            self.busy.emit("")
+            return
+        rest = sum(not is_quiet(j) for j in self._session.jobs) - 1
+        more = f" · {rest} more" if rest > 0 else ""
+        self.busy.emit(f"{running[0].title}: {status_text(running[0], time.monotonic())}{more}")

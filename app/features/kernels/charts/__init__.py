@@ -1,0 +1,1 @@
+"""Charts of kernels: speed, memory, the picture of each answer."""

@@ -1,0 +1,72 @@
+"""torch.compile: the time that all calls together take, eager and compiled, and where the lines cross."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QRectF
+
+from espalier.app.features.kernels.charts.answers.curves import Curve, draw_curves
+from espalier.app.features.kernels.charts.answers.picture import Picture, Sheet
+from espalier.app.theme import CATEGORIES
+from espalier.app.widgets.charts.log_chart import short
+from espalier.app.widgets.charts.picture import Table
+from espalier.app.words import count, time_words
+from espalier.kernels.bench.answers.lines import Compiled, compiled
+
+PARTS = (("small layer", "A small layer"), ("large chain", "A large chain of operations"))
+EAGER, COMPILED = CATEGORIES["linear"], CATEGORIES["activation"]
+FEWEST = 100
+
+
+class CompiledPicture(Picture):
+    """Two parts side by side, each with its break-even."""
+
+    NAME = "Time of all calls, eager and compiled"
+
+    def draw(self, sheet: Sheet) -> None:
+        """A chart for each part."""
+        half = (sheet.width - 32) / 2
+        for number, (name, title) in enumerate(PARTS):
+            box = QRectF(8 + number * (half + 16), 6, half, sheet.height - 12)
+            held = compiled(name, self.known)
+            eager, later, mark = curves_of(held)
+            drawn = (Curve("eager", EAGER, eager, dots=False), Curve("compiled", COMPILED, later, dots=False))
+            draw_curves(sheet, box, f"{title}: time of n calls", drawn, short, time_words, mark)
+
+    def table(self) -> Table:
+        """Seconds after so many calls."""
+        rows: list[tuple[object, ...]] = []
+        for name, _ in PARTS:
+            eager, later, _mark = curves_of(compiled(name, self.known))
+            found = dict(later)
+            rows += [(name, calls, value, found.get(calls)) for calls, value in eager]
+        return ("part", "calls", "eager (s)", "compiled (s)"), rows
+
+
+Points = list[tuple[float, float]]
+
+
+def curves_of(held: Compiled) -> tuple[Points, Points, tuple[float, float, str] | None]:
+    """Seconds over calls, eager and compiled, and the point where compiling is paid back."""
+    even = held.break_even
+    last = FEWEST * 10.0
+    if even is not None and math.isfinite(even):
+        last = max(last, even * 10)
+    elif even is not None:
+        last = 1e6
+    calls = [10 ** (k / 4) for k in range(math.ceil(4 * math.log10(last)) + 1)]
+    eager = _total(held.first_eager, held.eager, calls)
+    later = _total(held.first, held.compiled, calls)
+    if even is None or not eager or not later:
+        return eager, later, None
+    if math.isinf(even):
+        return eager, later, (calls[-1], later[-1][1], "never paid back")
+    at = (held.first or 0.0) + (even - 1) * (held.compiled or 0.0)
+    return eager, later, (even, at, f"paid back after {count(round(even))} calls")
+
+
+def _total(first: float | None, later: float | None, calls: list[float]) -> Points:
+    if first is None or later is None:
+        return []
+    return [(n, first + (n - 1) * later) for n in calls]

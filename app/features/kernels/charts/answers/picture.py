@@ -1,0 +1,144 @@
+"""The base of drawn answers: colours of the theme, words that stay within their room, files as charts write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPaintDevice, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from espalier.app.theme import BODY, CATEGORIES, SMALL, Palette
+from espalier.app.widgets.charts.picture import Table, in_light, write_chart
+from espalier.app.widgets.forms.fields import tokens
+from espalier.kernels.bench.answers.known import Known
+
+LEFT, RIGHT, CENTRE = (
+    side | Qt.AlignmentFlag.AlignVCenter
+    for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight, Qt.AlignmentFlag.AlignHCenter)
+)
+READS, WRITES = CATEGORIES["linear"], CATEGORIES["activation"]
+LIGHTER = 135  # per cent, on a dark ground
+
+
+class Sheet:
+    """What a picture is drawn on: a painter, and the theme."""
+
+    def __init__(self, painter: QPainter, look: Palette, width: float, height: float) -> None:
+        self.painter, self.look, self.width, self.height = painter, look, width, height
+
+    def colour(self, plain: str) -> QColor:
+        """A category's colour, light enough for the ground."""
+        made = QColor(plain)
+        return made.lighter(LIGHTER) if self.look.dark else made
+
+    def text(
+        self, box: QRectF, words: str, colour: str = "", size: float = SMALL, align: Qt.AlignmentFlag = LEFT,
+        bold: bool = False,
+    ) -> float:  # fmt: skip
+        """Write a line that ends in an ellipsis where it does not fit; returns its width."""
+        font = self.painter.font()
+        font.setPixelSize(round(size))
+        font.setBold(bold)
+        self.painter.setFont(font)
+        self.painter.setPen(QColor(colour or self.look.text))
+        shown = self.painter.fontMetrics().elidedText(words, Qt.TextElideMode.ElideRight, int(box.width()) + 1)
+        self.painter.drawText(box, align, shown)
+        return self.painter.fontMetrics().horizontalAdvance(shown)
+
+    def words(self, box: QRectF, text: str, colour: str = "", size: float = SMALL) -> None:
+        """Write as many lines as there is room for."""
+        font = self.painter.font()
+        font.setPixelSize(round(size))
+        font.setBold(False)
+        self.painter.setFont(font)
+        self.painter.setPen(QColor(colour or self.look.text))
+        flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap
+        self.painter.drawText(box, int(flags), text)
+
+    def box(
+        self, box: QRectF, fill: QColor | str | None, edge: str = "", width: float = 1.0, radius: float = 2
+    ) -> None:
+        """A rectangle with round corners."""
+        self.painter.setPen(QPen(QColor(edge), width) if edge else Qt.PenStyle.NoPen)
+        self.painter.setBrush(QColor(fill) if fill is not None else Qt.BrushStyle.NoBrush)
+        self.painter.drawRoundedRect(box, radius, radius)
+
+    def line(self, a: QPointF, b: QPointF, colour: QColor | str = "", width: float = 1.0, dashed: bool = False) -> None:
+        """A straight line."""
+        pen = QPen(QColor(colour or self.look.line), width)
+        if dashed:
+            pen.setStyle(Qt.PenStyle.DashLine)
+        self.painter.setPen(pen)
+        self.painter.drawLine(a, b)
+
+    def title(self, x: float, y: float, width: float, words: str, more: str = "") -> float:
+        """A bold title and muted words behind it; returns the y below."""
+        used = self.text(QRectF(x, y, width, 18), words, size=12, bold=True)
+        if more and width - used > 40:
+            self.text(QRectF(x + used + 8, y, width - used - 8, 18), more, self.look.muted)
+        return y + 20
+
+
+class Picture(QWidget):
+    """Draws what is known in `draw`; `table` gives its figures."""
+
+    LEAST = QSize(360, 150)
+    NAME = "Picture"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.look: Palette = tokens(self)
+        self.known = Known()
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setMinimumSize(self.LEAST)
+        self.setAccessibleName(self.NAME)
+
+    def show_known(self, known: Known) -> None:
+        """Draw other figures."""
+        self.known = known
+        self.update()
+
+    def draw(self, sheet: Sheet) -> None:
+        """Draw all."""
+        raise NotImplementedError
+
+    def table(self) -> Table:
+        """The figures drawn: names of the columns, and rows."""
+        raise NotImplementedError
+
+    def sizeHint(self) -> QSize:
+        return QSize(560, 240)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        self._draw(painter)
+        painter.end()
+
+    def _draw(self, painter: QPainter) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.fillRect(self.rect(), QColor(self.look.panel))
+        font = painter.font()
+        font.setPixelSize(round(BODY))
+        painter.setFont(font)
+        self.draw(Sheet(painter, self.look, float(self.width()), float(self.height())))
+
+    def set_theme(self, palette: Palette) -> None:
+        """Take other colours."""
+        self.look = palette
+        self.update()
+
+    def export(self, path: Path) -> None:
+        """Write it to a .png (twice the size on screen), .svg or .csv file; raises FileError."""
+        with in_light(self, path):
+            write_chart(self, path, self.table, self._paint_on)
+
+    def _paint_on(self, device: QPaintDevice) -> None:
+        painter = QPainter(device)
+        self._draw(painter)
+        painter.end()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and hasattr(self, "look"):
+            self.set_theme(tokens(self))

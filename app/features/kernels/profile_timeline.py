@@ -1,0 +1,184 @@
+"""The timeline of a run under the hand: wheel, mouse and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import QPointF, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
+from PySide6.QtWidgets import QToolTip
+
+from espalier.app.features.kernels.charts.run_lanes import Lane, Run, Span
+from espalier.app.features.kernels.profile_canvas import NAMES, TimelineCanvas
+from espalier.app.widgets.charts.wave_rows import Span as Stretch
+from espalier.app.words import mebibytes, percent, plural, time_words
+
+ZOOM, PAN = 1.25, 0.12  # of a notch of the wheel: the factor, the part of what is seen
+NEAR = 3.0  # pixels
+HELP = (
+    "Wheel: zoom; Shift and wheel or drag: move; click: select the node; double click: show it; ← →: the next node; "
+    "+ −: zoom; 0: whole."
+)
+
+
+class TimelineView(TimelineCanvas):
+    """`nodes_chosen`: a span was clicked, and these are its nodes; `node_wanted`: its node is to be shown."""
+
+    nodes_chosen = Signal(tuple)
+    node_wanted = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drag: tuple[QPointF, Stretch] | None = None
+        self._moved = False
+        self._at = -1  # the span of the nodes' lane that the keys stand on
+
+    def show_run(self, run: Run | None) -> None:
+        """Show another run, whole."""
+        self._at = -1
+        super().show_run(run)
+
+    def mark(self, nodes: Iterable[str]) -> None:
+        """Mark the spans of nodes, and bring the first into view."""
+        self.marked = frozenset(nodes)
+        lane = self.run.nodes if self.run else None
+        if lane and self.marked:
+            found = next((k for k, s in enumerate(lane.spans) if self.marked.intersection(s.nodes)), -1)
+            now = (
+                self._at
+                if 0 <= self._at < len(lane.spans) and self.marked.intersection(lane.spans[self._at].nodes)
+                else found
+            )
+            self._at = now
+            if now >= 0:
+                self._reveal(lane.spans[now])
+        self.viewport().update()
+
+    def _reveal(self, span: Span) -> None:
+        if self.seen.length and not (span.begin < self.seen.end and span.begin + span.length > self.seen.begin):
+            middle = span.begin + span.length / 2
+            self.see(self.seen.moved(middle - (self.seen.begin + self.seen.end) / 2, self.whole))
+
+    def span_at(self, spot: QPointF) -> tuple[Lane, Span] | None:
+        """What lies at a place."""
+        lane = self.lane_at(spot.y()) if self.run and spot.x() >= NAMES else None
+        found = lane.at(self.time_at(spot.x()), NEAR / self.wide * self.seen.length) if lane else None
+        return (lane, found) if lane and found else None
+
+    def words(self, lane: Lane, span: Span) -> str:
+        """What a span says of itself."""
+        share = span.length / self.run.length if self.run else 0.0
+        lines = [span.name, f"{time_words(span.length / 1e6)} · {percent(share)} of the run · from "
+                            f"{time_words(span.begin / 1e6)}"]  # fmt: skip
+        if span.rounds:
+            lines[0] = f"{span.name}: rounding of an operand"
+        if lane.kind in ("operation", "device") and span.nodes:
+            lines.append(f"of {span.nodes[0]}")
+        if len(span.nodes) > 1:
+            lines.append(plural(len(span.nodes), "node"))
+        return "\n".join(lines)
+
+    # -- hands
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Over the spans: zoom, with Shift along the time; over the names: other lanes."""
+        if self.run is None or event.position().x() < NAMES:
+            super().wheelEvent(event)
+            return
+        delta = event.angleDelta()
+        along = delta.x() or (delta.y() if event.modifiers() & Qt.KeyboardModifier.ShiftModifier else 0)
+        if along:
+            self.see(self.seen.moved(-along / 120 * PAN * self.seen.length, self.whole))
+        elif delta.y():
+            self.see(self.seen.zoomed(ZOOM ** (-delta.y() / 120), self.time_at(event.position().x()), self.whole))
+        event.accept()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._drag, self._moved = (event.position(), self.seen), False
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self.run is None:
+            return
+        if self._drag and event.buttons() & Qt.MouseButton.LeftButton:
+            far = event.position().x() - self._drag[0].x()
+            self._moved = self._moved or abs(far) > 3
+            if self._moved:
+                stretch = self._drag[1]
+                self.see(stretch.moved(-far / self.wide * stretch.length, self.whole))
+            return
+        found, words = self.span_at(event.position()), ""
+        under = found[1] if found else None
+        if under is not self.under:
+            self.under = under
+            self.viewport().update()
+        if found:
+            words = self.words(*found)
+        elif event.position().x() >= NAMES and len(self.run.held) > 1:
+            time = self.time_at(event.position().x())
+            words = f"{mebibytes(self.run.held_at(time))} held at {time_words(max(time, 0.0) / 1e6)}"
+        self.setCursor(Qt.CursorShape.PointingHandCursor if under else Qt.CursorShape.ArrowCursor)
+        QToolTip.showText(event.globalPosition().toPoint(), words, self)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if (
+            not self._moved
+            and event.button() == Qt.MouseButton.LeftButton
+            and (found := self.span_at(event.position()))
+        ):
+            self._choose(found[1])
+        self._drag = None
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        found = self.span_at(event.position())
+        if found and found[1].nodes:
+            self.node_wanted.emit(found[1].nodes[0])
+
+    def _choose(self, span: Span) -> None:
+        """Select the nodes of a span."""
+        lane = self.run.nodes if self.run else None
+        if lane and span in lane.spans:
+            self._at = lane.spans.index(span)
+        self.marked = frozenset(span.nodes)
+        self.viewport().update()
+        if span.nodes:
+            self.nodes_chosen.emit(span.nodes)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Arrows: the next node, with Shift a part of what is seen; plus, minus, nought: zoom."""
+        key, keys = event.key(), Qt.Key
+        lane = self.run.nodes if self.run else None
+        if lane is None:
+            super().keyPressEvent(event)
+        elif key in (keys.Key_Left, keys.Key_Right):
+            self._step(lane, -1 if key == keys.Key_Left else 1, event.modifiers())
+        elif key in (keys.Key_Home, keys.Key_End):
+            self._go(lane, 0 if key == keys.Key_Home else len(lane.spans) - 1)
+        elif key in (keys.Key_Plus, keys.Key_Equal, keys.Key_Minus):
+            self.see(self.seen.zoomed(ZOOM if key == keys.Key_Minus else 1 / ZOOM, self._centre(lane), self.whole))
+        elif key == keys.Key_0:
+            self.fit()
+        elif key in (keys.Key_Return, keys.Key_Enter) and 0 <= self._at < len(lane.spans) and not event.modifiers():
+            self.node_wanted.emit(lane.spans[self._at].nodes[0])
+        else:
+            super().keyPressEvent(event)
+
+    def _centre(self, lane: Lane) -> float:
+        """Where keys zoom: at the chosen node where it is in view."""
+        if 0 <= self._at < len(lane.spans):
+            span = lane.spans[self._at]
+            middle = span.begin + span.length / 2
+            if self.seen.begin <= middle <= self.seen.end:
+                return middle
+        return (self.seen.begin + self.seen.end) / 2
+
+    def _step(self, lane: Lane, by: int, modifiers: Qt.KeyboardModifier) -> None:
+        if modifiers & Qt.KeyboardModifier.ShiftModifier:
+            self.see(self.seen.moved(by * PAN * self.seen.length, self.whole))
+        else:
+            self._go(lane, self._at + by)
+
+    def _go(self, lane: Lane, at: int) -> None:
+        at = min(max(at, 0), len(lane.spans) - 1)
+        self._choose(lane.spans[at])
+        self._at = at
+        self._reveal(lane.spans[at])

@@ -1,0 +1,279 @@
+"""What is to be measured of the selected kernels: versions, device, types, sizes, time; and how long it will take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QStandardItemModel
+from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from espalier.app.theme import ROW
+from espalier.app.widgets.forms.fields import Choice, Line, NumberField, chain
+from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.heading import muted
+from espalier.app.widgets.pressed import hand_over
+from espalier.app.words import duration, plural
+from espalier.kernels.bench.request import Request
+from espalier.kernels.bench.spec import KernelInfo, Lab, VersionInfo, parse_shape, shape_text
+from espalier.model.errors import EspalierError, OptionsError
+
+TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
+USUAL, SWEEP, OWN = "usual", "sweep", "own"
+SIZES = {USUAL: "usual sizes", SWEEP: "a sweep of sizes", OWN: "own sizes"}
+CEILINGS = 1.5  # seconds that the machine's ceilings take
+OVERHEAD = 1.6  # cold and warm calls, and what lies between
+
+
+class KernelSetup(QWidget):
+    """`run_wanted` tells the Request; `changed` that it is another. `foot` holds the button, below the fields."""
+
+    run_wanted = Signal(object)
+    stop_wanted = Signal()
+    changed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lab: Lab | None = None
+        self._infos: tuple[KernelInfo, ...] = ()
+        self._running = False
+        self.device = Choice(tuple(DEVICES), tuple(DEVICES.values()))
+        self.types = {name: QCheckBox(word) for name, word in TYPES.items()}
+        self.versions: dict[str, QCheckBox] = {}
+        self.sizes, self.own = Choice(tuple(SIZES), tuple(SIZES.values())), Line()
+        self.seconds, self.threads = NumberField(float, 0, 60), NumberField(int, 0, 1024, zero="torch's")
+        self.run_button, self.stop_button = QPushButton("Run"), QPushButton("Cancel")
+        self.words, self.lacking, self.foot = QLabel(wordWrap=True), muted(""), QWidget()
+        self._versions = Flow(spacing=10, between=0)
+        self.seconds.put(0.2)
+        self.threads.put(0)
+        self._build()
+        self._connect()
+
+    # -- building
+
+    def _build(self) -> None:
+        self.device.setAccessibleName("Device")
+        self.sizes.setAccessibleName("Sizes")
+        self.own.setAccessibleName("Own sizes")
+        self.seconds.setAccessibleName("Seconds for each version")
+        self.seconds.setToolTip("Of rounds, for each version at each size")
+        self.threads.setAccessibleName("Threads of the CPU")
+        kinds = QHBoxLayout()
+        kinds.setSpacing(10)
+        for box in self.types.values():
+            box.setFixedHeight(ROW)
+            kinds.addWidget(box)
+        kinds.addStretch(1)
+        held = QWidget()
+        held.setLayout(self._versions)
+        times, counts = QHBoxLayout(), QHBoxLayout()
+        for row, field, words in ((times, self.seconds, "s for each version"), (counts, self.threads, "of the CPU")):
+            field.setFixedWidth(64)
+            row.setSpacing(8)
+            row.addWidget(field)
+            row.addWidget(muted(words, wrap=False), 1)
+        grid = QGridLayout(self)
+        grid.setContentsMargins(12, 6, 12, 4)
+        grid.setHorizontalSpacing(8)
+        grid.setVerticalSpacing(5)
+        grid.setColumnStretch(1, 1)
+        rows = (("Device", self.device), ("Types", kinds), ("Versions", held), ("", self.lacking),
+                ("Sizes", self.sizes), ("", self.own), ("Time", times), ("Threads", counts))  # fmt: skip
+        for at, (title, part) in enumerate(rows):
+            if title:
+                label = muted(title, wrap=False)
+                label.setFixedHeight(ROW)
+                grid.addWidget(label, at, 0, Qt.AlignmentFlag.AlignTop)
+            grid.addWidget(part, at, 1) if isinstance(part, QWidget) else grid.addLayout(part, at, 1)
+        grid.setRowStretch(len(rows), 1)
+        self.lacking.hide()
+        self.own.hide()
+        self._build_foot()
+
+    def _build_foot(self) -> None:
+        self.run_button.setProperty("primary", True)
+        self.run_button.setToolTip("Measure the selected kernels")
+        self.stop_button.setToolTip("End the run; the rows so far stay")
+        self.words.setProperty("role", "muted")
+        self.words.setMinimumWidth(1)
+        row = QHBoxLayout()
+        row.setSpacing(6)
+        row.addWidget(self.run_button, 1)
+        row.addWidget(self.stop_button)
+        box = QVBoxLayout(self.foot)
+        box.setContentsMargins(12, 4, 12, 8)
+        box.setSpacing(4)
+        box.addWidget(self.words)
+        box.addLayout(row)
+
+    def _connect(self) -> None:
+        self.device.edited.connect(self._device_chosen)
+        self.sizes.edited.connect(self._sizes_chosen)
+        self.run_button.clicked.connect(self.run)
+        self.stop_button.clicked.connect(self.stop_wanted)
+        self.own.returnPressed.connect(self.run)
+        for part in (self.own, self.seconds, self.threads):
+            part.edited.connect(self.tell)
+        for box in self.types.values():
+            box.toggled.connect(lambda _: self.tell())
+
+    # -- what there is to choose from
+
+    def use(self, lab: Lab) -> None:
+        """Take what is here; a device that is not says why."""
+        self._lab = lab
+        model = self.device.model()
+        assert isinstance(model, QStandardItemModel)
+        for at, name in enumerate(DEVICES):
+            why = lab.missing.get(name, "")
+            model.item(at).setEnabled(not why)
+            self.device.setItemData(at, why or None, Qt.ItemDataRole.ToolTipRole)
+            self.device.setItemText(at, f"{DEVICES[name]}: {why}" if why else _machine(lab, name))
+        self.device.put("cpu" if "cuda" in lab.missing else "cuda")
+        cores = lab.machines.get("cpu", {}).get("cores")
+        self.threads.high = float(cores or 1024)
+        self.threads.setToolTip(f"Of the CPU, up to {cores}; empty: as many as torch takes" if cores else "")
+        self._device_chosen()
+
+    def choose(self, infos: Sequence[KernelInfo]) -> None:
+        """Other kernels are selected."""
+        self._infos = tuple(infos)
+        own = self.sizes.findText(SIZES[OWN])
+        model = self.sizes.model()
+        assert isinstance(model, QStandardItemModel)
+        model.item(own).setEnabled(len(infos) == 1)
+        if len(infos) != 1 and self.sizes.get() == OWN:
+            self.sizes.put(USUAL)
+        self.sizes.setItemData(own, "Select one kernel: its sizes are its own.", Qt.ItemDataRole.ToolTipRole)
+        if len(infos) == 1:
+            first = next(iter(infos[0].shapes.values()))[0]
+            self.own.setPlaceholderText("x".join(map(str, first.values())))
+            self.own.setToolTip(f"{shape_text(first)} or {'x'.join(map(str, first.values()))}; several with spaces")
+        self._offer_versions()
+        self._sizes_chosen()
+
+    def _device_chosen(self) -> None:
+        usual = "bfloat16" if self._device == "cuda" else "float32"
+        for name, box in self.types.items():
+            box.setChecked(name == usual)
+        self.threads.setEnabled(self._device == "cpu")
+        self._offer_versions()
+        self.tell()
+
+    def _sizes_chosen(self) -> None:
+        self.own.setVisible(self.sizes.get() == OWN)
+        self.tell()
+
+    def _offer_versions(self) -> None:
+        """A box for each version that any selected kernel has; what cannot run here says why."""
+        while (item := self._versions.takeAt(0)) is not None:
+            if widget := item.widget():
+                widget.hide()
+                widget.deleteLater()
+        found: dict[str, list[VersionInfo]] = {}
+        for version in (v for info in self._infos for v in info.versions):
+            found.setdefault(version.name, []).append(version)
+        self.versions = {name: self._box(name, held) for name, held in found.items()}
+        for box in self.versions.values():
+            self._versions.addWidget(box)
+        chain(*self.types.values(), *self.versions.values(), self.sizes, self.own, self.seconds, self.threads,
+              self.run_button, self.stop_button)  # fmt: skip
+        lacking = {n: w for n, held in found.items() if (w := _why_not(held, self._device))}
+        whys = {why: [n for n, w in lacking.items() if w == why] for why in lacking.values()}
+        self.lacking.setText("; ".join(f"{', '.join(names)}: {why}" for why, names in whys.items()))
+        self.lacking.setVisible(bool(lacking))
+
+    def _box(self, name: str, held: list[VersionInfo]) -> QCheckBox:
+        box, why = QCheckBox(name), _why_not(held, self._device)
+        box.setFixedHeight(ROW)
+        box.setChecked(not why and not all(v.optional for v in held))
+        baseline = {info.baseline for info in self._infos} == {name}
+        box.setEnabled(not why and not baseline)
+        told = "always: ratios are against it" if baseline else ""
+        late = "takes long to begin" if any(v.optional for v in held) else ""
+        about = held[0].about if len({v.about for v in held}) == 1 else ""
+        box.setToolTip("\n".join(t for t in (about, told, late, why) if t))
+        box.toggled.connect(lambda _: self.tell())
+        return box
+
+    # -- what is asked for
+
+    @property
+    def _device(self) -> str:
+        return str(self.device.get())
+
+    def request(self) -> Request:
+        """What the fields ask for; raises EspalierError."""
+        if not self._infos:
+            raise OptionsError("No kernel is selected.", "Select some at the left.")
+        if self._lab and (why := self._lab.missing.get(self._device)):
+            raise OptionsError(f"Kernels cannot run on {DEVICES[self._device]}: {why}.", "Choose the CPU.")
+        dtypes = tuple(n for n, box in self.types.items() if box.isChecked())
+        if not dtypes:
+            raise OptionsError("No type is chosen.", "Tick fp32, bf16 or fp16.")
+        return Request(tuple(i.name for i in self._infos), self._device, dtypes, self._shapes(), self._chosen(),
+                       self.sizes.get() == SWEEP, self.seconds.get(), threads=self.threads.get())  # fmt: skip
+
+    def _shapes(self) -> tuple[str, ...]:
+        if self.sizes.get() != OWN:
+            return ()
+        texts = tuple(self.own.text().replace(";", " ").split())
+        if not texts:
+            raise OptionsError("No size is written.", f"Write one such as {self.own.placeholderText()}.")
+        for text in texts:
+            parse_shape(text, self._infos[0])
+        return texts
+
+    def _chosen(self) -> tuple[str, ...]:
+        """The ticked versions; none named where they are those that run unasked. What is missing is told here once."""
+        usual = {v.name for i in self._infos for v in i.versions if not v.optional}
+        ticked = tuple(n for n, box in self.versions.items() if box.isChecked())
+        return () if set(ticked) == usual else ticked
+
+    def run(self) -> None:
+        """Ask for the run, if there is one."""
+        self.tell()
+        if self.run_button.isEnabled():
+            self.run_wanted.emit(self.request())
+
+    def tell(self) -> None:
+        """Say how long it will take, or why it cannot run."""
+        try:
+            request = self.request()
+        except EspalierError as error:
+            self.words.setText(f"{error.message} {error.hint}".strip() if self._lab else "")
+            self.run_button.setEnabled(False)
+        else:
+            rows, seconds = self._work(request)
+            self.words.setText(f"{plural(rows, 'row')} · about {duration(seconds)}")
+            self.run_button.setEnabled(not self._running)
+        names = [i.title for i in self._infos]
+        self.run_button.setText(f"Run {plural(len(names), 'kernel')}" if len(names) > 1 else "Run")
+        self.changed.emit()
+
+    def _work(self, request: Request) -> tuple[int, float]:
+        """How many rows there will be, and roughly the seconds."""
+        rows = 0
+        for info in self._infos:
+            shapes = len(request.shapes or (info.sweep if request.sweep else info.shapes)[request.device])
+            able = [n for n, box in self.versions.items() if box.isChecked() and n in {v.name for v in info.versions}]
+            rows += shapes * len(able) * sum(d in info.dtypes for d in request.dtypes)
+        return rows, CEILINGS + rows * (request.seconds * OVERHEAD + 0.05)
+
+    def show_running(self, running: bool) -> None:
+        """Whether a run is under way."""
+        self._running = running
+        hand_over(self.run_button, self.stop_button, running, self.tell)
+
+
+def _why_not(held: Sequence[VersionInfo], device: str) -> str:
+    """Why no kernel's version of a name can run; empty where one can."""
+    why = [v.missing.get(device, "") for v in held]
+    return why[0] if all(why) else ""
+
+
+def _machine(lab: Lab, device: str) -> str:
+    name = str(lab.machines.get(device, {}).get("name", ""))
+    return f"{DEVICES[device]}: {name}" if name else DEVICES[device]

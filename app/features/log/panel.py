@@ -1,0 +1,108 @@
+"""What happened in this run, line by line with its time: jobs, errors, what the user's code printed."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from PySide6.QtGui import QFontDatabase, QTextCursor
+from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
+
+from espalier.app.session.recovery import is_copy
+from espalier.app.words import duration
+from espalier.model.document.document import Change
+from espalier.model.errors import EspalierError
+from espalier.model.private import redacted
+from espalier.passes.jobs.kinds import Done, Failed, JobEvent, LogLine, ReplayJob, Started, Stopped, Yielded
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+
+FIGURES = re.compile(r"[\d.,\u2009]+")
+
+
+class LogPanel(QWidget):
+    """A text that only grows; the oldest lines go past 10 000."""
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._stem, self._follow = "", True
+        self._text = QPlainTextEdit(readOnly=True, maximumBlockCount=10_000)
+        self._text.setProperty("bare", True)
+        self._text.setPlaceholderText("Nothing has happened yet.")
+        font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+        font.setPixelSize(12)
+        self._text.setFont(font)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(6, 4, 6, 4)
+        box.addWidget(self._text)
+        self._text.verticalScrollBar().rangeChanged.connect(self._grown)
+        self._text.verticalScrollBar().actionTriggered.connect(self._scrolled)
+        session.job_event.connect(self.hear)
+        session.problem.connect(self.hear_error)
+        session.changed.connect(self.hear_change)
+
+    def _grown(self, least: int, most: int) -> None:
+        """Stay with the newest line, unless it was scrolled up by hand; also while the panel is hidden."""
+        if self._follow:
+            self._text.verticalScrollBar().setValue(most)
+
+    def _scrolled(self) -> None:
+        bar = self._text.verticalScrollBar()
+        self._follow = bar.sliderPosition() >= bar.maximum()
+
+    @property
+    def text(self) -> str:
+        """All lines."""
+        return self._text.toPlainText()
+
+    def add(self, line: str) -> None:
+        """Add a line with the time; one that differs from the last in its figures alone replaces it."""
+        line = redacted(line)
+        stem = FIGURES.sub("", line)
+        if stem == self._stem and stem != line:
+            self._replace_last()
+        self._stem = stem
+        self._text.appendPlainText(f"{time.strftime('%H:%M:%S')}  {line}")
+
+    def _replace_last(self) -> None:
+        cursor = QTextCursor(self._text.document().lastBlock())
+        cursor.movePosition(QTextCursor.MoveOperation.EndOfBlock, QTextCursor.MoveMode.KeepAnchor)
+        cursor.removeSelectedText()
+        cursor.deletePreviousChar()
+
+    def hear(self, heard: JobEvent) -> None:
+        """Note what a job did."""
+        job = heard.job
+        if is_copy(job) and not isinstance(heard.event, Failed):
+            return
+        quiet = isinstance(job.job, ReplayJob)  # the change that it ends in has a line of its own
+        match heard.event:
+            case Started() | Done() if quiet:
+                pass
+            case Started():
+                self.add(f"{job.title}: {'continued' if job.waited else 'started'}")
+            case Yielded():
+                self.add(f"{job.title}: waiting for another job, after {duration(job.worked(time.monotonic()))}")
+            case LogLine(text):
+                self.add(f"{job.title}: {text}")
+            case Done():
+                self.add(f"{job.title}: done in {duration(job.took)}")
+            case Failed(message=message, details=details):
+                self.add(f"{job.title}: failed: {message}")
+                if details:
+                    self._text.appendPlainText(details.rstrip())
+            case Stopped():
+                self.add(f"{job.title}: stopped")
+            case _:
+                pass
+
+    def hear_error(self, error: EspalierError) -> None:
+        """Note an error that was shown."""
+        self.add(f"{error.message} {error.hint}".rstrip())
+
+    def hear_change(self, change: Change) -> None:
+        """Note an edit."""
+        self.add(change.label)

@@ -1,0 +1,320 @@
+"""The recipe: what has been done to the model, in order; each step can be switched, edited, moved, removed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QAbstractListModel, QMimeData, QModelIndex, QPersistentModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import QGuiApplication, QKeyEvent
+from PySide6.QtWidgets import QAbstractItemView, QLabel, QListView, QMenu, QVBoxLayout, QWidget
+
+from espalier.app.features.recipe.paint import LINE, RecipePainter
+from espalier.app.step_words import origin, result, summary, title
+from espalier.app.widgets.heading import empty_state
+from espalier.app.words import plural
+from espalier.model.document.recipe import Recipe
+from espalier.model.errors import EspalierError
+from espalier.passes.jobs.kinds import Failed, JobEvent, ReplayJob, Started
+from espalier.passes.recipes.config import recipe_to_dict
+from espalier.passes.recipes.pasted import parse_recipe
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+Index = QModelIndex | QPersistentModelIndex
+_NOWHERE = QModelIndex()
+MIME = "application/x-espalier-step"
+WAITS = "not done yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row as it is painted; `step` is None for the trace."""
+
+    title: str
+    summary: str
+    result: str
+    step: int | None
+    enabled: bool = True
+    error: str = ""
+
+
+class RecipeModel(QAbstractListModel):
+    """Row 0 is the trace, the steps follow."""
+
+    moved = Signal(int, int)
+    switched = Signal(int, bool)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.lines: list[Line] = []
+        self.error = ""
+
+    def refresh(self) -> None:
+        """Read the recipe again."""
+        if (lines := self._read()) != self.lines:
+            self.beginResetModel()
+            self.lines = lines
+            self.endResetModel()
+
+    def _read(self) -> list[Line]:
+        document = self._session.document
+        if document is None:
+            return []
+        lines = [Line("Trace", origin(document.project.source), "", None)]
+        recipe = self._session.recipe  # what is edited: with the edits that wait
+        done, active = recipe.common(document.recipe), 0
+        reports = iter(self._session.step_reports(recipe))
+        for i, step in enumerate(recipe.steps):
+            found = next(reports, None) if step.enabled else None
+            active += step.enabled
+            told = result(found, step) if found or not step.enabled or active <= done else WAITS
+            lines.append(Line(title(step), summary(step, document.project.base), told, i, step.enabled))
+        if self.error:
+            lines.append(Line("Not applied", self.error, "", -1, True, self.error))
+        return lines
+
+    def rowCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.lines)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """What the view asks of a row."""
+        line = self.lines[index.row()]
+        if role == LINE:
+            return line
+        if role == Qt.ItemDataRole.DisplayRole:
+            return ". ".join(t for t in (line.title, line.summary, line.result) if t)
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return "\n".join(t for t in (line.summary, line.result) if t)
+        if role == Qt.ItemDataRole.CheckStateRole and self._is_step(line):
+            return Qt.CheckState.Checked if line.enabled else Qt.CheckState.Unchecked
+        return None
+
+    def setData(self, index: Index, value: object, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        line = self.lines[index.row()]
+        if role != Qt.ItemDataRole.CheckStateRole or line.step is None or not self._is_step(line):
+            return False
+        self.switched.emit(line.step, not line.enabled)
+        return True
+
+    @staticmethod
+    def _is_step(line: Line) -> bool:
+        return line.step is not None and line.step >= 0
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        """Steps can be dragged and switched; the trace cannot."""
+        if not index.isValid():
+            return Qt.ItemFlag.ItemIsDropEnabled
+        flag = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+        if self._is_step(self.lines[index.row()]):
+            flag |= Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsDragEnabled
+        return flag
+
+    def supportedDropActions(self) -> Qt.DropAction:
+        return Qt.DropAction.MoveAction
+
+    def mimeTypes(self) -> list[str]:
+        return [MIME]
+
+    def mimeData(self, indexes: list[QModelIndex]) -> QMimeData:
+        data = QMimeData()
+        data.setData(MIME, str(self.lines[indexes[0].row()].step).encode())
+        return data
+
+    def dropMimeData(self, data: QMimeData, action: Qt.DropAction, row: int, column: int, parent: Index) -> bool:
+        if not data.hasFormat(MIME):
+            return False
+        start = int(bytes(data.data(MIME).data()))
+        place = (row if row >= 0 else len(self.lines)) - 1
+        last = sum(self._is_step(line) for line in self.lines) - 1
+        to = min(max(place - 1 if place > start else place, 0), last)
+        if to != start:
+            self.moved.emit(start, to)
+        return False  # the document moves the step; the view must not remove the row too
+
+
+class RecipePanel(QWidget):
+    """The list with its keys and its menu."""
+
+    edit_wanted = Signal(int)
+    sweep_wanted = Signal(int)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.model = RecipeModel(session)
+        self.view = _Steps(self)
+        self.view.setModel(self.model)
+        self._empty: QLabel = empty_state("No model is open, so there is no recipe yet.")
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 4)
+        box.addWidget(self._empty)
+        box.addWidget(self.view, 1)
+        self.setFocusProxy(self.view)
+        self.model.moved.connect(self._move)
+        self.model.switched.connect(session.enable_step)
+        self.view.customContextMenuRequested.connect(self._menu)
+        self.view.doubleClicked.connect(lambda _: self.edit())
+        session.opened.connect(self._clear)
+        session.changed.connect(self._clear)
+        session.wished.connect(self.refresh)
+        session.job_event.connect(self._hear)
+        self.refresh()
+
+    @property
+    def step(self) -> int | None:
+        """The chosen step."""
+        row = self.view.currentIndex().row()
+        found = self.model.lines[row].step if 0 <= row < len(self.model.lines) else None
+        return found if found is not None and found >= 0 else None
+
+    def refresh(self) -> None:
+        """Show the recipe as it is."""
+        row = self.view.currentIndex().row()
+        self.model.refresh()
+        self.view.setCurrentIndex(self.model.index(min(row, len(self.model.lines) - 1)))
+        self._empty.setVisible(not self.model.lines)
+        self.view.setVisible(bool(self.model.lines))
+
+    def _clear(self) -> None:
+        self.model.error = ""
+        self.refresh()
+
+    def _hear(self, heard: JobEvent) -> None:
+        if not isinstance(heard.job.job, ReplayJob):
+            return
+        if isinstance(heard.event, Failed):
+            self.fail(EspalierError(heard.event.message))
+        elif isinstance(heard.event, Started) and self.model.error:  # tried again
+            self._clear()
+
+    def fail(self, error: EspalierError) -> None:
+        """Show that the last change of the recipe was not applied, and why."""
+        self.model.error = error.message
+        self.refresh()
+
+    def edit(self) -> None:
+        """Ask for the form of the chosen step's options."""
+        if self.step is not None:
+            self.edit_wanted.emit(self.step)
+
+    def remove(self) -> None:
+        """Remove the chosen step."""
+        if self.step is not None:
+            self._session.remove_step(self.step)
+
+    def switch(self) -> None:
+        """Switch the chosen step on or off."""
+        if self.step is not None and self._session.document:
+            self._session.enable_step(self.step, not self._session.recipe.steps[self.step].enabled)
+
+    def shift(self, by: int) -> None:
+        """Move the chosen step up or down."""
+        step = self.step
+        if self._session.document and step is not None and 0 <= step + by < len(self._session.recipe):
+            self._move(step, step + by)
+
+    def sweep(self) -> None:
+        """Ask for a sweep of the chosen step."""
+        if self.step is not None:
+            self.sweep_wanted.emit(self.step)
+
+    def duplicate(self) -> None:
+        """Put the chosen step there once more, after itself."""
+        if (index := self.step) is not None:
+            step = self._session.recipe.steps[index]
+            self._session.set_recipe(self._session.recipe.insert(index + 1, step), f"Duplicate {title(step)}")
+
+    def copy(self) -> None:
+        """Put the chosen step, or with none chosen the recipe, on the clipboard as JSON that `run` reads too."""
+        index = self.step
+        if self._session.document:
+            steps = self._session.recipe.steps
+            steps = steps if index is None else (steps[index],)
+            text = json.dumps(recipe_to_dict(Recipe(steps)), indent=1, ensure_ascii=False)
+            QGuiApplication.clipboard().setText(text)
+
+    def paste(self) -> None:
+        """Add the steps on the clipboard after the chosen one: TOML, JSON or the labs' Python dict."""
+        if self._session.document:
+            try:
+                steps = parse_recipe(QGuiApplication.clipboard().text()).steps
+            except EspalierError as error:
+                self._session.problem.emit(error)
+                return
+            recipe = self._session.recipe
+            place = len(recipe) if self.step is None else self.step + 1
+            self._session.set_recipe(recipe.insert(place, *steps), f"Paste {plural(len(steps), 'step')}")
+
+    def _move(self, start: int, to: int) -> None:
+        self._session.move_step(start, to)
+        self.view.setCurrentIndex(self.model.index(to + 1))
+
+    def _menu(self, at: QPoint) -> None:
+        step = self.step
+        if self._session.document is None:
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        if step is not None:
+            self._fill(menu, step, self._session.recipe)
+        menu.addAction("Copy\tCtrl+C" if step is not None else "Copy the recipe\tCtrl+C", self.copy)
+        menu.addAction("Paste steps\tCtrl+V", self.paste)
+        menu.popup(self.view.viewport().mapToGlobal(at))
+
+    def _fill(self, menu: QMenu, step: int, recipe: Recipe) -> None:
+        """What can be done with a step."""
+        menu.addAction("Edit…\tEnter", self.edit)
+        menu.addAction("Disable\tSpace" if recipe.steps[step].enabled else "Enable\tSpace", self.switch)
+        menu.addAction("Sweep this…\tCtrl+L", lambda: self.sweep_wanted.emit(step))
+        menu.addSeparator()
+        menu.addAction("Move up\tAlt+Up", lambda: self.shift(-1)).setEnabled(step > 0)
+        menu.addAction("Move down\tAlt+Down", lambda: self.shift(1)).setEnabled(step < len(recipe) - 1)
+        menu.addSeparator()
+        menu.addAction("Duplicate\tCtrl+D", self.duplicate)
+        menu.addAction("Remove\tDelete", self.remove)
+        menu.addSeparator()
+
+
+class _Steps(QListView):
+    """The view with its keys."""
+
+    def __init__(self, panel: RecipePanel) -> None:
+        super().__init__(panel)
+        self._panel = panel
+        self.setItemDelegate(RecipePainter(self))
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
+        self.setDefaultDropAction(Qt.DropAction.MoveAction)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setResizeMode(QListView.ResizeMode.Adjust)  # a narrower line wraps, so its row grows
+        self.setAccessibleName("Recipe")
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not self._with_control(event):
+            self._plainly(event)
+
+    def _with_control(self, event: QKeyEvent) -> bool:
+        """Keys that need no step, or Ctrl: copy, paste, duplicate, sweep."""
+        keys = {Qt.Key.Key_C: self._panel.copy, Qt.Key.Key_V: self._panel.paste, Qt.Key.Key_D: self._panel.duplicate,
+                Qt.Key.Key_L: self._panel.sweep}  # fmt: skip
+        if event.modifiers() != Qt.KeyboardModifier.ControlModifier or event.key() not in keys:
+            return False
+        keys[Qt.Key(event.key())]()
+        return True
+
+    def _plainly(self, event: QKeyEvent) -> None:
+        alt = bool(event.modifiers() & Qt.KeyboardModifier.AltModifier)
+        keys = {
+            Qt.Key.Key_Return: self._panel.edit, Qt.Key.Key_Enter: self._panel.edit, Qt.Key.Key_F2: self._panel.edit,
+            Qt.Key.Key_Space: self._panel.switch, Qt.Key.Key_Delete: self._panel.remove,
+        }  # fmt: skip
+        if alt and event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            self._panel.shift(-1 if event.key() == Qt.Key.Key_Up else 1)
+        elif not alt and event.key() in keys and self._panel.step is not None:
+            keys[Qt.Key(event.key())]()
+        else:
+            super().keyPressEvent(event)

@@ -1,0 +1,1 @@
+"""The score in the status line, and what it is compared with."""

@@ -1,0 +1,402 @@
+"""The score in the status bar: what the model is worth and what it costs, and how far that is from the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
+
+from espalier.app.features.score.baseline import BaselineChoice
+from espalier.app.figures.heat_lines import divergence_words
+from espalier.app.measured.estimate import estimate_of
+from espalier.app.words import (
+    NOT_MEASURED,
+    change_words,
+    dominant_words,
+    duration,
+    mebibytes,
+    noise_words,
+    percent,
+    scaled,
+    signed,
+)
+from espalier.passes.dominant import Dominant, Dominants
+
+if TYPE_CHECKING:
+    from espalier.app.measured.live import LiveMeasure
+    from espalier.app.session.session import Session
+    from espalier.model.graph.graph import Graph
+
+
+PAD, GAP, TIGHT, BESIDE = 12, 26, 14, 7  # round all figures, between two, where it is narrow, before a change
+SAME = "no change"
+WITHIN = "within noise"
+STALE = "stale"
+MEASURE, STALE_MEASURE = "Measure", "stale · Measure"
+WAITS = "Edits are not measured: *Measure after every edit* in the menu Run is off."
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One figure: where it stands in the score, how it is written, and which way is better (+1 up, −1 down)."""
+
+    key: str
+    label: str
+    write: Callable[[float], str]
+    change: Callable[[float, float], str]
+    better: int
+    help: str
+    suffix: str = ""
+    measured: bool = False  # by running the model: it can be missing, then it says so in its place
+    asks: bool = False  # it has the button that measures
+
+
+def _relative(now: float, before: float) -> str:
+    if not before:
+        return ""
+    part = 100 * (now / before - 1)
+    return signed(part, 0 if abs(part) >= 10 else 1) + "\u2009%"
+
+
+def _points(now: float, before: float) -> str:
+    return signed(100 * (now - before), 1)
+
+
+def _absolute(digits: int) -> Callable[[float, float], str]:
+    return lambda now, before: signed(now - before, digits)
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry("accuracy", "accuracy", percent, _points, 1, "Fraction of the data set that is classified correctly",
+          measured=True, asks=True),
+    Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set",
+          measured=True),
+    Entry("kl", "KL", divergence_words, _absolute(3), -1,
+          "KL divergence of the outputs from those of the baseline that is named, nats a sample. Estimated: predicted "
+          "from the sensitivities; measured: found by running the model"),
+    Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export"),
+    Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
+          "Stored bits per parameter, over all parameters", "of 32"),
+    Entry("activation_bits", "activation bits", lambda v: f"{v:.2f}", _absolute(2), -1,
+          "Mean stored bits over the elements that layers and matmuls multiply", "of 32"),
+    Entry("bitops", "BitOPs", scaled, _relative, -1, "MACs × weight bits × activation bits, at the example's sizes"),
+    Entry("sparsity", "sparsity", percent, _points, 0,
+          "Zeros over elements, in weights of linear and convolution nodes"),
+    Entry("memory_density", "memory density", lambda v: f"{v:.2f} ×", _absolute(2), 1,
+          "Bits in float 32 over the bits that are stored"),
+)  # fmt: skip
+
+
+class Figure(QWidget):
+    """A label above a figure and its change."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(toolTip=entry.help)
+        self._entry = entry
+        self._note = self._noise = self.texts = self.baseline = ""
+        self.chip = QPushButton()
+        self.chip.setProperty("chip", "small")
+        self.chip.hide()
+        self._label, self._value, self._change = QLabel(entry.label), QLabel(), QLabel()
+        self._label.setProperty("role", "small")
+        self._change.setProperty("tone", "same")
+        self._brief, self._held = False, 0  # the neighbours keep their places while figures change
+        grid = self._grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setHorizontalSpacing(BESIDE)
+        grid.setVerticalSpacing(0)
+        head = QHBoxLayout()
+        head.setSpacing(BESIDE)
+        head.addWidget(self._label)
+        head.addWidget(self.chip)
+        head.addStretch(1)
+        grid.addLayout(head, 0, 0, 1, 2)
+        grid.addWidget(self._value, 1, 0)
+        grid.addWidget(self._change, 1, 1, Qt.AlignmentFlag.AlignBottom)
+        grid.setColumnStretch(1, 1)  # a change stands beside its value, however wide the label is
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(entry.label)
+        self.show_value(None, None)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it has the button that measures."""
+        return self._entry.asks
+
+    @property
+    def text(self) -> str:
+        """Value and change as shown, and what is said of them."""
+        note = self._label.text().removeprefix(self._entry.label).strip()
+        chip = "" if self.chip.isHidden() else self.chip.text()
+        return " ".join(w for w in (self._value.text(), self._change.text(), note, chip) if w)
+
+    def offer(self, words: str, why: str) -> None:
+        """Show the button that measures, or with empty words none; `why` it is not measured already."""
+        self._note = why
+        self.chip.setText(words)
+        self.chip.setToolTip(why)
+        self.chip.setAccessibleName(f"{self._entry.label}: {words}")
+        self.chip.setVisible(bool(words))
+        self._held = max(self._held, self.wide())
+
+    def show_value(
+        self, now: float | None, before: float | None, edited: bool = False, noise: str = "", *, within: bool = False
+    ) -> None:
+        """Show the figure, and its change when there is something to compare with (`edited`: the recipe has steps).
+
+        `noise`: what the tool tip says of its samples and its change, and whether that is `within` noise.
+        """
+        self._noise = noise
+        self._label.setText(self._entry.label)
+        self._role(self._value, "role", "muted" if now is None else "score")
+        self._value.setText(NOT_MEASURED if now is None else self._entry.write(now))
+        change, tone = self._judge(now, before, edited)
+        noisy = within and tone != "same"
+        self._show_change(f"{change} {WITHIN}" if noisy else change, "same" if noisy else tone)
+        if now is not None or self._entry.measured:
+            self._held = max(self._held, self.wide())
+
+    def name_cause(self, words: str) -> None:
+        """Say beside the name what holds the figure where it is."""
+        if words:
+            self._label.setText(f"{self._entry.label} · {words}")
+            self._held = max(self._held, self.wide())
+
+    def show_noted(self, value: float, note: str, *, present: bool) -> None:
+        """Show a figure with a word of where it is from, grey where it is not of the present graph."""
+        self._noise = ""
+        self._label.setText(f"{self._entry.label} {note}".rstrip())
+        self._role(self._value, "role", "score" if present else "muted")
+        self._value.setText(self._entry.write(value))
+        self._show_change("", "same")
+        self._held = max(self._held, self.wide())
+
+    def _show_change(self, change: str, tone: str) -> None:
+        self._role(self._change, "tone", tone)
+        self._change.setText(change)
+        self._place_change()
+        self.setAccessibleDescription(self.text)
+
+    def _place_change(self) -> None:
+        """Beside its value; where it is hidden no space may be taken from the value, which would be cut."""
+        hidden = self._brief or not self._change.text()
+        self._change.setHidden(hidden)
+        self._grid.setHorizontalSpacing(0 if hidden else BESIDE)
+
+    def wide(self, *, brief: bool = False) -> int:
+        """The width that it takes, with its change or without."""
+        change = BESIDE + self._change.sizeHint().width() if self._change.text() and not brief else 0
+        chip = 0 if self.chip.isHidden() else BESIDE + self.chip.sizeHint().width()
+        return max(self._label.sizeHint().width() + chip, self._value.sizeHint().width() + change)
+
+    def sizeHint(self) -> QSize:
+        return QSize(self.wide(brief=self._brief), super().sizeHint().height())
+
+    @property
+    def held(self) -> int:
+        """The most that it has taken so far."""
+        return max(self._held, self.wide())
+
+    def lay_out(self, *, brief: bool, least: int) -> None:
+        """Show it with its change or without, which then stands in the tool tip."""
+        self._brief = brief
+        self._place_change()
+        self.setMinimumWidth(least)
+        help_ = self._entry.help
+        help_ += f". {self._note}" if self._note else ""
+        help_ += f"\nTexts: {self.texts}" if self.texts and self._entry.measured else ""
+        compared = self.baseline and self._change.text() not in ("", self._entry.suffix)
+        told = f"{self._value.text()}, {self._change.text()} from {self.baseline}" if compared else ""
+        help_ += f"\n{self._noise or told}" if self._noise or told else ""
+        self.setToolTip(f"{help_}\n{self.told}" if brief and self._change.text() else help_)
+
+    @property
+    def told(self) -> str:
+        """Name, value and change."""
+        return f"{self._entry.label} {self.text}"
+
+    def _judge(self, now: float | None, before: float | None, edited: bool) -> tuple[str, str]:
+        entry = self._entry
+        text = "" if now is None or before is None else entry.change(now, before)
+        if now is None or before is None or now == before or text.startswith("±0"):
+            if now is None:
+                return "", "same"
+            return (SAME if edited and before is not None else entry.suffix), "same"
+        gain = (now - before) * entry.better
+        return text, "same" if not gain else "good" if gain > 0 else "bad"
+
+    def _role(self, label: QLabel, name: str, value: str) -> None:
+        if label.property(name) != value:
+            label.setProperty(name, value)
+            label.style().unpolish(label)
+            label.style().polish(label)
+
+
+def _sum(gap: int, widths: Sequence[int]) -> int:
+    """The width of figures beside each other."""
+    return sum(widths) + gap * (len(widths) - 1)
+
+
+class ScorePanel(QWidget):
+    """All figures in a row, kept up to date from the session. `wanted`: the score is to be measured now."""
+
+    wanted = Signal()
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._live: LiveMeasure | None = None
+        self._session = session
+        self._estimate = estimate_of(session)
+        self._shown = tuple(e.key for e in ENTRIES)
+        self._dominants = Dominants()
+        self._dominant: tuple[Graph | None, Dominant | None] = (None, None)
+        self._read: object = None  # what stands in the figures
+        self.figures = {e.key: Figure(e) for e in ENTRIES}
+        self.baseline = BaselineChoice(session)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(PAD, 3, PAD, 4)
+        self.more = QLabel("…")
+        self.more.setProperty("role", "score")
+        self.more.setAccessibleName("More figures")
+        for figure in self.figures.values():
+            row.addWidget(figure)
+            figure.chip.clicked.connect(self.wanted)
+        row.addWidget(self.more, 0, Qt.AlignmentFlag.AlignBottom)
+        row.addWidget(self.baseline, 0, Qt.AlignmentFlag.AlignBottom)
+        row.addStretch(1)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        session.score_changed.connect(self.refresh)
+        session.compared_changed.connect(self._fit)
+        session.opened.connect(self.refresh)
+        self._estimate.changed.connect(self.refresh)
+        self.refresh()
+
+    def follow(self, live: LiveMeasure) -> None:
+        """Say from now on whether a figure that is not of the present model is being measured, or can be."""
+        self._live = live
+        live.judged.connect(self.refresh)
+        self.refresh()
+
+    def _missing(self) -> str:
+        """Why the present model has no measured score and gets none in a moment; empty where it has or does."""
+        live = self._live
+        known = self._session.score.accuracy is not None or not self._session.measured_on.data
+        if live is None or known or live.due:
+            return ""
+        if not live.enabled:
+            return WAITS
+        takes = duration(live.expected)
+        if live.on_request:
+            return (
+                f"An evaluation takes about {takes} of processor time, so that edits do not start one. Click Measure."
+            )
+        return f"An evaluation takes about {takes} of processor time: it starts once no edit has come for as long."
+
+    def _holder(self, graph: Graph | None) -> tuple[str, str]:
+        """What keeps the average of stored bits up: a sentence, and a few words for beside the figure's name."""
+        if self._dominant[0] is not graph:
+            self._dominant = graph, self._dominants.of(graph) if graph else None
+        found = self._dominant[1]
+        return (dominant_words(found), f"{found.kind} {percent(found.share, 0)}") if found else ("", "")
+
+    def _noise(self) -> tuple[str, bool]:
+        """What is said of the accuracy's samples and of its change, and whether that is within noise."""
+        session = self._session
+        if session.document is None or (now := session.measures.accuracy(session.document.recipe)) is None:
+            return "", False
+        base = session.compared
+        before = session.measures.accuracy(base.recipe) if session.document.recipe.active else None
+        if before is None:
+            return noise_words(now), False
+        change = now.against(before, base.name)
+        return f"{noise_words(now)}\n{change_words(change)}", change.noise
+
+    def refresh(self) -> None:
+        """Read the score again."""
+        score, before, document = self._session.score, self._session.baseline, self._session.document
+        edited = bool(document and document.recipe.active)
+        estimate = self._estimate
+        missing = self._missing()
+        texts = self._session.measures.texts
+        noise, within = self._noise()
+        holder, brief = self._holder(document.graph if document else None)
+        named = f"{estimate.how}, from {estimate.baseline}"
+        base = self._session.compared.name if document else ""
+        read = score, before, edited, estimate.kl, named, dict(estimate.last), missing, texts, noise, holder, base
+        if read == self._read:
+            return
+        self._read = read
+        for key, figure in self.figures.items():
+            figure.texts, figure.baseline = texts, base
+            now, old = getattr(score, key, None), estimate.last.get(key)
+            if key == "kl":
+                figure.show_noted(estimate.kl or 0.0, named, present=True)
+            elif now is None and old is not None and edited:
+                figure.show_noted(old, "" if missing and figure.asks else STALE, present=False)
+            else:
+                told = noise if key == "accuracy" else ""
+                told = holder if key == "weight_bits" else told
+                figure.show_value(now, getattr(before, key, None), edited, told, within=within and key == "accuracy")
+                figure.name_cause(brief if key == "weight_bits" else "")
+            if figure.asks:
+                figure.offer((STALE_MEASURE if old is not None else MEASURE) if missing else "", missing)
+        known = edited and estimate.kl is not None
+        self._shown = tuple(k for k in self.figures if k != "kl" or known)
+        self._fit()
+
+    def spare(self, wide: int) -> int:
+        """How much of a width the figures would leave free, as they would stand there."""
+        gap, widths, shown, _ = self._plan(wide)
+        return max(0, self._room(wide) - _sum(gap, widths[:shown]) - (self._rest(gap) if shown < len(widths) else 0))
+
+    def _room(self, wide: int) -> int:
+        """What of a width is for figures: the name of the baseline stands behind them."""
+        return wide - 2 * PAD - (0 if self.baseline.isHidden() else self.baseline.sizeHint().width() + GAP)
+
+    def _plan(self, wide: int) -> tuple[int, list[int], int, bool]:
+        """In a width: the gap, each figure's room, how many are shown, and whether without their changes."""
+        figures, room = [self.figures[k] for k in self._shown], self._room(wide)
+        ways = ((GAP, [f.held for f in figures]), (TIGHT, [f.wide() for f in figures]))
+        least = (TIGHT, [f.wide(brief=True) for f in figures])
+        gap, widths = next((w for w in ways if _sum(*w) <= room), least)
+        shown = len(figures)
+        while shown and _sum(gap, widths[:shown]) + (self._rest(gap) if shown < len(figures) else 0) > room:
+            shown -= 1
+        return gap, widths, shown, (gap, widths) not in ways
+
+    def _fit(self) -> None:
+        """Where all do not fit they move together, then go without changes; the last ones are told by a "…"."""
+        if not self.isVisible():
+            return
+        figures = [self.figures[k] for k in self._shown]
+        for key in self.figures.keys() - set(self._shown):
+            self.figures[key].hide()
+        gap, widths, shown, brief = self._plan(self.width())
+        layout = self.layout()
+        assert layout is not None
+        layout.setSpacing(gap)
+        for at, (figure, wide) in enumerate(zip(figures, widths, strict=True)):
+            figure.lay_out(brief=brief, least=wide)
+            figure.setHidden(at >= shown)
+        self.more.setHidden(shown == len(figures))
+        words = "\n".join(f.told for f in figures[shown:])
+        self.more.setToolTip(words)
+        self.more.setAccessibleDescription(words)
+
+    def _rest(self, gap: int) -> int:
+        return gap + self.more.sizeHint().width()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._fit()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, super().minimumSizeHint().height())

@@ -1,0 +1,163 @@
+"""What the Search menu does, and how its panel is tied to the window: the graph, files, the rest of the docks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence, QShortcut
+
+from espalier.app.widgets.style import RESOURCES
+
+if TYPE_CHECKING:
+    from espalier.app.features.search.panel import SearchPanel
+    from espalier.app.host import Host
+    from espalier.passes.search.trial import Trial
+
+FOLDER = RESOURCES / "studies"
+PROJECTS = "Espalier projects (*.espalier)"
+SEARCHES = "Searches (*.toml *.json);;All files (*)"
+
+
+def panel_of(host: Host) -> SearchPanel:
+    """The panel."""
+    from espalier.app.features.search.panel import SearchPanel
+
+    host.furnish()
+    panel = host.panel("search")
+    assert isinstance(panel, SearchPanel)
+    return panel
+
+
+def connect(host: Host, panel: SearchPanel) -> None:
+    """Tie the panel to its host."""
+    from espalier.app.features.search.state.trial_preview import (
+        TrialPreview,  # with what it needs of the passes, after the first paint
+    )
+
+    preview = panel.results.preview = TrialPreview(host.canvas)
+    dock = host.dock("search")
+    dock.visibilityChanged.connect(preview.look_on)
+    panel.begun.connect(lambda: host.show_dock("search"))
+    panel.searches.kept.connect(host.keep)
+    panel.searches.listed.connect(host.refresh_actions)
+    panel.searches.stood.connect(host.refresh_actions)
+    panel.board.save_wanted.connect(lambda tile: host.save_plots(tile, "Save the chart", tile.file_name))
+    panel.board.room_wanted.connect(host.toggle_large)
+    panel.model_wanted.connect(lambda trial: save_model(host, trial))
+    panel.file_wanted.connect(lambda what: _FILES[what](host))
+    escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), host.canvas)
+    escape.setContext(Qt.ShortcutContext.WidgetShortcut)
+    escape.setEnabled(False)
+    escape.activated.connect(panel.trials.leave)
+    preview.shown.connect(lambda trial: escape.setEnabled(trial is not None))
+    back = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
+    back.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+    back.activated.connect(lambda: panel.trials.leave() if panel.trials.picked else host.canvas.setFocus())
+
+
+def show(host: Host) -> None:
+    """Show the panel, with the keyboard in its form."""
+    panel = panel_of(host)
+    host.show_dock("search")
+    panel.compose()
+
+
+def begin(host: Host) -> None:
+    """Run the search that the form describes."""
+    host.show_dock("search")
+    panel_of(host).setup.run()
+
+
+def begin_with(host: Host, name: str) -> None:
+    """Show a template's search in the form."""
+    show(host)
+    panel_of(host).setup.open_file(FOLDER / f"{name}.toml")
+
+
+def template_names() -> tuple[str, ...]:
+    """The ready searches, by the names of their files."""
+    return tuple(p.stem for p in sorted(FOLDER.glob("*.toml")))
+
+
+def running(host: Host) -> bool:
+    """Whether the study that is shown runs."""
+    study = panel_of(host).study if host.furnished else None
+    return study is not None and study.running
+
+
+def stopped(host: Host) -> bool:
+    """Whether the study that is shown could go on."""
+    study = panel_of(host).study if host.furnished else None
+    return study is not None and not study.running
+
+
+def has_best(host: Host) -> bool:
+    """Whether there is a best trial to apply."""
+    study = panel_of(host).study if host.furnished else None
+    return study is not None and bool(study.best)
+
+
+def has_study(host: Host) -> bool:
+    """Whether a study is shown."""
+    return host.furnished and panel_of(host).study is not None
+
+
+def pause(host: Host) -> None:
+    """Let the search wait, or go on."""
+    panel = panel_of(host)
+    if study := panel.study:
+        panel.act("again" if study.paused else "pause")
+
+
+def act(word: str) -> Callable[[Host], None]:
+    """Do with the study that is shown what its head offers by this word."""
+    return lambda host: panel_of(host).act(word)
+
+
+def open_search(host: Host) -> None:
+    """Choose a file and show its search."""
+    show(host)
+    host.ask_path("Open a search", panel_of(host).setup.open_file, names=SEARCHES)
+
+
+def save_search(host: Host) -> None:
+    """Write the search of the form to a file."""
+    panel = panel_of(host)
+    _save(host, "Save the search", panel.setup.save_file, "search.toml", SEARCHES)
+
+
+def save_trials(host: Host) -> None:
+    """Write the trials that the table shows as CSV."""
+    panel = panel_of(host)
+    name = f"{panel.study.name}.csv" if panel.study else "trials.csv"
+    _save(host, "Save the trials", panel.export, name, "CSV (*.csv)")
+
+
+def save_model(host: Host, trial: Trial) -> None:
+    """Write a trial of another architecture as a project, and offer to open it."""
+    panel = panel_of(host)
+    study = panel.study
+    if study is None:
+        return
+
+    def written(path: Path) -> None:
+        host.banner.tell(f"{path.name} is written.", "It holds the trial's own model.",
+                           [("Open it", lambda: host.open_spec(str(path)))])  # fmt: skip
+
+    def write(path: Path) -> None:
+        panel.searches.save_model(study, trial, path, written)
+
+    _save(host, "Save the trial's model", write, f"{study.name} {trial.number}.espalier", PROJECTS)
+
+
+def _save(host: Host, title: str, write: Callable[[Path], object], suggestion: str, names: str) -> None:
+    def go(path: Path) -> None:
+        host.telling(lambda: write(path))
+
+    host.ask_path(title, go, save=True, names=names, suggestion=suggestion)
+
+
+_FILES: dict[str, Callable[[Host], None]] = {"open": open_search, "save": save_search, "trials": save_trials}

@@ -1,0 +1,121 @@
+"""The axes of parallel coordinates: choices and goals, each from 0 to 1, and the brushes that people draw on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from espalier.app.figures.study.data import COMPLETE, Scale, Study
+from espalier.app.figures.study.names import short_names
+from espalier.app.figures.study.words import tick_words, title, value_words
+from espalier.app.widgets.charts.metrics import spacing
+from espalier.model.data.base import Array
+
+GOLDEN = 0.6180339887
+SPREAD = 0.3  # of the room of a category, over which its lines are spread
+ALL = slice(None)
+MANY = 7.0  # labels on an axis of numbers
+
+
+@dataclass(slots=True, eq=False)
+class Axis:
+    """A choice or a figure. `brushes`: ranges from 0 to 1; a trial counts that lies in one of them."""
+
+    name: str
+    text: str
+    scale: Scale | None
+    low: float = 0.0
+    high: float = 1.0
+    log: bool = False
+    brushes: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+
+    @property
+    def words(self) -> bool:
+        """Whether it has categories."""
+        return self.scale is not None and not self.scale.numeric
+
+    def like(self, other: Axis) -> bool:
+        """Whether another has the same categories."""
+        return bool(self.words and other.words and self.scale and other.scale
+                    and self.scale.values == other.scale.values)  # fmt: skip
+
+    def values(self, study: Study) -> Array:
+        """The trials' values on it."""
+        return study.figures[self.name] if self.scale is None else study.params[self.name]
+
+    def unit(self, study: Study, places: Array | slice = ALL) -> Array:
+        """Where the trials lie, 0 to 1: those of one category beside each other; NaN where there is no value."""
+        values = self.values(study)[places]
+        if self.words:
+            values = values + SPREAD * (2 * np.mod(study.number[places] * GOLDEN, 1.0) - 1)
+        return self.part(values)
+
+    def part(self, values: Array) -> Array:
+        """Where values lie, 0 to 1."""
+        low, high = self.low, self.high
+        if self.log:
+            values, low, high = np.log(np.where(values > 0, values, np.nan)), np.log(low), np.log(high)
+        return (values - low) / ((high - low) or 1.0)
+
+    def words_at(self, part: float) -> str:
+        """What lies at a place of the axis, 0 to 1."""
+        part = min(max(part, 0.0), 1.0)
+        value = self.low * (self.high / self.low) ** part if self.log else self.low + part * (self.high - self.low)
+        return self.scale.text(value) if self.scale else value_words(self.name, value)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Labels with their places, 0 to 1."""
+        if self.words and self.scale:
+            return [(float(self.part(np.array(i))), self.scale.text(i)) for i in range(len(self.scale.values))]
+        if self.log:
+            powers = range(int(np.floor(np.log10(self.low))), int(np.ceil(np.log10(self.high))) + 1)
+            found = np.array([10.0**p for p in powers])
+        else:
+            step = step_of(self.name, self.high - self.low, MANY)
+            found = np.arange(np.ceil(self.low / step), np.floor(self.high / step + 1e-9) + 1) * step
+        parts = self.part(found)
+        inside = (parts > -1e-9) & (parts < 1 + 1e-9)
+        gap = 0.0 if self.log or len(found) < 2 else float(found[1] - found[0])
+        return list(zip(parts[inside].tolist(), tick_words(self.name, found[inside].tolist(), gap), strict=True))
+
+    def inside(self, study: Study) -> Array:
+        """Which trials a brush holds; all where there is none."""
+        if not self.brushes:
+            return np.ones(len(study), bool)
+        part = self.unit(study)
+        return np.logical_or.reduce([(part >= low) & (part <= high) for low, high in self.brushes])
+
+    def fit(self, study: Study) -> bool:
+        """Make room for all values; whether that changed the ends."""
+        held = self.low, self.high
+        if self.scale is not None and (self.scale.numeric or self.words):
+            self.low, self.high = self.scale.ends
+        else:
+            values = self.values(study)[study.state == COMPLETE]
+            values = values[np.isfinite(values)]
+            if len(values):
+                low, high = float(values.min()), float(values.max())
+                if not (self.low <= low and high <= self.high) or held == (0.0, 1.0):
+                    room = 0.03 * ((high - low) or abs(low) or 1.0)
+                    self.low, self.high = low - room, high + room
+        return held != (self.low, self.high)
+
+
+def step_of(name: str, span: float, room: float) -> float:
+    """Between two labels of a figure: round in its unit, which for sizes counts by 1024."""
+    unit = 1024.0 ** max(int(np.log2(span) // 10), 0) if name == "size_bytes" and span > 1 else 1.0
+    return spacing(span / unit, room) * unit
+
+
+def axes_of(study: Study) -> list[Axis]:
+    """Choices that at least one trial made, then the goals."""
+    made = [s.choice for n, s in study.scales.items() if n in study.params]
+    short = short_names(made)
+    choices = [Axis(c.name, short[c.name], study.scales[c.name], log=c.log) for c in made]
+    return [*choices, *(Axis(g.figure, title(g.figure), None) for g in study.goals if g.figure in study.figures)]
+
+
+def axes_made(study: Study) -> int:
+    """How many axes `axes_of` gives."""
+    return sum(n in study.params for n in study.scales) + sum(g.figure in study.figures for g in study.goals)

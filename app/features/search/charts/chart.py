@@ -1,0 +1,307 @@
+"""What the charts of a study share: the study, pointing at trials, options in the tile's head, words when empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any, ClassVar
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QPointF, Qt, Signal
+from PySide6.QtGui import QColor, QMouseEvent, QPen
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from espalier.app.features.search.charts.axes import step_of
+from espalier.app.features.search.charts.face import Face
+from espalier.app.figures.study.data import Study
+from espalier.app.figures.study.words import tick_words, title, trial_words
+from espalier.app.theme import Palette
+from espalier.app.widgets.charts.chart import EDGE, Chart, pen, tint
+from espalier.app.widgets.charts.picture import Table
+from espalier.model.data.base import Array
+
+NEAR = 12.0  # pixels between the pointer and what it means
+LEFT, BETWEEN = 64, (44, 90)  # pixels: labels of the left axis, and between two labels of either axis
+TITLE = 16  # pixels of the left axis' name, which stands upright
+SPILL = 10  # pixels that a label may stand out beyond its axis
+WHOLE = ("trial", "trials")  # figures that have nothing between whole numbers
+MOVED = 4  # pixels that make a click a drag
+AHEAD = 0.03  # of the span, by which an axis grows that trials make longer
+ROOM = 0.05  # of the span, beside the outermost points
+
+
+class StudyChart(Face, Chart):
+    """A plot of a study: wheel and drag zoom and pan, a double click beside a trial shows everything again."""
+
+    hovered = Signal(object)
+    picked = Signal(object)
+    applied = Signal(object)
+    changed = Signal()
+    name: ClassVar[str] = ""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self.study = Study()
+        self.pick: int | None = None
+        self.under: int | None = None
+        self.x_name, self.y_name = "", ""
+        self._pressed: QPointF | None = None
+        self._free = False  # panned or zoomed: new trials do not move what is looked at
+        super().__init__(parent)
+        self._ready = True
+        self.plot.setMouseEnabled(x=True, y=True)
+        self.plot.layout.setContentsMargins(EDGE, 0, SPILL, 0)
+        self.plot.disableAutoRange()
+        self.setMouseTracking(True)
+        self.setAccessibleName(self.name)
+        self.plot.vb.sigRangeChangedManually.connect(self._let_go)
+
+    # -- what subclasses give
+
+    def spots(self) -> tuple[Array, Array, Array]:
+        """x and y of what can be pointed at, in the plot's coordinates, and the places of the trials."""
+        none = np.zeros(0)
+        return none, none, none.astype(int)
+
+    def fill(self, fresh: Sequence[int] | None) -> None:
+        """Put the data into the items: all, or only what the trials at these places change."""
+
+    def build(self, palette: Palette) -> None:
+        """Make the items, without data."""
+
+    def ends(self) -> tuple[float, float, float, float] | None:
+        """Left, right, bottom and top of everything; None where there is nothing."""
+        return None
+
+    # -- drawing
+
+    def show_study(self, study: Study) -> None:
+        """Draw another study."""
+        self.study, self.pick, self.under, self._free = study, None, None, False
+        self.draw(self.look)
+
+    def append(self, places: Sequence[int]) -> None:
+        """Draw what is new or became other."""
+        self.fill(places)
+        self._fit()
+
+    def set_theme(self, palette: Palette) -> None:
+        """Take other colours; the legend has them too."""
+        super().set_theme(palette)
+        self.changed.emit()
+
+    def draw(self, palette: Palette) -> None:
+        """Everything anew: other study, theme or options."""
+        if not self._ready:
+            return
+        self.axes(palette)
+        self.plot.clear()
+        self._veil = []
+        self.build(palette)
+        self._cursor = pg.ScatterPlotItem(size=13, brush=None, pen=pen(palette.text, 1.6))
+        self._cursor.setZValue(50)
+        self.plot.addItem(self._cursor)
+        self.fill(None)
+        self._held = None
+        self._fit()
+        self._ring()
+
+    def axes(self, palette: Palette) -> None:
+        """Names, units and horizontal grid lines."""
+        left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
+        left.setStyle(tickAlpha=255, maxTickLevel=0)
+        left.setTickPen(pen(palette.line, 1.0))
+        left.setGrid(255)
+        left.setWidth(LEFT + TITLE if self.y_name else LEFT)
+        words = {"color": palette.muted, "font-size": "11px"}
+        for axis, name, log, k in ((left, self.y_name, self.log_y, 0), (bottom, self.x_name, self.log_x, 1)):
+            axis.enableAutoSIPrefix(False)
+            axis.setStyle(hideOverlappingLabels=SPILL)
+            axis.tickSpacing = _spacing("" if log else name, BETWEEN[k])
+            axis.tickStrings = lambda values, scale, gap, name=name, log=log: _ticks(name, values, gap, log)
+        left.setLabel(self._titled(self.y_name, self.log_y) or None, **words)
+        bottom.setHeight(34 if self.x_name else 18)
+        bottom.setLabel(self._titled(self.x_name, self.log_x), **words)
+
+    def _titled(self, name: str, log: bool) -> str:
+        """What an axis is called."""
+        return escape(title(name)) + (" (log)" if log and name else "")
+
+    log_x: bool = False
+    log_y: bool = False
+    growing: ClassVar[bool] = False
+    _held: tuple[float, float] | None = None
+    _ready = False
+    _veil: Sequence[Any] = ()
+
+    def scaled(self, values: Array, log: bool) -> Array:
+        """Values as they are drawn: the logarithm on a log axis, NaN where there is none."""
+        return np.log10(np.where(values > 0, values, np.nan)) if log else values
+
+    def _fit(self) -> None:
+        """Show everything, unless people look at a part."""
+        found = None if self._free else self.ends()
+        if found is None:
+            return
+        left, right, bottom, top = found
+        right = self._roomy(left, right)
+        across, up = (right - left) or abs(left) * 0.1 or 1.0, (top - bottom) or abs(top) * 0.1 or 1.0
+        self.plot.setXRange(left - ROOM * across / 2, right + ROOM * across / 2, padding=0)
+        self.plot.setYRange(bottom - ROOM * up, top + ROOM * up, padding=0)
+
+    def _roomy(self, left: float, right: float) -> float:
+        """The right end: where it grows with every trial, a little farther, so that the next ones move nothing."""
+        held = self._held
+        if not self.growing or held is None or held[0] != left or not left < right <= held[1] + 0.5 * (right - left):
+            self._held = left, right
+        elif right > held[1]:
+            self._held = left, right + AHEAD * (right - left)
+        return self._held[1] if self._held else right
+
+    def _let_go(self, *_: object) -> None:
+        self._free = True
+
+    # -- pointing
+
+    def near(self, at: QPointF) -> int | None:
+        """The place of the trial nearest to a point of the widget, where one is near."""
+        x, y, places = self.spots()
+        if not len(places):
+            return None
+        (left, right), (low, high) = self.plot.vb.viewRange()
+        box = self.plot.vb.sceneBoundingRect()
+        scene = self.mapToScene(at.toPoint())
+        px = box.left() + (x - left) / (right - left) * box.width() - scene.x()
+        py = box.bottom() - (y - low) / (high - low) * box.height() - scene.y()
+        far = np.where(np.isnan(px + py), np.inf, px * px + py * py)
+        best = int(np.argmin(far))
+        return int(places[best]) if far[best] <= NEAR * NEAR else None
+
+    def words_at(self, place: int) -> str:
+        """A trial in words, for the hover."""
+        trial = self.study.trials[place]
+        figures = {n: float(self.study.figures[n][place]) for n in dict.fromkeys((*self.told(), self.y_name))
+                   if n in self.study.figures}  # fmt: skip
+        return trial_words(trial, self.study.goals, figures, self.study.counted)
+
+    def told(self) -> tuple[str, ...]:
+        """The figures that a hover tells."""
+        return tuple(g.figure for g in self.study.goals)
+
+    def dim(self, mask: Array | None) -> None:
+        """Let only these trials stand out: dots of the text's colour lie over them, and all others under a veil."""
+        for item in self._veil:
+            self.plot.removeItem(item)
+        self._veil = []
+        if mask is None or not len(self.spots()[0]):
+            return
+        x, y, places = self.spots()
+        (left, right), _ = self.plot.vb.viewRange()
+        veil = pg.LinearRegionItem((left - 1e3 * (right - left), right + 1e3 * (right - left)), movable=False,
+                                   brush=tint(self.look.panel, 200), pen=None)  # fmt: skip
+        there = np.zeros(len(self.study), bool)
+        there[: len(mask)] = mask[: len(there)]
+        chosen = np.flatnonzero(there[places] & np.isfinite(x + y))
+        dots = pg.ScatterPlotItem(x[chosen], y[chosen], size=7, brush=tint(self.look.accent, 220), pen=None)
+        veil.setZValue(30)
+        dots.setZValue(31)
+        self._veil = [veil, dots]
+        for item in self._veil:
+            self.plot.addItem(item, ignoreBounds=True)
+
+    def mark(self, place: int | None) -> None:
+        """Ring the trial that is picked, here or in another chart."""
+        if place != self.pick:
+            self.pick = place
+            self._ring()
+
+    def _ring(self) -> None:
+        x, y, places = self.spots()
+        rings = [np.flatnonzero(places == p) for p in dict.fromkeys((self.pick, self.under)) if p is not None]
+        found = np.concatenate(rings) if rings else np.zeros(0, int)
+        found = found[np.isfinite(x[found] + y[found])]
+        self._cursor.setData(x[found], y[found])
+
+    def point(self, place: int | None) -> None:
+        """The pointer stands over this trial, or over none."""
+        if place != self.under:
+            self.under = place
+            self.setCursor(Qt.CursorShape.ArrowCursor if place is None else Qt.CursorShape.PointingHandCursor)
+            self._ring()
+            self.hovered.emit(None if place is None else self.study.trials[place])
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        if event.buttons() == Qt.MouseButton.NoButton:
+            found = self.near(event.position())
+            self.point(found)
+            QToolTip.showText(event.globalPosition().toPoint(), self.words_at(found) if found is not None else "", self)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        self._pressed = event.position()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        super().mouseReleaseEvent(event)
+        still = self._pressed is not None and (event.position() - self._pressed).manhattanLength() < MOVED
+        self._pressed = None
+        if still and event.button() == Qt.MouseButton.LeftButton and (found := self.near(event.position())) is not None:
+            self.mark(found)
+            self.picked.emit(self.study.trials[found])
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        found = self.near(event.position())
+        if found is not None:
+            self.applied.emit(self.study.trials[found])
+        else:
+            self.reset()
+
+    def reset(self) -> None:
+        """Show everything again."""
+        self._free, self._held = False, None
+        self._fit()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.point(None)
+
+    def table(self) -> Table:
+        """All trials: what they chose and what came of it."""
+        return study_table(self.study)
+
+
+def _spacing(name: str, between: int) -> Callable[[float, float, float], list[tuple[float, int]]]:
+    """How an axis spaces its labels, so many pixels apart; what is counted has whole numbers only."""
+    least = 1.0 if name in WHOLE else 0.0
+    return lambda low, high, size: [(max(step_of(name, high - low, size / between), least), 0)]
+
+
+def _ticks(name: str, values: Sequence[float], gap: float, log: bool) -> list[str]:
+    if log:
+        return tick_words(name, [float(f"{10.0**v:.3g}") for v in values], 0.0)
+    return tick_words(name, values, gap)
+
+
+def study_table(study: Study) -> Table:
+    """All trials as rows: number, state, figures, choices, times, reason."""
+    figures, choices = study.names, list(study.scales)
+    head = ("trial", "state", "feasible", *figures, *choices, "origin", "started", "seconds", "worker", "error")
+    rows = []
+    for place, trial in enumerate(study.trials):
+        told = [study.figures[n][place] for n in figures]
+        rows.append((trial.number, trial.state, trial.feasible, *("" if v != v else float(v) for v in told),
+                     *(trial.params.get(c, "") for c in choices), trial.origin, trial.started,
+                     "" if trial.seconds is None else trial.seconds, trial.worker, trial.error))  # fmt: skip
+    return head, rows
+
+
+def lighter(colour: str, look: Palette) -> str:
+    """A category's colour, light enough for a dark ground."""
+    return QColor(colour).lighter(135).name() if look.dark else colour
+
+
+def dashed(colour: str) -> QPen:
+    """A thin broken line: what is no result of a trial."""
+    made = pen(colour, 1.2)
+    made.setStyle(Qt.PenStyle.DashLine)
+    return made

@@ -1,0 +1,281 @@
+"""Which layer took which format in which trial: a row a choice, a column a trial, coloured by bits or by value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QImage, QPainter, QPen
+from typing_extensions import override
+
+from espalier.app.features.search.charts.axes import Axis, axes_of
+from espalier.app.features.search.charts.face import Option
+from espalier.app.features.search.charts.of_figure import OfFigure
+from espalier.app.features.search.charts.painted import elided
+from espalier.app.features.search.charts.stamp import argb
+from espalier.app.figures.study.data import COMPLETE, Scale, Study
+from espalier.app.figures.study.words import bits_of, plain, title, value_words
+from espalier.app.widgets.charts.chart import tint
+from espalier.app.widgets.charts.picture import Table
+from espalier.app.words import figure, plural
+from espalier.model.data.base import Array
+
+TOP, FOOT, STRIP = 20, 20, 34  # the figure's strip above the map
+SHOWN: dict[str, int] = {"best 30": 30, "best 200": 200, "all by goal": 0, "all in order": 0, "front": 0}
+SHADES = 64
+WORDS = 46  # pixels of a cell that holds its format's label
+RIGHT = Qt.AlignmentFlag.AlignRight
+
+
+class ChoiceMap(OfFigure):
+    """Cells by choice and trial; the strip above tells the goal."""
+
+    name: ClassVar[str] = "Choice map"
+    fields: ClassVar[Mapping[str, str]] = {"trials": "which", "figure": "figure"}
+
+    def __init__(self) -> None:
+        self.which = "best 30"
+        self.axes: list[Axis] = []
+        self.places: Array = np.zeros(0, int)
+        self._image: QImage | None = None
+        self._shade: Array = np.zeros((0, 0))
+        self._bits = (2.0, 32.0)
+        super().__init__()
+
+    @override
+    def options(self) -> list[Option]:
+        names = tuple(self.study.names)
+        return [Option("trials", tuple(SHOWN)), Option("figure", names, tuple(f"by {title(n)}" for n in names))]
+
+    @override
+    def empty(self) -> str:
+        if words := super().empty():
+            return words
+        return "" if self._any() else "No trial holds the constraints yet: there is no front, and none is best."
+
+    @override
+    def legend(self) -> str:
+        stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
+        low, high = (figure(b) for b in self._bits)
+        scale = f"formats {low} bits {stops} {high} bits" if self._formats else f"least {stops} most"
+        many = plural(len(self.places), "trial")
+        return f'<span style="color:{self.look.muted}">{scale} &nbsp; {many}</span>'
+
+    @property
+    def _formats(self) -> bool:
+        return any(a.scale and a.scale.choice.kind == "format" for a in self.axes)
+
+    # -- what is drawn
+
+    def _order(self) -> Array:
+        """The trials that are shown, from left to right."""
+        study = self.study
+        if self.which == "all in order":
+            return np.flatnonzero(study.state == COMPLETE)
+        if self.which == "front":
+            goals = [g.figure for g in study.goals]
+            return study.front(goals)
+        merit = study.merit(self.figure)
+        best = np.argsort(-merit, kind="stable")
+        best = best[np.isfinite(merit[best])]
+        return best[: SHOWN[self.which] or None]
+
+    def _any(self) -> bool:
+        """Whether any trial is shown."""
+        merit = self.study.feasible if self.which == "front" else np.isfinite(self.study.merit(self.figure))
+        return self.which == "all in order" or bool(merit.any())
+
+    @override
+    def take(self, fresh: Sequence[int] | None) -> None:
+        held = self.places, [a.scale and len(a.scale.values) for a in self.axes]
+        self.axes = [a for a in axes_of(self.study) if a.scale is not None]
+        for axis in self.axes:
+            axis.fit(self.study)
+        self.places = self._order()
+        now = [a.scale and len(a.scale.values) for a in self.axes]
+        if fresh is not None and now == held[1] and np.array_equal(self.places, held[0]):
+            return
+        self._sheet = None
+        kept = self._sampled()
+        ends = _log_ends(self.axes)
+        self._bits = 2 ** ends[0], 2 ** ends[1]
+        columns = [_shades(a, self.study, kept, ends) for a in self.axes]
+        self._shade = np.stack(columns) if columns else np.zeros((0, len(kept)))
+        palette = argb([self.look.sequential(k / (SHADES - 1)) for k in range(SHADES)])
+        cells = palette[np.clip(np.nan_to_num(self._shade) * (SHADES - 1), 0, SHADES - 1).astype(int)]
+        cells[np.isnan(self._shade)] = 0
+        self._pixels = np.ascontiguousarray(cells)
+        high, wide = self._pixels.shape
+        self._image = QImage(self._pixels.data, wide, high, 4 * wide,
+                             QImage.Format.Format_ARGB32_Premultiplied) if wide and high else None  # fmt: skip
+
+    def _sampled(self) -> Array:
+        """Of more trials than there are pixels, evenly spaced ones."""
+        room = max(int(self._box().width()), 1)
+        if len(self.places) <= room:
+            return self.places
+        return self.places[np.linspace(0, len(self.places) - 1, room).astype(int)]
+
+    # -- where things lie
+
+    def _box(self) -> QRectF:
+        metrics = self.fontMetrics()
+        widest = max((metrics.horizontalAdvance(a.text) for a in self.axes), default=80)
+        left = min(widest + 16.0, self.width() * 0.36)
+        top = TOP + STRIP
+        return QRectF(left, top, max(self.width() - left - 10, 1), max(self.height() - top - FOOT, 1))
+
+    @override
+    def paint(self, painter: QPainter) -> None:
+        box = self._box()
+        self._paint_strip(painter, box)
+        self._paint_names(painter, box)
+        if self._image is not None:
+            painter.drawImage(box, self._image)
+        self._paint_cells(painter, box)
+        painter.setPen(QColor(self.look.muted))
+        order = "trials in order" if self.which == "all in order" else f"trials, best {title(self.figure)} first"
+        order = "trials of the front, by the first goal" if self.which == "front" else order
+        elided(painter, QRectF(box.left(), box.bottom() + 3, box.width(), 16), order)
+
+    @override
+    def marks(self, painter: QPainter) -> None:
+        box = self._box()
+        self._paint_veil(painter, box)
+        painter.setPen(QPen(QColor(self.look.text), 1.4))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        for place in (self.pick, self.under):
+            found = np.flatnonzero(self.places == place) if place is not None else []
+            for column in found:
+                wide = box.width() / len(self.places)
+                painter.drawRect(QRectF(box.left() + column * wide, TOP, max(wide, 2), STRIP + box.height()))
+
+    def _paint_veil(self, painter: QPainter, box: QRectF) -> None:
+        """Fade the columns of trials that brushes leave out."""
+        kept = self._sampled()
+        if self._left is None or not len(kept):
+            return
+        wide, veil = box.width() / len(kept), tint(self.look.panel, 200)
+        for column in np.flatnonzero(~self._stands_out(kept)).tolist():
+            painter.fillRect(QRectF(box.left() + column * wide, TOP, wide, STRIP + box.height()), veil)
+
+    def _paint_names(self, painter: QPainter, box: QRectF) -> None:
+        """Names of rows, as many as can be read."""
+        tall = box.height() / max(len(self.axes), 1)
+        every = max(int(np.ceil(13 / tall)), 1)
+        painter.setPen(QColor(self.look.text))
+        for row in range(0, len(self.axes), every):
+            line = QRectF(4, box.top() + row * tall, box.left() - 12, max(tall, 13))
+            elided(painter, line, self.axes[row].text, RIGHT, Qt.TextElideMode.ElideLeft)
+
+    def _paint_strip(self, painter: QPainter, box: QRectF) -> None:
+        """The figure of each trial as a bar."""
+        kept = self._sampled()
+        values = self.study.figures[self.figure][kept]
+        there = values[np.isfinite(values)]
+        if not len(there):
+            return
+        low, high = float(there.min()), float(there.max())
+        low -= 0.15 * ((high - low) or 1.0)
+        painter.setPen(QColor(self.look.muted))
+        elided(painter, QRectF(4, TOP, box.left() - 12, STRIP - 4), title(self.figure), RIGHT)
+        ends = f"{value_words(self.figure, values[0])} … {value_words(self.figure, values[-1])}"
+        elided(painter, QRectF(box.left(), 2, box.width(), TOP - 4), ends)
+        wide = box.width() / len(kept)
+        part = (np.nan_to_num(values, nan=low) - low) / ((high - low) or 1.0)
+        colour = QColor(self.look.bar)
+        gap = 1.0 if wide > 4 else 0.0
+        for k, share in enumerate(part.tolist()):
+            tall = (STRIP - 4) * share
+            painter.fillRect(QRectF(box.left() + k * wide, TOP + STRIP - 4 - tall, wide - gap, tall), colour)
+
+    def _paint_cells(self, painter: QPainter, box: QRectF) -> None:
+        """Lines between cells and the formats in them, where there is room for either."""
+        rows, wide = len(self.axes), box.width() / max(len(self.places), 1)
+        tall = box.height() / max(rows, 1)
+        painter.setPen(QPen(QColor(self.look.panel), 1))
+        for row in range(1, rows if tall > 6 else 0):
+            y = box.top() + row * tall
+            painter.drawLine(QPointF(box.left(), y), QPointF(box.right(), y))
+        for column in range(1, len(self.places) if wide > 6 else 0):
+            x = box.left() + column * wide
+            painter.drawLine(QPointF(x, box.top()), QPointF(x, box.bottom()))
+        if wide < WORDS or tall < 13:
+            return
+        for row, axis in enumerate(self.axes):
+            for column in range(len(self.places)):
+                cell = QRectF(box.left() + column * wide, box.top() + row * tall, wide, tall)
+                shade = float(self._shade[row, column])
+                painter.setPen(QColor("#1C2127" if shade > 0.55 else "#FFFFFF"))
+                if shade == shade:
+                    middle = Qt.AlignmentFlag.AlignHCenter
+                    elided(painter, cell.adjusted(2, 0, -2, 0), self._chosen(axis, int(self.places[column])), middle)
+
+    def _chosen(self, axis: Axis, place: int) -> str:
+        value = self.study.trials[place].params.get(axis.name)
+        scale: Scale | None = axis.scale
+        if scale and not scale.numeric:
+            return plain(value, scale.choice.fit)
+        return figure(value) if value is not None else "none"
+
+    # -- pointing
+
+    def cell_at(self, at: QPointF) -> tuple[int, int] | None:
+        """Row and column under the pointer."""
+        box = self._box()
+        inside = QRectF(box.left(), TOP, box.width(), STRIP + box.height()).contains(at)
+        if not inside or not len(self.places) or not self.axes:
+            return None
+        row = int((at.y() - box.top()) / box.height() * len(self.axes)) if at.y() >= box.top() else -1
+        column = int((at.x() - box.left()) / box.width() * len(self.places))
+        return min(row, len(self.axes) - 1), min(column, len(self.places) - 1)
+
+    def _name_at(self, at: QPointF) -> str:
+        """The whole name of the choice whose label this is."""
+        box = self._box()
+        row = int((at.y() - box.top()) / box.height() * max(len(self.axes), 1)) if at.y() >= box.top() else -1
+        return self.axes[row].name if at.x() < box.left() and 0 <= row < len(self.axes) else ""
+
+    @override
+    def near(self, at: QPointF) -> int | None:
+        found = self.cell_at(at)
+        return int(self.places[found[1]]) if found else None
+
+    @override
+    def hover_words(self, at: QPointF) -> str:
+        found = self.cell_at(at)
+        if found is None:
+            return self._name_at(at)
+        place = int(self.places[found[1]])
+        axis = self.axes[found[0]] if found[0] >= 0 else None
+        return (f"{axis.name}: {self._chosen(axis, place)}\n" if axis else "") + self.words_at(place)
+
+    def table(self) -> Table:
+        """A row a choice, a column a trial."""
+        head = ("choice", *(f"trial {self.study.trials[p].number}" for p in self.places))
+        return head, [(a.name, *(self._chosen(a, int(p)) for p in self.places)) for a in self.axes]
+
+
+def _shades(axis: Axis, study: Study, places: Array, ends: tuple[float, float]) -> Array:
+    """0 to 1 for each trial: a format's bits by their logarithm, else the place on the axis."""
+    assert axis.scale is not None
+    values = axis.values(study)[places]
+    if axis.scale.choice.kind != "format":
+        return axis.part(values)
+    bits = np.array([_log_bits(v) for v in axis.scale.values])
+    low, high = ends
+    shade = (bits - low) / ((high - low) or 1.0)
+    return np.where(np.isnan(values), np.nan, shade[np.nan_to_num(values).astype(int)])
+
+
+def _log_ends(axes: Sequence[Axis]) -> tuple[float, float]:
+    """The least and the most bits that any format of the study has, as logarithms."""
+    scales = [a.scale for a in axes if a.scale and a.scale.choice.kind == "format"]
+    logs = [_log_bits(v) for s in scales for v in s.values]
+    return min(logs, default=1.0), max(logs, default=5.0)
+
+
+def _log_bits(value: Any) -> float:
+    return float(np.log2(max(bits_of(value) or 1.0, 1.0)))

@@ -1,0 +1,198 @@
+"""Several studies on one figure: the best so far of each, or mean and spread over the seeds of each sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, ClassVar
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import QToolTip
+from typing_extensions import override
+
+from espalier.app.features.search.charts.chart import StudyChart, dashed, lighter
+from espalier.app.features.search.charts.face import Option
+from espalier.app.figures.curves import line_style
+from espalier.app.figures.study.data import COMPLETE, Study
+from espalier.app.figures.study.words import title, value_words
+from espalier.app.theme import Palette
+from espalier.app.widgets.charts.chart import pen, tint
+from espalier.app.widgets.charts.picture import Table
+from espalier.app.words import plural
+from espalier.model.data.base import Array
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A study beside others: those of one `group` (a sampler) are seeds of it, and make one line."""
+
+    name: str
+    group: str
+    trials: tuple[Trial, ...]
+    goals: tuple[Goal, ...]
+
+
+class ComparisonChart(StudyChart):
+    """Best so far by number of trials; a band of one standard deviation where a group has several studies."""
+
+    name: ClassVar[str] = "Comparison"
+
+    def __init__(self) -> None:
+        self.others: tuple[Compared, ...] = ()
+        self.single = False
+        self.lines: dict[str, Array] = {}  # label → [study, trial]
+        super().__init__()
+        self.x_name = "trials"
+
+    @override
+    def options(self) -> list[Option]:
+        names = tuple(self._figures())
+        return [Option("figure", names, tuple(map(title, names))),
+                Option("each study", hint="One line a study, not one a sampler"), Option("log")]  # fmt: skip
+
+    @override
+    def option(self, name: str) -> Any:
+        return {"figure": self.y_name, "each study": self.single}.get(name, self.log_y)
+
+    @override
+    def choose(self, name: str, value: Any) -> None:
+        setattr(self, {"figure": "y_name", "each study": "single"}.get(name, "log_y"), value)
+        self.show_others(self.others)
+        self.changed.emit()
+
+    def show_others(self, others: Sequence[Compared]) -> None:
+        """Compare these studies."""
+        self.others = tuple(others)
+        figures = self._figures()
+        if self.y_name not in figures:
+            self.y_name = figures[0] if figures else ""
+        self.lines = self._lines()
+        self._free = False
+        self.draw(self.look)
+
+    def show_study(self, study: Study) -> None:
+        """The study of the board is not compared by itself: the axes may be its own."""
+        self.study = study
+        self.show_others(self.others)
+
+    def append(self, places: Sequence[int]) -> None:
+        """What is compared is told by `show_others`."""
+
+    def _figures(self) -> list[str]:
+        return list(dict.fromkeys(g.figure for c in self.others for g in c.goals))
+
+    @override
+    def empty(self) -> str:
+        if not self.others:
+            return "Choose two or more studies to see their best so far on one figure; repeated with seeds, as a band."
+        return "" if self.lines else f"None of these studies has told its {title(self.y_name)} yet."
+
+    def _lines(self) -> dict[str, Array]:
+        """Best so far of all studies of a group, each held at its last value until the longest one ends."""
+        found: dict[str, list[Array]] = {}
+        for other in self.others:
+            if any(g.figure == self.y_name for g in other.goals):
+                study = Study(sorted(other.trials, key=lambda t: t.number), other.goals)
+                best = study.best(self.y_name)[study.state >= COMPLETE]
+                if np.isfinite(best).any():
+                    found.setdefault(other.name if self.single else other.group or other.name, []).append(best)
+        return {k: _even(rows) for k, rows in found.items()}
+
+    def colour(self, place: int) -> str:
+        """The colour of a line."""
+        return lighter(line_style(place)[0], self.look)
+
+    @override
+    def legend(self) -> str:
+        words: list[str] = []
+        for place, (label, rows) in enumerate(self.lines.items()):
+            last = rows[:, -1]
+            spread = f" ± {value_words(self.y_name, float(last.std(ddof=1)))}" if len(rows) > 1 else ""
+            told = f"{value_words(self.y_name, float(last.mean()))}{spread}"
+            many = f", {len(rows)} studies" if len(rows) > 1 else ""
+            words.append(f'<span style="color:{self.colour(place)}">━ {escape(label)}</span> {told}{many}')
+        if words and self.y_name in self.study.baseline:
+            told = value_words(self.y_name, self.study.baseline[self.y_name])
+            words.append(f'<span style="color:{self.look.muted}">╌ baseline {told}</span>')
+        return " &nbsp; ".join(words)
+
+    @override
+    def build(self, palette: Palette) -> None:
+        for place, rows in enumerate(self.lines.values()):
+            self._line(place, rows)
+        level = self.study.baseline.get(self.y_name)
+        if level is not None and (level > 0 or not self.log_y):
+            self.plot.addItem(pg.InfiniteLine(np.log10(level) if self.log_y else level, 0, pen=dashed(palette.muted)))
+
+    def _line(self, place: int, rows: Array) -> None:
+        x = np.repeat(np.arange(1, rows.shape[1] + 1), 2)[1:]  # stairs: the best stays until a trial is better
+        mean, low, high = (np.repeat(self.scaled(v, self.log_y), 2)[:-1] for v in _band(rows))
+        colour = self.colour(place)
+        if len(rows) > 1:
+            ends = [pg.PlotCurveItem(x, v, pen=pen(colour, 0.6, 120), connect="finite") for v in (low, high)]
+            for item in (*ends, pg.FillBetweenItem(*ends, brush=tint(colour, 45))):
+                self.plot.addItem(item)
+        stroke = pen(colour)
+        if dashes := line_style(place)[1]:
+            stroke.setDashPattern([d / 1.8 for d in dashes])
+        self.plot.addItem(pg.PlotCurveItem(x, mean, pen=stroke, connect="finite"))
+
+    @override
+    def ends(self) -> tuple[float, float, float, float] | None:
+        if not self.lines:
+            return None
+        bands = [self.scaled(v, self.log_y) for rows in self.lines.values() for v in _band(rows)]
+        values = np.concatenate([b[np.isfinite(b)] for b in bands])
+        longest = max(rows.shape[1] for rows in self.lines.values())
+        return 1.0, max(float(longest), 2.0), float(values.min()), float(values.max())
+
+    def words_of(self, trial: int) -> str:
+        """What each study or sampler had reached after so many trials."""
+        told: list[str] = []
+        for label, rows in self.lines.items():
+            if 1 <= trial <= rows.shape[1]:
+                reached = rows[:, trial - 1]
+                spread = f" ± {value_words(self.y_name, float(reached.std(ddof=1)))}" if len(rows) > 1 else ""
+                told.append(f"{label} {value_words(self.y_name, float(reached.mean()))}{spread}")
+        return "\n".join([f"After {plural(trial, 'trial')}", *told]) if told else ""
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        if event.buttons() == Qt.MouseButton.NoButton:
+            x = self.plot.vb.mapSceneToView(self.mapToScene(event.position().toPoint())).x()
+            QToolTip.showText(event.globalPosition().toPoint(), self.words_of(round(x)), self)
+
+    def spots(self) -> tuple[Array, Array, Array]:
+        """No trial: a line is made of many."""
+        none = np.zeros(0)
+        return none, none, none.astype(int)
+
+    def table(self) -> Table:
+        """A row for each number of trials: mean, deviation and studies of each line."""
+        longest = max((rows.shape[1] for rows in self.lines.values()), default=0)
+        head = ["trials"]
+        columns: list[list[object]] = [list(range(1, longest + 1))]
+        for label, rows in self.lines.items():
+            head += [label, f"{label} deviation", f"{label} studies"]
+            spread = rows.std(0, ddof=1) if len(rows) > 1 else np.zeros(rows.shape[1])
+            for column in (rows.mean(0).tolist(), spread.tolist(), [len(rows)] * rows.shape[1]):
+                columns.append([*column, *[""] * (longest - rows.shape[1])])
+        return tuple(head), list(zip(*columns, strict=True))
+
+
+def _even(rows: Sequence[Array]) -> Array:
+    """Rows of one length: those that ended sooner stay where they were."""
+    longest = max(map(len, rows))
+    return np.stack([np.append(r, np.full(longest - len(r), r[-1])) for r in rows])
+
+
+def _band(rows: Array) -> tuple[Array, Array, Array]:
+    """Mean, and one standard deviation below and above."""
+    spread = rows.std(0, ddof=1) if len(rows) > 1 else np.zeros(rows.shape[1])
+    return rows.mean(0), rows.mean(0) - spread, rows.mean(0) + spread

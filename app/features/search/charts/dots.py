@@ -1,0 +1,79 @@
+"""Many dots of a few looks in a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyqtgraph.Qt import internals
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QTransform
+from typing_extensions import override
+
+from espalier.app.features.search.charts.kept import Kept, pixels, ratio_of
+from espalier.model.data.base import Array
+
+MANY = 1500  # dots from which they are small
+Look = tuple[QColor, QPen | None]
+
+
+class Dots(Kept):
+    """Dots of `looks`, a brush and a pen each: columns x, y and which look."""
+
+    def __init__(self, plot: Any, size: int, looks: Sequence[Look], above: float = 0) -> None:
+        super().__init__(plot, 3, above)
+        self.looks, self.size = tuple(looks), size
+        self._fragments: Any = internals.PrimitiveArray(QPainter.PixmapFragment, 10)
+        self._stamps: dict[float, QPixmap] = {}
+
+    @override
+    def lay(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
+        x, y, kinds = self._inside(rows, view, area)
+        if not len(x):
+            return
+        ratio = ratio_of(painter)
+        stamps, cell = self._stamped(ratio), (self.size + 4) * ratio
+        self._fragments.resize(len(x))
+        made = self._fragments.ndarray()
+        made[:, 0], made[:, 1], made[:, 2], made[:, 3] = x, y, kinds * cell, 0
+        made[:, 4:] = cell, cell, 1 / ratio, 1 / ratio, 0, 1
+        draw: Any = painter.drawPixmapFragments  # its stub lacks the form that takes an address and a count
+        draw(*self._fragments.drawargs(), stamps)
+
+    @override
+    def outline(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
+        for x, y, kind in zip(*(c.tolist() for c in self._inside(rows, view, area)), strict=True):
+            self._dot(painter, self.looks[int(kind)], QPointF(x, y))
+
+    def _inside(self, rows: Array, view: QTransform, area: QRectF) -> tuple[Array, Array, Array]:
+        """Pixels and looks of those that are seen."""
+        x, y = pixels(view, rows[:, 0], rows[:, 1])
+        room = self.size
+        seen = (x > area.left() - room) & (x < area.right() + room) & (y > area.top() - room)
+        seen &= y < area.bottom() + room
+        return x[seen], y[seen], rows[seen, 2]
+
+    def _stamped(self, ratio: float) -> QPixmap:
+        """A dot of each look, side by side."""
+        if ratio not in self._stamps:
+            cell = self.size + 4
+            made = QPixmap(int(cell * len(self.looks) * ratio), int(cell * ratio))
+            made.setDevicePixelRatio(ratio)
+            made.fill(Qt.GlobalColor.transparent)
+            painter = QPainter(made)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            for place, look in enumerate(self.looks):
+                self._dot(painter, look, QPointF((place + 0.5) * cell, cell / 2))
+            painter.end()
+            self._stamps[ratio] = made
+        return self._stamps[ratio]
+
+    def _dot(self, painter: QPainter, look: Look, at: QPointF) -> None:
+        painter.setBrush(look[0])
+        painter.setPen(look[1] or Qt.PenStyle.NoPen)
+        painter.drawEllipse(at, self.size / 2, self.size / 2)
+
+
+def dot_look(many: int) -> tuple[int, int]:
+    """Size and opacity of dots: of so many that they would hide each other, small and faint ones."""
+    return (6, 190) if many < MANY else (4, 90)

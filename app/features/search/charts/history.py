@@ -1,0 +1,221 @@
+"""All trials of a study in their order, by how they ended, under the staircase of the best so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any, ClassVar
+
+import numpy as np
+import pyqtgraph as pg
+from typing_extensions import override
+
+from espalier.app.features.search.charts.chart import StudyChart, dashed
+from espalier.app.features.search.charts.dots import Dots, dot_look
+from espalier.app.features.search.charts.face import Option
+from espalier.app.figures.study.data import COMPLETE, FAILED, PRUNED, RUNNING
+from espalier.app.figures.study.words import title, value_words
+from espalier.app.theme import Palette
+from espalier.app.widgets.charts.chart import pen, tint
+from espalier.app.words import count
+from espalier.model.data.base import Array
+from espalier.passes.figure import Figure as Accuracy
+from espalier.passes.figure import is_near, wilson
+
+GREY, EARLY, GOOD = range(3)  # looks of dots, from below
+BAND = 36  # opacity of the band of noise, of 255
+CROWD = 200  # failed trials whose ticks are thin
+
+
+class HistoryChart(StudyChart):
+    """One figure by trial number. Those without a value stand as ticks at the lower edge."""
+
+    name: ClassVar[str] = "History"
+    growing = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x_name = "trial"
+
+    @override
+    def options(self) -> list[Option]:
+        names = tuple(self.study.names)
+        return [Option("figure", names, tuple(map(title, names))), Option("log", hint="Logarithmic axis")]
+
+    @override
+    def option(self, name: str) -> Any:
+        return self.log_y if name == "log" else self.y_name
+
+    @override
+    def choose(self, name: str, value: Any) -> None:
+        if name == "log":
+            self.log_y = value
+        else:
+            self.y_name = value
+        self._free = False
+        self.draw(self.look)
+
+    @override
+    def show_study(self, study: Any) -> None:
+        if self.y_name not in study.names:
+            self.y_name = study.names[0] if study.names else ""
+        super().show_study(study)
+
+    @override
+    def legend(self) -> str:
+        study, look = self.study, self.look
+        state = study.state
+        words = [f'<span style="color:{look.text}">━ best so far</span>']
+        untold = int(self._untold().sum())
+        if int((state == PRUNED).sum()) > untold:
+            words.append(f'<span style="color:{look.accent}">○ ended early</span>')
+        if untold:
+            words.append(f'<span style="color:{look.edge}">┃ {untold} not measured</span>')
+        if ((state == COMPLETE) & ~study.feasible).any():
+            words.append(f'<span style="color:{look.edge}">● breaks a constraint</span>')
+        if (failed := int((state == FAILED).sum())) > 0:
+            lost = any(t.lost for t in study.trials)
+            words.append(f'<span style="color:{look.bad}">┃ {failed} failed{" or lost" if lost else ""}</span>')
+        if self.y_name in study.baseline:
+            told = value_words(self.y_name, study.baseline[self.y_name])
+            words.append(f'<span style="color:{look.muted}">╌ {escape(study.named)} {told}</span>')
+        if sampled := self._sampled:
+            words.append(f'<span style="color:{look.muted}">▒ 95 % of n = {count(sampled.n)}</span>')
+            if sampled.guessing is not None:
+                told = value_words(self.y_name, sampled.guessing)
+                words.append(f'<span style="color:{look.bad}">┈ guessing {told}</span>')
+        return " &nbsp; ".join(words)
+
+    def build(self, palette: Palette) -> None:
+        """The baseline, the dots by kind, the staircase, the ticks."""
+        self._edged = ()
+        size, alpha = dot_look(len(self.study))
+        hollow = (tint(palette.panel, 255), pen(palette.accent, 1.2))
+        filled = [(tint(c, alpha), None) for c in (palette.edge, palette.accent)]
+        self._dots = Dots(self.plot, size, (filled[0], hollow, filled[1]), above=1)
+        self._stairs = pg.PlotCurveItem(pen=pen(palette.text))
+        self._stairs.setZValue(5)
+        self._edge = pg.PlotCurveItem(pen=pen(palette.bad, 2.0), antialias=False, connect="pairs")
+        self._left_out = pg.PlotCurveItem(pen=pen(palette.edge, 2.0), antialias=False, connect="pairs")
+        self._now = pg.PlotCurveItem(pen=dashed(palette.accent), connect="pairs")
+        low, high = (pg.PlotCurveItem(pen=None) for _ in range(2))
+        self._band = pg.FillBetweenItem(low, high, brush=tint(palette.text, BAND))
+        self._band.setZValue(0)
+        self._ends = low, high
+        for item in (self._band, low, high, self._left_out, self._edge, self._now, self._stairs):
+            self.plot.addItem(item)
+        self._guess: pg.InfiniteLine | None = None
+        level = self.study.baseline.get(self.y_name)
+        if level is not None and (level > 0 or not self.log_y):
+            at = np.log10(level) if self.log_y else level
+            self.plot.addItem(pg.InfiniteLine(at, 0, pen=dashed(palette.muted)))
+
+    @override
+    def fill(self, fresh: Sequence[int] | None) -> None:
+        study = self.study
+        y = self.scaled(study.figures[self.y_name], self.log_y)
+        x, state = study.number, study.state
+        again = fresh is None or self._early_known(fresh)
+        places: Array = np.arange(len(study)) if again else np.array(fresh, int)
+        done = state[places] == COMPLETE
+        kinds = np.select([done & ~study.feasible[places], state[places] == PRUNED, done], [GREY, EARLY, GOOD], np.nan)
+        order = np.argsort(kinds, kind="stable")
+        (self._dots.put if again else self._dots.add)(x[places][order], y[places][order], kinds[order])
+        self._known = len(study)
+        self._draw_stairs()
+        self._draw_edges()
+
+    def _early_known(self, fresh: Sequence[int]) -> bool:
+        """Whether one of these was drawn as something else than running before, so that its dot must go."""
+        return any(p < self._known and p not in self._running for p in fresh)
+
+    _known = 0
+    _running: frozenset[int] = frozenset()
+    _edged: tuple[float, ...] = ()
+
+    def _draw_stairs(self) -> None:
+        best = self.scaled(self.study.best(self.y_name), self.log_y)
+        rises = np.flatnonzero(np.diff(best, prepend=np.nan) != 0)
+        rises = rises[np.isfinite(best[rises])]
+        if not len(rises):
+            self._stairs.setData([], [])
+            return
+        x = np.append(np.repeat(self.study.number[rises], 2)[1:], self.study.number.max())
+        self._stairs.setData(x, np.repeat(best[rises], 2))
+        self._draw_noise(x, np.repeat(self.study.best(self.y_name)[rises], 2))
+
+    @property
+    def _sampled(self) -> Accuracy | None:
+        """The samples behind the figure that is drawn, where it is an accuracy."""
+        return self.study.sampled if self.y_name == "accuracy" else None
+
+    def _draw_noise(self, x: Array, best: Array) -> None:
+        """Wilson's interval of the best so far, and the line of guessing."""
+        if (sampled := self._sampled) is None:
+            return
+        ends = np.array([wilson(float(share), sampled.n) for share in best])
+        for curve, end in zip(self._ends, ends.T, strict=True):
+            curve.setData(x, self.scaled(end, self.log_y))
+        if self._guess is None and (level := self._guessing()) is not None:
+            self._guess = pg.InfiniteLine(level, 0, pen=dashed(self.look.bad))
+            self.plot.addItem(self._guess)
+
+    def _guessing(self) -> float | None:
+        """Where the line of guessing stands on the axis."""
+        share = self._sampled.guessing if self._sampled else None
+        return None if not share else float(np.log10(share)) if self.log_y else share
+
+    def _untold(self) -> Array:
+        """Which ended before they told a value: they missed a limit that needs no measurement."""
+        return (self.study.state == PRUNED) & np.isnan(self.study.figures[self.y_name])
+
+    def _draw_edges(self) -> None:
+        """Ticks of those that failed or told no value, and lines of those that run."""
+        study = self.study
+        failed, untold = study.state == FAILED, self._untold()
+        missing = failed | untold
+        running = np.flatnonzero(study.state == RUNNING)
+        self._running = frozenset(running.tolist())
+        found = self.ends()
+        low, high = (found[2], found[3]) if found else (0.0, 1.0)
+        low -= 0.04 * ((high - low) or abs(low) * 0.1 or 1.0)
+        tall = 0.03 * ((high - low) or 1.0)
+        self._edge_at = low + tall / 2
+        self._missing = np.flatnonzero(missing)
+        edged = (low, high, len(self._missing), int(failed.sum()), *running.tolist())
+        if edged == self._edged:
+            return
+        self._edged = edged
+        many = len(self._missing) > CROWD
+        for item, colour, which in ((self._edge, self.look.bad, failed), (self._left_out, self.look.edge, untold)):
+            item.setPen(pen(colour, 1.0 if many else 2.0, 130 if many else 255))
+            _pairs(item, study.number[which], low, low + tall)
+        _pairs(self._now, study.number[running], low, high)
+
+    def ends(self) -> tuple[float, float, float, float] | None:
+        """All trials; of values so far out that they would flatten all others only the edge is seen."""
+        y = self.scaled(self.study.figures[self.y_name], self.log_y)
+        y = y[np.isfinite(y) & (self.study.state >= COMPLETE)]
+        level = self.study.baseline.get(self.y_name)
+        if level is not None and (level > 0 or not self.log_y):
+            y = np.append(y, np.log10(level) if self.log_y else level)
+        guess = self._guessing()
+        if len(y) and guess is not None and is_near(guess, float(y.min()), float(y.max())):
+            y = np.append(y, guess)
+        right = float(self.study.number.max()) if len(self.study) else 1.0
+        return (0.0, max(right, 1.0), float(y.min()), float(y.max())) if len(y) else None
+
+    @override
+    def spots(self) -> tuple[Array, Array, Array]:
+        study = self.study
+        if not len(study):
+            return super().spots()
+        y = self.scaled(study.figures[self.y_name], self.log_y)
+        y = np.where(study.state >= COMPLETE, y, np.nan)
+        y[self._missing] = self._edge_at
+        return study.number, y, np.arange(len(study))
+
+
+def _pairs(item: pg.PlotCurveItem, x: Array, low: float, high: float) -> None:
+    """Upright strokes at x."""
+    item.setData(np.repeat(x, 2), np.tile([low, high], len(x)), connect="pairs")

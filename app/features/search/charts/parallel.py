@@ -1,0 +1,286 @@
+"""Parallel coordinates: a line a trial through its choices and goals; brushes on axes choose, titles move the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any, ClassVar
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
+from typing_extensions import override
+
+from espalier.app.features.search.charts.axes import Axis, axes_made
+from espalier.app.features.search.charts.density import SHADES, Density
+from espalier.app.features.search.charts.face import Option
+from espalier.app.features.search.charts.painted import elided, joined
+from espalier.app.features.search.charts.parallel_pointing import LINE, SIDE, TOP, AxesOfTrials
+from espalier.app.features.search.charts.pieces import Pieces
+from espalier.app.features.search.charts.telling import picked
+from espalier.app.figures.study.data import COMPLETE, Study
+from espalier.app.figures.study.words import title, value_words
+from espalier.app.words import count
+from espalier.model.data.base import Array
+
+NARROW = 28  # pixels for a label under which nothing of it could be read
+CLOSE = 38  # pixels between axes under which numbers would lie over each other
+LINES = 800  # between axes, drawn at once
+APART, FEWEST = 46, 6  # pixels between axes that can be read; so many there are at least
+
+
+class ParallelChart(AxesOfTrials):
+    """The lines are drawn piece by piece into pictures; axes and labels lie on a sheet above them."""
+
+    name: ClassVar[str] = "Parallel coordinates"
+
+    def __init__(self) -> None:
+        self.shade = ""
+        self.every = False  # all choices have an axis, also where they are too many to be read
+        self._made, self._judged = 0, 0  # axes that there could be; trials by which they were chosen
+        self._span = (0.0, 1.0)
+        super().__init__()
+        self._pieces = Pieces(self, self._lay)
+
+    # -- what is drawn
+
+    @override
+    def options(self) -> list[Option]:
+        names = tuple(self.study.names)
+        colour = Option("colour", names, tuple(f"colour: {title(n)}" for n in names), "Figure told by colour")
+        return [colour, Option("all choices", hint="An axis for every choice, not only for those that tell most")]
+
+    @override
+    def option(self, name: str) -> Any:
+        return self.every if name == "all choices" else self.shade
+
+    @override
+    def choose(self, name: str, value: Any) -> None:
+        if name == "all choices":
+            self.every = value
+        else:
+            self.shade = value
+        self._pick_axes()
+        self.take(None)
+        self.changed.emit()
+
+    @override
+    def show_study(self, study: Study) -> None:
+        if self.shade not in study.names:
+            self.shade = study.names[0] if study.names else ""
+        order = [a.name for a in self.axes]
+        self.study, self.axes = study, []
+        self._pick_axes()
+        if set(order) == {a.name for a in self.axes}:
+            self.axes.sort(key=lambda a: order.index(a.name))
+        super().show_study(study)
+
+    def _pick_axes(self) -> None:
+        """The axes of the choices that tell most, as many as can be read."""
+        room = max(int((self.width() - 2 * SIDE) / APART) + 1, FEWEST)
+        self._judged, self._made = len(self.study), axes_made(self.study)
+        self.axes = picked(self.study, self.shade, self.axes, self._made if self.every else room)
+
+    @override
+    def empty(self) -> str:
+        if not len(self.study):
+            return super().empty()
+        if not (self.study.state == COMPLETE).any():
+            return "No trial is complete yet."
+        made = sum(n in self.study.params for n in self.study.scales)
+        enough = made + len(self.study.goals) > 1
+        return "" if enough else "The trials chose nothing, so that there is nothing to compare."
+
+    @override
+    def legend(self) -> str:
+        ends = [value_words(self.shade, v) for v in self._span]
+        stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
+        told = f'<span style="color:{self.look.muted}">{escape(title(self.shade))} {ends[0]} {stops} {ends[1]}'
+        if any(a.brushes for a in self.axes):
+            many = count(int(self._wanted.sum()))
+            return f"{told} &nbsp; {many} of {count(len(self._complete()))} brushed · Esc clears</span>"
+        few = len(self.axes) < self._made
+        some = (
+            f" &nbsp; {len(self.axes)} of {self._made} axes: what tells most of {escape(title(self.shade))}"
+            if few
+            else ""
+        )
+        return f"{told}{some} &nbsp; drag on an axis to choose trials, on its title to move it</span>"
+
+    def _complete(self) -> Array:
+        return np.flatnonzero(self.study.state[: len(self._units)] == COMPLETE)
+
+    @override
+    def take(self, fresh: Sequence[int] | None) -> None:
+        study = self.study
+        free = not self._grey and self._drag is None
+        if axes_made(study) != self._made or (fresh is None and free) or (free and len(study) > 2 * self._judged):
+            before = [a.name for a in self.axes]
+            self._pick_axes()
+            fresh = fresh if before == [a.name for a in self.axes] else None
+        moved = [a.fit(study) for a in self.axes]
+        low_high = self._shade_ends()
+        again = fresh is None or any(moved) or low_high != self._span
+        drawn = self._pieces.drawn[1]
+        again = again or any(p < len(drawn) and drawn[p] for p in fresh or ())
+        self._span = low_high
+        self._note(fresh if not again else None)
+        if again:
+            self._sheet = None
+            self._pieces.chunk = max(LINES // max(len(self.axes), 1), 4)
+            self._pieces.restart(int(self.width() - 2 * SIDE + 1), int(self._bottom - self._top))
+        self.choose_lines()
+
+    def _note(self, fresh: Sequence[int] | None) -> None:
+        """Where the trials lie on all axes: of all of them, or of those at these places."""
+        study = self.study
+        if fresh is None:
+            units = [a.unit(study) for a in self.axes]
+            self._units = np.stack(units, 1) if units else np.zeros((len(study), 0))
+            return
+        if (more := len(study) - len(self._units)) > 0:
+            room = np.full((more, len(self.axes)), np.nan)
+            self._units = np.concatenate([self._units, room])
+        places = np.array(fresh, int)
+        for k, axis in enumerate(self.axes):
+            self._units[places, k] = axis.unit(study, places)
+
+    def _shade_ends(self) -> tuple[float, float]:
+        """From the figure's low twentieth to its high one; a little more of it moves nothing."""
+        values = self.study.figures[self.shade]
+        values = values[(self.study.state == COMPLETE) & np.isfinite(values)]
+        if not len(values):
+            return 0.0, 1.0
+        low, high = (float(v) for v in np.quantile(values, (0.05, 0.95)))
+        held = self._span
+        near = 0.1 * (held[1] - held[0])
+        return held if abs(low - held[0]) < near and abs(high - held[1]) < near else (low, high)
+
+    def choose_lines(self) -> None:
+        """What the brushes leave is to be drawn in colour; all of it in grey, where there is a brush."""
+        complete = self.study.state == COMPLETE
+        complete[len(self._units) :] = False  # their turn comes
+        self._wanted = complete.copy()
+        for axis in self.axes:
+            if axis.brushes:
+                self._wanted &= axis.inside(self.study)
+        self._pieces.want(complete if self._grey else complete & False, self._wanted)
+
+    @override
+    def settle(self) -> None:
+        self._pieces.settle()
+
+    def _lay(self, layer: Density, places: Array, sign: int) -> None:
+        rows = self._rows(places).astype(np.float32)
+        shades = self._shades(places)
+        xs = [round(self._x(k)) - SIDE for k in range(len(self.axes))]
+        for k in range(len(self.axes) - 1):
+            layer.add(xs[k], xs[k + 1] + (k == len(self.axes) - 2), rows[:, k], rows[:, k + 1], shades, sign)
+
+    def _shades(self, places: Array) -> Array:
+        low, high = self._span
+        part = (self.study.figures[self.shade][places] - low) / ((high - low) or 1.0)
+        return np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1).astype(np.int32)
+
+    @override
+    def ground(self, painter: QPainter) -> None:
+        self._pieces.paint(painter, QPointF(SIDE, self._top))
+
+    @override
+    def paint(self, painter: QPainter) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for place, axis in enumerate(self.axes):
+            self._paint_axis(painter, axis, self._at(axis, place), place % self._heads)
+
+    @override
+    def marks(self, painter: QPainter) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for place, axis in enumerate(self.axes if self._grey else ()):
+            _paint_brushes(painter, self, axis, self._at(axis, place))
+        for place, colour in ((self.pick, self.look.text), (self.under, self.look.accent)):
+            if place is not None and place < len(self._units) and self.study.state[place] == COMPLETE:
+                self._paint_line(painter, place, colour)
+
+    def _at(self, axis: Axis, place: int) -> float:
+        """Where an axis stands, or is dragged to."""
+        return self._drag[2] if self._drag and self._drag[0] == "move" and self._drag[1] is axis else self._x(place)
+
+    def _paint_line(self, painter: QPainter, place: int, colour: str) -> None:
+        rows = self._rows(np.array([place]))[0] + self._top
+        painter.setPen(QPen(QColor(colour), 2.0))
+        joined(painter, [QPointF(self._x(k), y) for k, y in enumerate(rows.tolist())])
+
+    def _paint_axis(self, painter: QPainter, axis: Axis, x: float, row: int) -> None:
+        look = self.look
+        painter.setPen(QPen(QColor(look.control), 1.2))
+        painter.drawLine(QPointF(x, self._y(1)), QPointF(x, self._y(0)))
+        gap = (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
+        wide = gap * self._heads - 10
+        moving = self._drag and self._drag[0] == "move" and self._drag[1] is axis
+        painter.setPen(QColor(look.accent if moving or axis.brushes else look.text))
+        left, right = max(x - wide / 2, 2.0), min(x + wide / 2, self.width() - 2.0)
+        middle = Qt.AlignmentFlag.AlignHCenter
+        if x - wide / 2 < 2:
+            middle = Qt.AlignmentFlag.AlignLeft
+        elif x + wide / 2 > self.width() - 2:
+            middle = Qt.AlignmentFlag.AlignRight
+        if right - left > NARROW:
+            box = QRectF(left, TOP + LINE * row, right - left, LINE)
+            elided(painter, box, axis.text, middle, Qt.TextElideMode.ElideMiddle)
+        self._paint_ticks(painter, axis, x, gap)
+
+    def _paint_ticks(self, painter: QPainter, axis: Axis, x: float, gap: float) -> None:
+        """Labels beside an axis, on a ground that lets them be read; as many as there is room for.
+
+        Axes of the same categories stand side by side: where they are close, the first one's labels do for all.
+        """
+        ground = QColor(self.look.panel)
+        ground.setAlpha(190)
+        place = self.axes.index(axis)
+        if gap < NARROW and place and axis.like(self.axes[place - 1]):
+            return
+        last, metrics = 1e9, painter.fontMetrics()
+        ticks = sorted(axis.ticks())
+        widest = max((metrics.horizontalAdvance(t) for _, t in ticks), default=0)
+        at_end = place == len(self.axes) - 1 and x + widest + 7 > self.width()
+        if axis.words and widest > gap - 8 and place and axis.like(self.axes[place - 1]) and not self._drag:
+            return
+        if not axis.words and gap < CLOSE and place < len(self.axes) - 1:
+            return  # pointing at it tells them
+        room = self._room(place, widest, gap, at_end)
+        if room < min(widest, NARROW):
+            return
+        for part, text in ticks:
+            y = self._y(part)
+            if last - y < 12:
+                continue
+            last = y
+            short = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room)
+            wide = metrics.horizontalAdvance(short) + 4
+            box = QRectF(x - wide - 2 if at_end else x + 3, y - 6, wide, 12)
+            painter.fillRect(box, ground)
+            painter.setPen(QColor(self.look.muted))
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, short)
+        if np.isnan(self._units[self._complete(), place]).any():
+            painter.setPen(QColor(self.look.muted))
+            painter.drawText(QRectF(x - 20, self._bottom - 14, 40, 12), Qt.AlignmentFlag.AlignCenter, "none")
+
+    def _room(self, place: int, widest: int, gap: float, at_end: bool) -> int:
+        """The width of labels: the last axis may stand in the way, one of the same categories has none itself."""
+        axis, after = self.axes[place], self.axes[place + 1 : place + 2]
+        if not axis.words and not at_end:
+            return widest + 2
+        shared = widest > gap - 8 and after and axis.like(after[0])
+        return int(gap * (2 if shared else 0.5 if place >= len(self.axes) - 2 else 1)) - 8
+
+
+def _paint_brushes(painter: QPainter, chart: ParallelChart, axis: Axis, x: float) -> None:
+    """Brushes as upright boxes: whole pixels, which cost nothing while one is drawn."""
+    ground = QColor(chart.look.accent)
+    ground.setAlpha(70)
+    for low, high in axis.brushes:
+        ends = chart.heights(low, high)
+        top, tall = round(ends[1]), max(round(ends[0] - ends[1]), 2)
+        painter.fillRect(round(x) - 5, top, 10, tall, ground)
+        for y in (top, top + tall):
+            painter.fillRect(round(x) - 5, y - 1, 10, 2, QColor(chart.look.accent))

@@ -1,0 +1,203 @@
+"""Pointing on parallel coordinates: lines under the pointer, brushes along the axes, titles that move them."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import QPointF, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent
+from typing_extensions import override
+
+from espalier.app.features.search.charts.axes import Axis
+from espalier.app.features.search.charts.painted import PaintedChart
+from espalier.model.data.base import Array
+
+TOP, FOOT, SIDE, LINE = 6, 22, 34, 14
+TITLE = 84  # pixels that a title wants
+NEAR, GRIP = 6.0, 9.0  # pixels to a line; to an axis
+FEWEST = 0.02  # of an axis: a shorter brush is none
+
+
+class AxesOfTrials(PaintedChart):
+    """`brushed` tells which trials the brushes leave: a mask by place, or None where there is no brush."""
+
+    brushed = Signal(object)
+
+    def __init__(self) -> None:
+        self.axes: list[Axis] = []
+        self._units: Array = np.zeros((0, 0))
+        self._wanted: Array = np.zeros(0, bool)
+        self._drag: tuple[str, Axis, float, tuple[float, float]] | None = None
+        super().__init__()
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+
+    def choose_lines(self) -> None:
+        """Draw what the brushes leave."""
+
+    @property
+    def _grey(self) -> bool:
+        """Whether there is a brush."""
+        return any(a.brushes for a in self.axes)
+
+    # -- where things lie
+
+    @property
+    def _heads(self) -> int:
+        """Rows of titles."""
+        gap = (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
+        return min(max(int(np.ceil(TITLE / max(gap, 1.0))), 1), 4)
+
+    @property
+    def _top(self) -> float:
+        return TOP + LINE * self._heads + 6
+
+    @property
+    def _bottom(self) -> float:
+        return max(self.height() - 2.0, self._top + FOOT + 20)
+
+    def _x(self, place: float) -> float:
+        return SIDE + place * (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
+
+    def _y(self, part: float) -> float:
+        return self._top + (1 - part) * (self._bottom - self._top - FOOT)
+
+    def heights(self, *parts: float) -> list[float]:
+        """Where parts of an axis lie, in pixels from the top."""
+        return [self._y(part) for part in parts]
+
+    def _part(self, y: float) -> float:
+        return 1 - (y - self._top) / (self._bottom - self._top - FOOT)
+
+    def _rows(self, places: Array) -> Array:
+        """Pixels from the picture's top; what has no value runs along the foot."""
+        tall = self._bottom - self._top
+        rows = (1 - self._units[places]) * (tall - FOOT)
+        return np.where(np.isnan(rows), tall - 5, rows)
+
+    # -- pointing
+
+    def near(self, at: QPointF) -> int | None:
+        """The drawn trial whose line passes nearest."""
+        if len(self.axes) < 2 or not SIDE <= at.x() <= self.width() - SIDE:
+            return None
+        gap = (self.width() - 2 * SIDE) / (len(self.axes) - 1)
+        k = min(int((at.x() - SIDE) / gap), len(self.axes) - 2)
+        places = np.flatnonzero(self._wanted)
+        if not len(places):
+            return None
+        rows = self._rows(places)
+        part = (at.x() - self._x(k)) / gap
+        away = np.abs(rows[:, k] * (1 - part) + rows[:, k + 1] * part + self._top - at.y())
+        best = int(np.argmin(away))
+        return int(places[best]) if away[best] <= NEAR else None
+
+    def _grip(self, at: QPointF) -> tuple[str, Axis] | None:
+        """What can be dragged here: a title, or an axis."""
+        for place, axis in enumerate(self.axes):
+            away = abs(at.x() - self._x(place))
+            row = TOP + LINE * (place % self._heads)
+            if row <= at.y() < row + LINE and away < self._heads * self._x(1) / 2:
+                nearest = min(range(len(self.axes)), key=lambda k: (k % self._heads != place % self._heads,
+                                                                    abs(at.x() - self._x(k))))  # fmt: skip
+                return "move", self.axes[nearest]
+            if away <= GRIP and self._top - 4 <= at.y():
+                return "brush", axis
+        return None
+
+    @override
+    def cursor_at(self, at: QPointF) -> Qt.CursorShape:
+        grip = self._grip(at)
+        if grip:
+            return Qt.CursorShape.OpenHandCursor if grip[0] == "move" else Qt.CursorShape.SizeVerCursor
+        return super().cursor_at(at)
+
+    @override
+    def hover_words(self, at: QPointF) -> str:
+        grip = self._grip(at)
+        if grip is None:
+            return super().hover_words(at)
+        kind, axis = grip
+        return (
+            axis.name if kind == "move" else f"{axis.name}\n{axis.words_at(self._part(at.y()))}\nDrag to choose trials"
+        )
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        grip = self._grip(event.position()) if event.button() == Qt.MouseButton.LeftButton else None
+        if grip is None:
+            return
+        kind, axis = grip
+        part = self._part(event.position().y())
+        if kind == "brush":
+            held = next((b for b in axis.brushes if b[0] <= part <= b[1]), None)
+            more = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+            if held:
+                axis.brushes.remove(held)
+                self._drag = ("shift", axis, part, held)
+            else:
+                axis.brushes = axis.brushes if more else []
+                self._drag = ("brush", axis, part, (part, part))
+            axis.brushes.append(self._drag[3])
+        else:
+            self._drag = ("move", axis, self._x(self.axes.index(axis)), (0.0, 0.0))
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._drag is None:
+            super().mouseMoveEvent(event)
+            return
+        kind, axis, start, held = self._drag
+        if kind == "move":
+            self._drag = (kind, axis, event.position().x(), held)
+            self.refresh()
+            return
+        part = min(max(self._part(event.position().y()), -0.02), 1.02)
+        low, high = held
+        move = part - start
+        axis.brushes[-1] = (min(start, part), max(start, part)) if kind == "brush" else (low + move, high + move)
+        self._brush(axis)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        drag, self._drag = self._drag, None
+        if drag is None:
+            super().mouseReleaseEvent(event)
+            return
+        self._pressed = None
+        kind, axis, where, _ = drag
+        if kind == "move":
+            self._move(axis, where)
+            return
+        axis.brushes = [b for b in axis.brushes if b[1] - b[0] >= FEWEST]
+        self._brush()
+        self.refresh()
+        self.brushed.emit(self._wanted.copy() if self._grey else None)
+
+    def _move(self, axis: Axis, x: float) -> None:
+        """Put an axis where it was dragged to."""
+        others = [a for a in self.axes if a is not axis]
+        gap = (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
+        place = min(max(round((x - SIDE) / gap), 0), len(others))
+        self.axes = [*others[:place], axis, *others[place:]]
+        self.take(None)
+        self.refresh()
+
+    def _brush(self, axis: Axis | None = None) -> None:
+        """Take other lines; only the brushes of one axis are drawn at once, the lines follow by themselves."""
+        self.choose_lines()
+        self.changed.emit()
+        if axis is None:
+            self.update()
+        else:
+            self.update(round(self._x(self.axes.index(axis)) - GRIP), 0, round(2 * GRIP), self.height())
+
+    def clear_brushes(self) -> None:
+        """Choose all trials again."""
+        for axis in self.axes:
+            axis.brushes = []
+        self._brush()
+        self.refresh()
+        self.brushed.emit(None)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape and self._grey:
+            self.clear_brushes()
+        else:
+            super().keyPressEvent(event)

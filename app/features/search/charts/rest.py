@@ -1,0 +1,29 @@
+"""Options of a chart that its head has no room for: a menu with a list for each, and a tick for a switch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from PySide6.QtWidgets import QMenu
+
+from espalier.app.features.search.charts.face import Option
+
+
+def fill(
+    menu: QMenu, options: Iterable[Option], chosen: Callable[[str], Any], choose: Callable[[str, Any], None]
+) -> None:
+    """Put options into a menu as they stand now; `choose` hears a name and what is wanted."""
+    menu.clear()
+    for option in options:
+        name, now = option.name, chosen(option.name)
+        if option.values is None:
+            switch = menu.addAction(option.hint or name, lambda n=name, v=now: choose(n, not v))
+            switch.setCheckable(True)
+            switch.setChecked(bool(now))
+            continue
+        below = menu.addMenu(option.hint or name)
+        for value, text in zip(option.values, option.texts, strict=True):
+            action = below.addAction(text, lambda n=name, v=value: choose(n, v))
+            action.setCheckable(True)
+            action.setChecked(value == now)

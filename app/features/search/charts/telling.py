@@ -1,0 +1,51 @@
+"""Which choices tell most about a figure: of a hundred layers only a few fit side by side and can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from espalier.app.features.search.charts.axes import Axis, axes_of
+from espalier.app.figures.study.data import COMPLETE, Study
+from espalier.model.data.base import Array
+
+RECENT = 2000  # trials by which choices are judged
+
+
+def picked(study: Study, figure: str, held: Sequence[Axis], room: int) -> list[Axis]:
+    """The axes to show; those that are held already stay as they are, and where they are while they are the same."""
+    known = {a.name: a for a in held}
+    found = [known.get(a.name, a) for a in telling(study, figure, axes_of(study), room)]
+    if set(known) == {a.name for a in found}:
+        found.sort(key=lambda a: list(known).index(a.name))
+    return found
+
+
+def telling(study: Study, figure: str, axes: list[Axis], room: int) -> list[Axis]:
+    """The axes of figures, and of choices as many as there is room for: those that explain most of `figure`."""
+    choices = [a for a in axes if a.scale is not None]
+    few = max(room - (len(axes) - len(choices)), 1)
+    if len(choices) <= few:
+        return axes
+    places = np.flatnonzero((study.state == COMPLETE) & np.isfinite(study.figures[figure]))[-RECENT:]
+    y = study.figures[figure][places]
+    shares = np.array([explained(a.values(study)[places], y, a.words) for a in choices])
+    kept = {id(choices[k]) for k in np.argsort(-shares, kind="stable")[:few]}
+    return [a for a in axes if a.scale is None or id(a) in kept]
+
+
+def explained(x: Array, y: Array, words: bool) -> float:
+    """The share of the variance of y that x explains: by the means of its categories, or along a line."""
+    there = np.isfinite(x)
+    x, y = x[there], y[there]
+    if len(y) < 3 or not (spread := float(((y - y.mean()) ** 2).sum())) or x.min() == x.max():
+        return 0.0
+    if not words:
+        return float(np.corrcoef(x, y)[0, 1] ** 2)
+    codes = x.astype(int)
+    many = np.bincount(codes)
+    sums = np.bincount(codes, y - y.mean())
+    groups = int((many > 0).sum())
+    between = float((sums**2 / np.maximum(many, 1)).sum())
+    return max(between / spread - (groups - 1) / (len(y) - 1), 0.0)  # what chance alone would explain is taken off

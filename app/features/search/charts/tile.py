@@ -1,0 +1,251 @@
+"""One place of the board: the head chooses the chart and its options and saves it; words stand where it is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+
+from espalier.app.features.search.charts.comparison import Compared, ComparisonChart
+from espalier.app.features.search.charts.face import Option
+from espalier.app.features.search.charts.parallel import ParallelChart
+from espalier.app.features.search.charts.rest import fill
+from espalier.app.figures.study.data import Study
+from espalier.app.widgets.forms.fields import Check, Choice
+from espalier.app.widgets.heading import empty_state, link
+
+WIDEST = 150  # pixels of a list of options
+BETWEEN, MORE = " &nbsp; ", " …"  # the parts of a legend
+LEGEND = 18  # pixels beside it
+LEAST = (160, 70)  # pixels of a chart: four of them fit a small window
+
+
+class Tile(QWidget):
+    """A chart of `kinds` (name → how it is made). Charts are made when they are first wanted, and kept."""
+
+    hovered = Signal(object)
+    picked = Signal(object)
+    applied = Signal(object)
+    brushed = Signal(object)
+    save_wanted = Signal()
+
+    def __init__(self, kinds: dict[str, Callable[[], Any]], first: str) -> None:
+        super().__init__()
+        self._kinds, self._study = kinds, Study()
+        self._others: tuple[Compared, ...] = ()
+        self._mask: Any = None
+        self.charts: dict[str, Any] = {}
+        self._stale: set[str] = set()
+        self.kind = Choice(tuple(kinds), tuple(kinds))
+        self.kind.setAccessibleName("Chart")
+        self.kind.put(first)
+        self.kind.edited.connect(self._changed)
+        self.fields: dict[str, Any] = {}
+        self._offered: list[Option] = []
+        self._options, self._pages, self._words = QHBoxLayout(), QStackedWidget(), empty_state("")
+        self.legend, self._legend = QLabel(), ""
+        self._build()
+        self._changed()
+
+    def _build(self) -> None:
+        self.legend.setTextFormat(Qt.TextFormat.RichText)
+        self.legend.setProperty("role", "small")
+        self.legend.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.legend.setContentsMargins(10, 0, 8, 0)
+        head = QHBoxLayout()
+        head.setContentsMargins(8, 4, 8, 2)
+        head.setSpacing(6)
+        self._options.setSpacing(6)
+        head.addWidget(self.kind)
+        head.addLayout(self._options)
+        self.rest, self.more = QMenu(self), link("More ▾", self._open_rest)
+        self.more.setToolTip("What else can be chosen of this chart")
+        self.more.hide()
+        head.addWidget(self.more)
+        head.addStretch(1)
+        self._save = link("Save…", self.save_wanted.emit)
+        self._save.setToolTip("Save this chart as PNG, SVG or CSV")
+        head.addWidget(self._save)
+        self._words.setMargin(8)
+        self._pages.addWidget(self._words)
+        self._pages.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
+        self._pages.setMinimumSize(*LEAST)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addLayout(head)
+        box.addWidget(self.legend)
+        box.addWidget(self._pages, 1)
+
+    @property
+    def chart(self) -> Any:
+        """The chart that is shown."""
+        return self.charts[self.kind.get()]
+
+    def show_kind(self, name: str) -> None:
+        """Show another chart."""
+        self.kind.put(name)
+        self._changed()
+
+    def _changed(self) -> None:
+        name = self.kind.get()
+        if name not in self.charts:
+            made = self.charts[name] = self._kinds[name]()
+            made.hovered.connect(self.hovered)
+            made.picked.connect(self.picked)
+            made.applied.connect(self.applied)
+            made.changed.connect(self.refresh)
+            if isinstance(made, ParallelChart):
+                made.brushed.connect(self.brushed)
+            if isinstance(made, ComparisonChart):
+                made.show_others(self._others)
+            self._pages.addWidget(made)
+            self._stale.add(name)
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        name = self.kind.get()
+        if name in self._stale:
+            self._stale.discard(name)
+            self.chart.show_study(self._study)
+        if hasattr(self.chart, "dim"):  # brushes came or went while another chart was seen
+            self.chart.dim(self._mask)
+        self.refresh()
+
+    def show_study(self, study: Study) -> None:
+        """Another study for all charts; those that are not seen take it when they are."""
+        self._study, self._mask = study, None
+        self._stale = set(self.charts)
+        if self.isVisible():
+            self._catch_up()
+
+    def compare(self, studies: Sequence[Compared]) -> None:
+        """These studies are to be compared, where that chart is shown."""
+        self._others = tuple(studies)
+        for chart in self.charts.values():
+            if isinstance(chart, ComparisonChart):
+                chart.show_others(self._others)
+                self.refresh()
+
+    def append(self, places: Sequence[int]) -> None:
+        """More trials of the same study, or more about them."""
+        self._stale |= set(self.charts) - {self.kind.get()}
+        if not self.isVisible():
+            self._stale = set(self.charts)
+        elif self.chart.empty() or self._pages.currentIndex() == 0:
+            self.chart.show_study(self._study)
+            self.refresh()
+        else:
+            self.chart.append(places)
+            self.refresh()
+
+    def dim(self, mask: Any) -> None:
+        """Fade the trials that brushes leave out; None fades none."""
+        self._mask = mask
+        if self.kind.get() not in self._stale and hasattr(self.chart, "dim"):
+            self.chart.dim(mask)
+
+    def mark(self, place: int | None) -> None:
+        """Mark the trial that is picked."""
+        if self.kind.get() not in self._stale:
+            self.chart.mark(place)
+
+    def refresh(self) -> None:
+        """Options, legend and words as the chart has them now."""
+        chart = self.chart
+        words = chart.empty()
+        self._words.setText(words)
+        self._pages.setCurrentWidget(self._words if words else chart)
+        legend = "" if words else chart.legend()
+        if legend != self._legend:
+            self._legend = legend
+            self.legend.setToolTip(legend)
+            self._shorten()
+        self.legend.setVisible(bool(legend))
+        self._save.setEnabled(not words)
+        self._offer([o for o in chart.options() if o.offered(not words)])
+        for name, field in self.fields.items():
+            field.put(chart.option(name))
+
+    def _shorten(self) -> None:
+        """Leave out the last words of the legend where there is no room: half a word tells nothing."""
+        words, room = self._legend.split(BETWEEN), self.width() - LEGEND
+        measured = QTextDocument()
+        measured.setDefaultFont(self.legend.font())
+        for many in range(len(words), 0, -1):
+            text = BETWEEN.join(words[:many]) + MORE * (many < len(words))
+            measured.setHtml(text)
+            if many == 1 or measured.idealWidth() <= room:
+                break
+        if text != self.legend.text():
+            self.legend.setText(text)
+
+    def _offer(self, options: list[Option]) -> None:
+        if options == self._offered:
+            return
+        self._offered = options
+        for field in self.fields.values():
+            self._options.removeWidget(field)
+            field.hide()
+            field.deleteLater()
+        self.fields = {o.name: self._field(o) for o in options}
+        for field in self.fields.values():
+            self._options.addWidget(field)
+        self._fold()
+
+    def _field(self, option: Option) -> Any:
+        field: Any = Check(option.name) if option.values is None else Choice(option.values, option.texts)
+        field.setAccessibleName(option.hint or option.name)
+        field.setToolTip(option.hint)
+        if option.values is not None:
+            field.setMaximumWidth(WIDEST)
+        field.edited.connect(lambda: self._chosen(option.name))
+        return field
+
+    def _chosen(self, name: str) -> None:
+        self.chart.choose(name, self.fields[name].get())
+        self.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._catch_up()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fold()
+        self._shorten()
+
+    def _fold(self) -> None:
+        """What the head has no room for stands in a menu."""
+        room = self.width() - self.kind.sizeHint().width() - self._save.sizeHint().width() - 40
+        widths = [min(field.sizeHint().width(), WIDEST) + 6 for field in self.fields.values()]
+        self.more.setVisible(sum(widths) > room)
+        room -= self.more.sizeHint().width() + 6 if sum(widths) > room else 0
+        for field, width in zip(self.fields.values(), widths, strict=True):
+            room -= width
+            field.setVisible(room >= 0)
+
+    def _open_rest(self) -> None:
+        hidden = [o for o in self._offered if self.fields[o.name].isHidden()]
+        fill(self.rest, hidden, self.chart.option, self._take)
+        self.rest.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+
+    def _take(self, name: str, value: Any) -> None:
+        """Chosen in the menu."""
+        self.chart.choose(name, value)
+        self.refresh()
+
+    # -- files
+
+    @property
+    def file_name(self) -> str:
+        """What the file of the chart is called, where the user names no other."""
+        return f"{self.kind.get().lower().replace(' ', '-')}.png"
+
+    def export(self, path: Path) -> None:
+        """Write the chart to a .png, .svg or .csv file; raises EspalierError."""
+        self.chart.export(path)

@@ -1,0 +1,189 @@
+"""When each worker did which trial: bars by worker in the colour of their state; those that run still grow."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QTimer
+from PySide6.QtGui import QColor, QHideEvent, QShowEvent
+from typing_extensions import override
+
+from espalier.app.features.search.charts.bars import Bars
+from espalier.app.features.search.charts.chart import BETWEEN, StudyChart
+from espalier.app.figures.study.data import COMPLETE, FAILED, PRUNED, RUNNING
+from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.widgets.charts.metrics import spacing
+from espalier.app.words import count, duration
+from espalier.model.data.base import Array
+
+TALL = 0.76  # of a lane
+GROW = 500  # milliseconds between two looks at the clock
+HERE = "this machine"
+KINDS = ("complete", "breaks a constraint", "ended early", "failed", "running", "not measured")
+RUNS = KINDS.index("running")
+
+
+class TimelineChart(StudyChart):
+    """A lane a worker, time from the first trial's start."""
+
+    name: ClassVar[str] = "Timeline"
+    growing = True
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, int] = {}
+        self._lane: Array = np.zeros(0)
+        super().__init__()
+        self._clock = QTimer(self, interval=GROW)
+        self._clock.timeout.connect(self._grow)
+
+    def colours(self, look: Palette) -> tuple[str, ...]:
+        """Of the kinds, in order."""
+        return look.bar, look.edge, CATEGORIES["add"], look.bad, look.accent, look.muted
+
+    @override
+    def empty(self) -> str:
+        if len(self.study) and not (self.study.facts["started"] > 0).any():
+            return "These trials do not tell when they began."
+        return super().empty()
+
+    @override
+    def legend(self) -> str:
+        kinds = self._kinds()
+        many = [(kind, colour, int((kinds == i).sum()))
+                for i, (kind, colour) in enumerate(zip(KINDS, self.colours(self.look), strict=True))]  # fmt: skip
+        words = [
+            f'<span style="color:{colour}">■</span> {kind} {count(found)}' for kind, colour, found in many if found
+        ]
+        return f'<span style="color:{self.look.muted}">{" &nbsp; ".join(words)}</span>'
+
+    @override
+    def axes(self, palette: Palette) -> None:
+        super().axes(palette)
+        left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
+        left.setGrid(False)
+        left.setWidth(84)
+        bottom.tickSpacing = lambda low, high, size: [(_unit(high - low, size / BETWEEN[1]), 0)]
+        bottom.tickStrings = lambda values, scale, gap: [_clock(v) for v in values]
+
+    @override
+    def build(self, palette: Palette) -> None:
+        colours = self.colours(palette)
+        self._ended = Bars(self.plot, colours, TALL)
+        self._running = pg.BarGraphItem(x0=[], x1=[], y0=[], height=TALL, brush=QColor(colours[RUNS]), pen=None)
+        self.plot.addItem(self._running)
+        self._bars_drawn = 0  # bars in it
+
+    @override
+    def fill(self, fresh: Sequence[int] | None) -> None:
+        again = fresh is None or any(p < len(self._drawn) and self._drawn[p] for p in fresh)
+        if fresh is None:
+            self._lanes, self._lane = {}, np.zeros(0)
+        begun = len(self._lane)
+        more = [self._lanes.setdefault(t.worker or HERE, len(self._lanes)) for t in self.study.trials[begun:]]
+        self._lane = np.append(self._lane, np.array(more, float))
+        if more or not begun:
+            self.plot.getAxis("left").setTicks([[(place, _short(name)) for name, place in self._lanes.items()]])
+        kinds, (begin, end) = self._kinds(), self._spans()
+        places: Array = np.arange(len(self.study)) if again else np.array(fresh, int)
+        places = places[(kinds[places] >= 0) & (kinds[places] != RUNS)]
+        (self._ended.put if again else self._ended.add)(begin[places], self._lane[places], end[places], kinds[places])
+        self._drawn = (kinds >= 0) & (kinds != RUNS)
+        self._grow_bars(kinds, begin, end)
+        self._watch()
+
+    _drawn: Array = np.zeros(0, bool)
+
+    def _kinds(self) -> Array:
+        """Of each trial, its place among the kinds."""
+        study = self.study
+        kinds = np.select([study.state == FAILED, study.state == PRUNED, study.state == RUNNING], [3, 2, 4], 0)
+        kinds[(study.state == COMPLETE) & ~study.feasible] = 1
+        kinds[study.facts["unmeasured"] > 0] = KINDS.index("not measured")
+        kinds[~(study.facts["started"] > 0)] = -1
+        return kinds
+
+    def _grow_bars(self, kinds: Array, begin: Array, end: Array) -> None:
+        """Bars of those that run."""
+        which = np.flatnonzero(kinds == RUNS)
+        if len(which) or self._bars_drawn:
+            self._bars_drawn = len(which)
+            self._running.setOpts(x0=begin[which], x1=end[which], y0=self._lane[which] - TALL / 2, height=TALL)
+
+    def _spans(self) -> tuple[Array, Array]:
+        """Begin and end in seconds from the first start; what runs lasts until now."""
+        started = self.study.facts["started"]
+        there = started[started > 0]
+        begin = started - (there.min() if len(there) else 0.0)
+        took = self.study.facts["seconds"].copy()
+        running = self.study.state == RUNNING
+        took[running] = np.maximum(time.time() - started[running], 0.0)
+        return begin, begin + np.nan_to_num(took)
+
+    def _watch(self) -> None:
+        """Look at the clock only while something runs and is seen."""
+        if self.isVisible() and (self.study.state == RUNNING).any():
+            self._clock.start()
+        else:
+            self._clock.stop()
+
+    def _grow(self) -> None:
+        self._grow_bars(self._kinds(), *self._spans())
+        self._fit()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._watch()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._clock.stop()
+
+    @override
+    def ends(self) -> tuple[float, float, float, float] | None:
+        if not len(self.study) or not (self.study.facts["started"] > 0).any():
+            return None
+        begin, end = self._spans()
+        there = self.study.facts["started"] > 0
+        return float(begin[there].min()), float(end[there].max()), -0.5, max(len(self._lanes), 1) - 0.5
+
+    @override
+    def spots(self) -> tuple[Array, Array, Array]:
+        if not len(self.study):
+            return super().spots()
+        begin, end = self._spans()
+        many = len(self._lane)  # later trials have not had their turn
+        y = np.where(self.study.facts["started"][:many] > 0, self._lane, np.nan)
+        return (begin + end)[:many] / 2, y, np.arange(many)
+
+    def near(self, at: QPointF) -> int | None:
+        """The trial whose bar lies under the pointer."""
+        if not len(self.study):
+            return None
+        point = self.plot.vb.mapSceneToView(self.mapToScene(at.toPoint()))
+        begin, end = self._spans()
+        away = np.abs(self._lane - point.y()) <= TALL / 2
+        slack = self.plot.vb.viewPixelSize()[0] * 2
+        inside = (begin - slack <= point.x()) & (point.x() <= end + slack)
+        found = np.flatnonzero(away & inside[: len(away)])
+        return int(found[-1]) if len(found) else None
+
+
+def _unit(span: float, room: float) -> float:
+    """Seconds between two labels: round seconds, minutes or hours."""
+    wish = span / max(room, 1.0)
+    rounds = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+    return next((float(s) for s in rounds if s >= wish), spacing(span, room)) if wish > 0.5 else spacing(span, room)
+
+
+def _clock(seconds: float) -> str:
+    """A time since the start; nothing before it."""
+    return re.sub(" 0\u2009(s|min)$", "", duration(seconds)) if seconds > 0 else "0" * (seconds == 0)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 12 else f"…{name[-11:]}"

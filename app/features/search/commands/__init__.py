@@ -1,0 +1,1 @@
+"""The command line's `search`, `worker` and `serve-storage`. No Qt."""

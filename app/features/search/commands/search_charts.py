@@ -1,0 +1,189 @@
+"""Pictures of a search: its trials, alone or beside those of other studies, as SVG or PNG."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from espalier.app.commands.command import Arguments, Parser, UsageError
+from espalier.model.document.project import recipe_to_json
+from espalier.model.document.recipe import Recipe
+from espalier.model.errors import nearest
+from espalier.model.leftovers import scratch
+from espalier.passes.figure import accuracy_of
+from espalier.passes.score import Score
+from espalier.passes.search.goals import figures
+from espalier.passes.search.search import Search
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec, trains
+from espalier.passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from espalier.app.figures.curves import Drawing
+    from espalier.app.figures.study.data import Study
+    from espalier.app.figures.trials import Group
+
+CHARTS = ("history", "pareto", "importance", "precision", "intermediate", "loss")
+BY_STEP = ("intermediate", "loss")
+PICTURES = (".svg", ".png")
+
+
+def add_charts(parser: Parser) -> None:
+    """What a picture shows."""
+    parser.add_argument("--chart", choices=CHARTS, help="what -o F.svg or F.png shows: the best so far by trial "
+                        "(default), the Pareto front, the importance of choices, formats by trial, the first goal "
+                        "on the way of each trial, or the training loss by step of trials that train")  # fmt: skip
+    parser.add_argument("--figure", metavar="NAME[,NAME]", default="",
+                        help="of the chart (default: the goals; of a front up, then across)")  # fmt: skip
+    parser.add_argument("--compare", metavar="FILE[#STUDY]", action="append", default=[],
+                        help="also draw a study of a project or journal; those that differ in seed, name or number of "
+                        "trials alone are drawn as their mean")  # fmt: skip
+    parser.add_argument("--inset", action="store_true", help="in a history or by step, the later half again, enlarged")
+
+
+def check_charts(found: Arguments) -> None:
+    """Options of a picture want one; raises UsageError."""
+    picture = Path(found.output or "").suffix.lower() in PICTURES
+    if not picture and (found.chart or found.figure or found.compare or found.inset):
+        raise UsageError("--chart, --figure, --compare and --inset are for a picture.", "Add -o F.svg or -o F.png.")
+    if found.compare and found.chart in ("importance", "precision"):
+        raise UsageError(f"The chart {found.chart} shows one study.", "Leave out --compare.")
+    if found.figure and found.chart in BY_STEP:
+        raise UsageError(f"The chart {found.chart} has its own figure.", "Leave out --figure.")
+    if found.inset and found.chart not in (None, "history", *BY_STEP):
+        raise UsageError(f"The chart {found.chart} has no inset.", "Leave out --inset.")
+
+
+class Picture:
+    """The picture that the command line asks for. Studies to compare with are read at once, before hours of trials."""
+
+    def __init__(self, found: Arguments, search: Search) -> None:
+        self.found, self.search = found, search
+        self.asked = [n for n in found.figure.split(",") if n]
+        _check_figures(self.asked)
+        self.others = [o for text in found.compare for o in _read(text)]
+        self.base: Mapping[str, Any] = {}
+        self.named = ""
+
+    def draw(self, path: Path, trials: Sequence[Trial], space: Space) -> None:
+        """Write it; raises UsageError."""
+        from espalier.app.figures.curves import write
+
+        own = study_of(self.search.spec, self.search.recipe, space, trials)
+        own.baseline = {k: float(v) for k, v in self.base.items() if isinstance(v, int | float)}
+        own.named, own.sampled = self.named or own.named, own.sampled or accuracy_of(self.base)
+        write(path, self._sheet(own), UsageError)
+
+    def _sheet(self, own: Study) -> Drawing:
+        from espalier.app.figures.choices import importance, precision
+        from espalier.app.figures.steps import losses, on_the_way
+        from espalier.app.figures.trials import history, pareto
+        from espalier.model.document.graph_json import fingerprint
+
+        mine = Known(self.search.spec, _kind(self.search.spec, self.search.recipe, fingerprint(self.search.base)), own)
+        groups = _groups([mine, *self.others])
+        names = self._figures(own)
+        charts: dict[str, Callable[[], Drawing]] = {
+            "history": lambda: history(groups, names[0], inset=self.found.inset),
+            "pareto": lambda: pareto(groups, names[1], names[0]),
+            "importance": lambda: importance(own, names[0]),
+            "precision": lambda: precision(own, names[0]),
+            "intermediate": lambda: on_the_way(groups, inset=self.found.inset),
+            "loss": lambda: losses(groups, inset=self.found.inset),
+        }
+        return charts[self.found.chart or "history"]()
+
+    def _figures(self, own: Study) -> list[str]:
+        """Two figures at least: those that were asked for, else the goals, and a cost beside a lone goal."""
+        for name in self.asked:
+            if name not in own.names:
+                raise UsageError(f"The trials have no figure {name!r}.", nearest(name, own.names))
+        goals = [g.figure for g in own.goals]
+        costs = [n for n in ("weight_bits", "size_bytes") if n in own.names]
+        return list(dict.fromkeys([*self.asked, *goals, *costs, *own.names, "accuracy", "weight_bits"]))
+
+
+def _check_figures(names: Sequence[str]) -> None:
+    """Raise UsageError for a figure that no trial can ever tell."""
+    score = [f.name for f in fields(Score)]
+    trained = [f"{name}_{when}" for name in ("accuracy", "loss", "kept_step") for when in ("before", "compressed")]
+    known = list(dict.fromkeys([*figures(), *score, *trained, "kept_step"]))
+    for name in names:
+        if name not in known:
+            raise UsageError(f"There is no figure {name!r}.", nearest(name, known))
+
+
+def study_of(spec: SearchSpec, recipe: Recipe, space: Space, trials: Sequence[Trial]) -> Study:
+    """A study as the charts take it."""
+    from espalier.app.figures.study.data import Study
+
+    counted = "steps" if trains(spec, recipe) else "samples"
+    return Study(trials, spec.goals, space.choices, within=spec.within, counted=counted)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A study with its search; those of one `kind` ask the same of the same model."""
+
+    spec: SearchSpec
+    kind: str
+    study: Study
+
+
+def _kind(spec: SearchSpec, recipe: Recipe, model: str) -> str:
+    """Equal for searches that differ in seed, name and number of trials alone. `model`: its fingerprint."""
+    steps = recipe_to_json(Recipe(tuple(replace(s, seed=0) for s in recipe.steps)))
+    return f"{model} {json.dumps(steps, sort_keys=True)} {replace(spec, study='', seed=0, trials=0)!r}"
+
+
+def _groups(found: Sequence[Known]) -> list[Group]:
+    """Studies of one kind are one group, called by its sampler where that tells them apart."""
+    from espalier.app.figures.trials import Group
+
+    held: dict[str, list[Known]] = {}
+    for known in found:
+        held.setdefault(known.kind, []).append(known)
+    samplers = [members[0].spec.sampler for members in held.values()]
+    told = len(set(samplers)) == len(samplers)
+    labels = [m[0].spec.sampler if told else m[0].spec.study for m in held.values()]
+    return [Group(label, tuple(k.study for k in m)) for label, m in zip(labels, held.values(), strict=True)]
+
+
+def _read(text: str) -> list[Known]:
+    """The studies of a project or a journal, or the one that is named behind a #."""
+    from espalier.passes.search.project_studies import FOLDER, unpack
+    from espalier.passes.search.records import ABOUT, search_of, trials_of
+    from espalier.passes.search.storage import journal_url, load_study, open_storage, study_names
+
+    name, _, wish = text.partition("#")
+    path = Path(name)
+    if not path.is_file():
+        raise UsageError(f"There is no file {name!r} to compare with.", "Give a project or a journal.")
+    with scratch() as folder:
+        files = list(unpack(_members(path, FOLDER), Path(folder)).values()) if path.suffix == ".espalier" else [path]
+        studies = [(n, s) for f in files for s in [open_storage(journal_url(f))] for n in study_names(s)]
+        names = [n for n, _ in studies]
+        if not names or (wish and wish not in names):
+            raise UsageError(f"{path.name} holds no study {wish!r}." if wish else f"{path.name} holds no study.",
+                             nearest(wish, names) if wish else "Give a project or a journal of a search.")  # fmt: skip
+        found: list[Known] = []
+        for study_name, storage in studies:
+            if wish in ("", study_name):
+                study = load_study(storage, study_name)
+                spec, recipe, space = search_of(study)
+                kind = _kind(spec, recipe, str(study.user_attrs[ABOUT].get("model", "")))
+                drawn = study_of(replace(spec, study=study_name), recipe, space, trials_of(study))
+                found.append(Known(replace(spec, study=study_name), kind, drawn))
+    return found
+
+
+def _members(path: Path, folder: str) -> dict[str, bytes]:
+    from espalier.model.borders import opened_zip, read_member, reading
+    from espalier.model.document.project import MOST_OWN
+
+    guard = reading(path, UsageError, "is not a readable project", "Give a project or a journal.")
+    with guard, opened_zip(path) as (archive, _):
+        return {n: read_member(archive, n, MOST_OWN) for n in archive.namelist() if n.startswith(folder)}

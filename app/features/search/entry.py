@@ -1,0 +1,176 @@
+"""One entry of a space as a card: what varies, where, what shares a choice, and under which condition it exists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from espalier.app.features.search.bodies import BODIES, TITLES
+from espalier.app.widgets.forms.fields import Check, Choice, Line, NumberField
+from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.fold import Fold
+from espalier.app.widgets.heading import link
+from espalier.model.document.recipe import Recipe
+from espalier.model.errors import EspalierError
+from espalier.model.graph.graph import Graph
+from espalier.passes.search.spec import Vary, When
+from espalier.passes.sweep.values import parse_values, value_text
+
+TIED = {
+    "layer": "each layer its own",
+    "type": "each type its own",
+    "module": "each module its own",
+    "all": "one for all",
+}
+OVER_LAYERS = ("format", "sparsity", "identity", "parallel")
+ALWAYS = "always"
+
+
+class More(QWidget):
+    """What is rarely changed of an entry: its name, its condition, how it is fitted and scaled."""
+
+    edited = Signal()
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+        self.fit, self.log = Check("fit each format to its weight"), Check("steps by ratio (logarithmic)")
+        self.name = Line("what it is called")
+        self.name.setAccessibleName("Name of the entry")
+        self.only, self.values = Choice((ALWAYS,)), Line("values")
+        self.only.setAccessibleName("Exists only if")
+        self.values.setAccessibleName("Values of the condition")
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(5)
+        for part in (self.fit, self.log, _row("name", self.name), _row("exists", self.only, self.values)):
+            box.addWidget(part)
+        self.fit.setVisible(kind == "format")
+        self.log.setVisible(kind not in ("format", "identity"))
+        for part in (self.fit, self.log, self.name, self.only, self.values):
+            part.edited.connect(self._edited)
+
+    def offer(self, names: Sequence[str]) -> None:
+        """The choices before it that a condition can name."""
+        held = self.only.get()  # one that is none of them stays, and is told as wrong
+        names = tuple(dict.fromkeys([*names, *([held] if held != ALWAYS else [])]))
+        texts = tuple(f"only if {n} is" for n in names)
+        self.only.offer((ALWAYS, *names), (ALWAYS, *texts))
+        self.values.setVisible(self.only.get() != ALWAYS)
+
+    def _edited(self) -> None:
+        self.values.setVisible(self.only.get() != ALWAYS)
+        self.edited.emit()
+
+    def put(self, vary: Vary) -> None:
+        """Show those of an entry."""
+        self.fit.put(vary.fit)
+        self.log.put(vary.log)
+        self.name.put(vary.name)
+        wanted = vary.when.name if vary.when else ALWAYS
+        if wanted not in self.only.values:
+            self.offer((*self.only.values[1:], wanted))
+        self.only.put(wanted)
+        self.values.put(", ".join(map(value_text, vary.when.values)) if vary.when else "")
+        self.values.setVisible(vary.when is not None)
+
+    def get(self, vary: Vary) -> Vary:
+        """The entry with these; raises OptionsError."""
+        when = None
+        if self.only.get() != ALWAYS:
+            when = When(self.only.get(), parse_values(self.values.get()))
+        return replace(vary, fit=self.fit.get(), log=self.log.get(), name=self.name.get().strip(), when=when)
+
+
+class EntryCard(QFrame):
+    """`value` gives the Vary or raises; what is wrong with it stands at its foot."""
+
+    edited = Signal()
+    removed = Signal()
+
+    def __init__(self, vary: Vary, graph: Graph | None, recipe: Recipe) -> None:
+        super().__init__()
+        self.kind = vary.kind
+        self.setProperty("card", True)
+        self.body = BODIES[vary.kind](graph, recipe)
+        self.title = QLabel(TITLES[vary.kind])
+        self.title.setProperty("role", "strong")
+        self.note, self.wrong = QLabel(), QLabel(wordWrap=True)
+        self.note.setProperty("role", "small")
+        self.wrong.setProperty("role", "wrong")
+        self.per, self.parts = Choice(tuple(TIED), tuple(TIED.values())), NumberField(int, 1, 20)
+        self.per.setAccessibleName("What shares a choice")
+        self.parts.setAccessibleName("Parts of the path of a module")
+        self.parts.setToolTip("So many parts of a module's path share a choice")
+        self.more = More(vary.kind)
+        self.fold = Fold("More", lambda: self.more)
+        self._arrange()
+        self.put(vary)
+        for part in (self.body, self.per, self.parts, self.more):
+            part.edited.connect(self._edited)
+
+    def _arrange(self) -> None:
+        drop = link("×", self.removed.emit)
+        drop.setAccessibleName(f"Remove {self.title.text()}")
+        drop.setToolTip("Remove this from the space")
+        head = QHBoxLayout()
+        head.setSpacing(6)
+        head.addWidget(self.title)
+        head.addWidget(self.note, 1)
+        head.addWidget(drop)
+        self._tied = _row("choice", self.per, self.parts)
+        self._tied.setVisible(self.kind in OVER_LAYERS)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(10, 4, 6, 6)
+        box.setSpacing(5)
+        box.addLayout(head)
+        for part in (self.body, self._tied, self.fold, self.wrong):
+            box.addWidget(part)
+        self.wrong.hide()
+
+    def put(self, vary: Vary) -> None:
+        """Show an entry of the same kind."""
+        self.body.put(vary)
+        self.per.put(vary.per)
+        self.parts.put(vary.depth)
+        self.parts.setVisible(vary.per == "module")
+        self.more.put(vary)
+        self._note_more(vary)
+
+    def value(self) -> Vary:
+        """The entry; raises OptionsError."""
+        made = Vary(self.kind, **self.body.get(), per=self.per.get(), depth=self.parts.get())  # type: ignore[arg-type]
+        return self.more.get(made)
+
+    def _edited(self) -> None:
+        self.parts.setVisible(self.per.get() == "module")
+        self.edited.emit()
+
+    def tell(self, note: str, wrong: str = "") -> None:
+        """Say how much it is, or what is wrong with it."""
+        self.note.setText(note)
+        self.wrong.setText(wrong)
+        self.wrong.setVisible(bool(wrong))
+        try:
+            self._note_more(self.value())
+        except EspalierError:
+            return
+
+    def _note_more(self, vary: Vary) -> None:
+        """What is not as usual of the part that is folded away."""
+        words = [vary.name, f"only if {vary.when.name}" if vary.when else "",
+                 "" if vary.fit or self.kind != "format" else "not fitted", "by ratio" if vary.log else ""]  # fmt: skip
+        self.fold.note(", ".join(w for w in words if w))
+
+
+def _row(caption: str, *parts: QWidget) -> QWidget:
+    held = QWidget()
+    flow = Flow(held, spacing=6)
+    label = QLabel(caption)
+    label.setProperty("role", "muted")
+    for part in (label, *parts):
+        flow.addWidget(part)
+    return held

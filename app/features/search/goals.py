@@ -1,0 +1,183 @@
+"""What a search is for: figures that are to be high or low, and limits that others must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+
+from espalier.app.features.search.state.words import figure_name
+from espalier.app.widgets.forms.fields import Choice, Line, NumberField
+from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.heading import link
+from espalier.model.errors import OptionsError
+from espalier.passes.search.spec import Goal
+
+BETTER = {"": "as it is meant", "high": "high", "low": "low"}
+SIGNS = {"<=": "at most", ">=": "at least"}
+BEGIN = {"weight_bits": "4.5", "activation_bits": "8", "accuracy": "0.9", "sparsity": "0.5"}
+
+
+class GoalRow(QWidget):
+    """One figure, which way is better, its weight where goals are summed."""
+
+    edited = Signal()
+    removed = Signal()
+
+    def __init__(self, goal: Goal, figures: Sequence[str]) -> None:
+        super().__init__()
+        known = (*figures, *(() if goal.figure in figures else (goal.figure,)))
+        self.figure = Choice(known, tuple(map(figure_name, known)))
+        self.figure.setAccessibleName("Goal")
+        self.better = Choice(tuple(BETTER), tuple(BETTER.values()))
+        self.better.setAccessibleName("Which way is better")
+        self.weight = NumberField(float, 0)
+        self.weight.setToolTip("Its weight in the sum of the goals")
+        self.weight.setAccessibleName("Weight of the goal")
+        self.figure.put(goal.figure)
+        self.better.put(goal.better)
+        self.weight.put(goal.weight)
+        self.drop = link("×", self.removed.emit)
+        self.drop.setAccessibleName("Remove this goal")
+        flow = Flow(self, spacing=6)
+        for part in (self.figure, self.better, self.weight, self.drop):
+            flow.addWidget(part)
+        for part in (self.figure, self.better, self.weight):
+            part.edited.connect(self.edited)
+
+    def get(self) -> Goal:
+        """The goal; raises OptionsError."""
+        return Goal(self.figure.get(), self.better.get(), self.weight.get())
+
+
+class LimitRow(QWidget):
+    """One constraint, as `weight_bits<=4.5`."""
+
+    edited = Signal()
+    removed = Signal()
+
+    def __init__(self, text: str, figures: Sequence[str]) -> None:
+        super().__init__()
+        name, sign, number = _parts(text)
+        known = (*figures, *(() if name in figures else (name,)))
+        self.figure = Choice(known, tuple(map(figure_name, known)))
+        self.figure.setAccessibleName("Figure of the constraint")
+        self.sign = Choice(tuple(SIGNS), tuple(SIGNS.values()))
+        self.sign.setAccessibleName("At most or at least")
+        self.number = Line("4.5")
+        self.number.setAccessibleName("Limit")
+        self.number.setFixedWidth(76)
+        self.figure.put(name)
+        self.sign.put(sign)
+        self.number.put(number)
+        self.drop = link("×", self.removed.emit)
+        self.drop.setAccessibleName("Remove this constraint")
+        flow = Flow(self, spacing=6)
+        for part in (self.figure, self.sign, self.number, self.drop):
+            flow.addWidget(part)
+        for part in (self.figure, self.sign, self.number):
+            part.edited.connect(self.edited)
+
+    def get(self) -> str:
+        """The constraint as text; raises OptionsError."""
+        number = self.number.get().strip()
+        if not number:
+            raise OptionsError("A constraint has no limit.", "Write a number, or remove it.")
+        return f"{self.figure.get()}{self.sign.get()}{number}"
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    for sign in SIGNS:
+        name, found, number = text.partition(sign)
+        if found:
+            return name.strip(), sign, number.strip()
+    return text.strip(), "<=", ""
+
+
+class Goals(QWidget):
+    """The goals and the constraints, with links to add more; `figures` are what there is to choose from."""
+
+    edited = Signal()
+
+    def __init__(self, figures: Sequence[str]) -> None:
+        super().__init__()
+        self._figures = tuple(figures)
+        self.goals: list[GoalRow] = []
+        self.limits: list[LimitRow] = []
+        self.how = Choice((False, True), ("trade them off (Pareto front)", "add them up by weight"))
+        self.how.setAccessibleName("Several goals")
+        self.wrong = QLabel(wordWrap=True)
+        self.wrong.setProperty("role", "wrong")
+        self.wrong.hide()
+        self._top, self._below = QVBoxLayout(), QVBoxLayout()
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(4)
+        box.addLayout(self._top)
+        box.addWidget(self.how)
+        links = QWidget()
+        flow = Flow(links, spacing=10)
+        for part in (link("+ goal", self.add_goal), link("+ constraint", self.add_limit)):
+            flow.addWidget(part)
+        box.addLayout(self._below)
+        box.addWidget(links)
+        box.addWidget(self.wrong)
+        self.how.edited.connect(self._edited)
+        self.put((Goal(),), (), False)
+
+    def put(self, goals: Sequence[Goal], within: Sequence[str], summed: bool) -> None:
+        """Show these."""
+        for row in [*self.goals, *self.limits]:
+            self._drop(row)
+        for goal in goals:
+            self._add(self.goals, self._top, GoalRow(goal, self._figures))
+        for text in within:
+            self._add(self.limits, self._below, LimitRow(text, self._figures))
+        self.how.put(summed)
+        self._adapt()
+
+    def get(self) -> tuple[tuple[Goal, ...], tuple[str, ...], bool]:
+        """(goals, constraints, summed); raises OptionsError."""
+        goals = tuple(row.get() for row in self.goals)
+        return goals, tuple(row.get() for row in self.limits), self.how.get() and len(goals) > 1
+
+    def tell(self, wrong: str) -> None:
+        """Say what is wrong here."""
+        self.wrong.setText(wrong)
+        self.wrong.setVisible(bool(wrong))
+
+    def add_goal(self) -> None:
+        """One more goal: the first figure that is none yet."""
+        taken = {row.figure.get() for row in self.goals}
+        first = next((f for f in ("weight_bits", *self._figures) if f not in taken), self._figures[0])
+        self._add(self.goals, self._top, GoalRow(Goal(first), self._figures))
+        self._edited()
+
+    def add_limit(self, figure: str = "weight_bits") -> None:
+        """One more constraint."""
+        self._add(self.limits, self._below, LimitRow(f"{figure}<={BEGIN.get(figure, '')}", self._figures))
+        self._edited()
+
+    def _add(self, rows: list, layout: QVBoxLayout, row: GoalRow | LimitRow) -> None:  # type: ignore[type-arg]
+        row.edited.connect(self._edited)
+        row.removed.connect(lambda: (self._drop(row), self._edited()))
+        rows.append(row)
+        layout.addWidget(row)
+
+    def _drop(self, row: GoalRow | LimitRow) -> None:
+        (self.goals if isinstance(row, GoalRow) else self.limits).remove(row)  # type: ignore[arg-type]
+        row.hide()
+        row.setParent(None)
+        row.deleteLater()
+
+    def _edited(self) -> None:
+        self._adapt()
+        self.edited.emit()
+
+    def _adapt(self) -> None:
+        several = len(self.goals) > 1
+        self.how.setVisible(several)
+        for row in self.goals:
+            row.weight.setVisible(several and self.how.get())
+            row.drop.setVisible(several)

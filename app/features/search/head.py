@@ -1,0 +1,214 @@
+"""Over the plots of a study: which one, how far it is, the best so far, and what can be done with it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
+
+from espalier.app.features.search.state.study import ASKED
+from espalier.app.features.search.state.words import best_words, pace_words
+from espalier.app.jobs.status import status_text
+from espalier.app.widgets.forms.fields import Choice
+from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.heading import Elided, link, warning
+from espalier.app.widgets.progress import Bar
+from espalier.app.words import count, duration, left, plural
+
+if TYPE_CHECKING:
+    from espalier.app.features.search.state.searches import Study
+    from espalier.passes.search.trial import Trial
+
+NAME = 220
+HEIRS = {"pause": "again", "again": "pause", "on": "pause"}  # links that take the focus of one that goes
+RECENT = 200  # trials by which the pace is told
+MORE = 20  # trials that "go on" adds to a study that has had all of its own
+
+
+MENU = (
+    ("hand", "Add the present configuration as a trial", "What was made by hand competes in this search"),
+    ("repeat", "Repeat with other seeds…", "The same search again, so that chance can be told from merit"),
+    ("form", "Show its form", "What it varies and wants, at the left, to be changed and run as another study"),
+    ("", "", ""),
+    ("save", "Save the trials…", "The trials that the table shows, as CSV"),
+    ("spec", "Save the search…", "A TOML file that the command line runs as well"),
+    ("", "", ""),
+    ("remove", "Remove", "Forget this study, in the project too"),
+)
+
+
+class SearchHead(QWidget):
+    """`wanted` tells what is asked of the study that is shown, by a word; `chosen` another study's name."""
+
+    chosen = Signal(str)
+    wanted = Signal(str)
+    compared = Signal(tuple)  # the names of the studies that are to be drawn together
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.studies = Choice()
+        self.studies.setAccessibleName("Study")
+        self.studies.setMinimumWidth(110)
+        self.studies.setMaximumWidth(NAME)
+        self.status, self.best, self.wrong = Elided("", "muted", 40), QLabel(), warning()
+        self.bar = Bar()
+        self.links: dict[str, QPushButton] = {}
+        words = {
+            "pause": ("Pause", "Wait after the trial that runs"), "again": ("Continue", "Go on with the search"),
+            "after": ("Stop after this trial", "End the search when the running trial has ended"),
+            "stop": ("Stop", "End the search now; the running trial is given up"),
+            "on": ("Go on", "Run further trials of this search"),
+        }  # fmt: skip
+        for name, (title, tip) in words.items():
+            button = self.links[name] = link(title, lambda n=name: self.wanted.emit(n))
+            button.setToolTip(tip)
+        self.menu = QMenu(self)
+        self.menu.setToolTipsVisible(True)
+        for name, title, tip in MENU:
+            if not name:
+                self.menu.addSeparator()
+                continue
+            self.menu.addAction(title, lambda n=name: self.wanted.emit(n)).setToolTip(tip)
+        self.more = link("More ▾", self._open)
+        self.others = QMenu(self)
+        self.compare = link("Compare ▾", self._open_others)
+        self.compare.setToolTip(
+            "Several studies on one figure; those that differ in their seed alone as mean and spread"
+        )
+        self.apply = QPushButton("Apply the best")
+        self.apply.setToolTip("Make the best trial's configuration the recipe, in one step that can be undone")
+        self.apply.clicked.connect(lambda: self.wanted.emit("apply"))
+        self.studies.edited.connect(lambda: self.chosen.emit(self.studies.get()))
+        self._arrange()
+
+    def _open(self) -> None:
+        self.menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+
+    def _open_others(self) -> None:
+        self.others.popup(self.compare.mapToGlobal(self.compare.rect().bottomLeft()))
+
+    def _arrange(self) -> None:
+        top = Flow()
+        top.setContentsMargins(12, 6, 12, 0)
+        for part in (self.studies, self.status, *self.links.values(), self.compare, self.more):
+            top.addWidget(part)
+        told = QHBoxLayout()
+        told.setContentsMargins(12, 0, 12, 0)
+        told.addWidget(self.best, 1)
+        told.addWidget(self.apply)
+        self.best.setProperty("role", "strong")
+        self.best.setMinimumWidth(1)
+        self.best.setWordWrap(True)
+        self.wrong.setContentsMargins(12, 0, 12, 0)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 2)
+        box.setSpacing(3)
+        box.addLayout(top)
+        box.addWidget(self.bar)
+        box.addLayout(told)
+        box.addWidget(self.wrong)
+
+    def offer(self, names: tuple[str, ...]) -> None:
+        """The studies that there are; what was left out of a comparison stays out."""
+        self.studies.offer(names)
+        out = {a.text() for a in self.others.actions() if not a.isChecked()}
+        self.others.clear()
+        for name in names:
+            action = self.others.addAction(name)
+            action.setCheckable(True)
+            action.setChecked(name not in out)
+            action.toggled.connect(lambda _: self.compared.emit(self.together))
+        self.compare.setVisible(len(names) > 1)
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The studies that are compared."""
+        return tuple(a.text() for a in self.others.actions() if a.isChecked())
+
+    def show_study(self, study: Study | None) -> None:
+        """Say where a study stands."""
+        running = study is not None and study.running
+        paused = study is not None and study.paused
+        live = running and not paused and study is not None and not study.ending
+        self._offer_links({"pause": live, "again": paused, "after": live, "stop": running,
+                           "on": study is not None and not running})  # fmt: skip
+        self.bar.setVisible(running)
+        self.more.setVisible(study is not None)
+        self.studies.setVisible(study is not None)
+        self.wrong.setVisible(bool(study and study.error))
+        leader = study.leader if study else None
+        self.apply.setVisible(leader is not None)
+        if study is None:
+            self.status.show_text("")
+            self.best.setText("")
+            return
+        missing = study.spec.trials - study.done
+        self.links["on"].setText("Go on" if missing > 0 else f"{MORE} more trials")
+        self.status.show_text(progress_words(study, time.monotonic()))
+        self.best.setText(_leads(study, leader) if leader else _none(study))
+        kept = " The trials so far are kept." if study.done else ""
+        self.wrong.setText(f"{study.error}{kept}" if study.error else "")
+        self.bar.show_done(min(study.done, study.spec.trials), max(study.spec.trials, 1))
+
+    def _offer_links(self, shown: dict[str, bool]) -> None:
+        """Show these links; the focus of one that goes is never left to Stop, which is beside it."""
+        focused = next((n for n, b in self.links.items() if b.hasFocus()), "")
+        for name in sorted(shown, key=lambda n: not shown[n]):  # those that come before those that go
+            if name == focused and not shown[name]:
+                heir = HEIRS.get(name, "")
+                (self.links[heir] if shown.get(heir) else self.studies).setFocus()
+            self.links[name].setVisible(shown[name])
+
+
+def _leads(study: Study, leader: Trial) -> str:
+    return best_words(study.spec, leader, study.baseline, len(study.best), study.against)
+
+
+def _none(study: Study) -> str:
+    """Why there is no best."""
+    if not study.done:
+        return "No trial has ended yet." if study.running else "No trials yet."
+    outside = sum(t.state == "complete" for t in study.trials.values())
+    return (
+        f"No trial holds the limits yet: {plural(outside, 'trial')} outside." if outside else "No trial has succeeded."
+    )
+
+
+def progress_words(study: Study, now: float) -> str:
+    """`37 of 50 trials · 2 failed · 42 trials a minute · 12 s left`."""
+    trials = study.trials.values()
+    failed = sum(t.state == "failed" and not t.lost for t in trials)
+    unmeasured = sum(t.unmeasured for t in trials)
+    early = sum(t.state == "pruned" and t.counts for t in trials)
+    twice = sum(t.reused and not t.unmeasured for t in trials)
+    doubled = "duplicate" if twice == 1 else "duplicates"
+    kinds = {"failed": failed, doubled: twice, "not measured": unmeasured, "ended early": early}
+    wanted = max(study.spec.trials, study.done)  # more were asked for, and the window ended before it was saved
+    words = [f"{count(study.done)} of {plural(wanted, 'trial')}",
+             *(f"{number} {kind}" for kind, number in kinds.items() if number), *_doing(study, now)]  # fmt: skip
+    return " · ".join(w for w in words if w)
+
+
+def _doing(study: Study, now: float) -> list[str]:
+    job = study.job
+    begun = [f"went on from trial {study.went_on}"] if study.went_on is not None else []
+    if study.paused:
+        return [*begun, "paused"]
+    if job is None:
+        return [
+            *begun,
+            f"ended: {study.why}" if study.why not in ("", ASKED) and study.done < study.spec.trials else "",
+        ]
+    if study.ending:
+        return [*begun, "ends after this trial"]
+    if job.state == "waiting" or not any(n > (-1 if study.went_on is None else study.went_on) for n in study.trials):
+        return [*begun, status_text(job, now)]  # before its first trial: sensitivities, the data, the model
+    recent = [t for n in sorted(study.trials)[-RECENT:] if (t := study.trials[n]).seconds and t.state != "failed"]
+    rest = study.spec.trials - study.done
+    each = sum(t.seconds or 0.0 for t in recent) / len(recent) if recent else None
+    eta = left(each * rest) if each and rest > 0 else "" if each else duration(job.worked(now))
+    if study.spec.timeout and each:
+        eta = left(min(each * rest, max(study.spec.timeout - job.worked(now), 0.0)))
+    return [*begun, pace_words(recent), eta]

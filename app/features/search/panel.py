@@ -1,0 +1,290 @@
+"""Search: say what may vary and what is wanted, watch the trials come, see each on the graph, and take the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QInputDialog, QWidget
+
+from espalier.app.features.search.head import MORE
+from espalier.app.features.search.results import SearchResults
+from espalier.app.features.search.setup import SearchSetup
+from espalier.app.features.search.state.searches import Searches, Study, seconds_each
+from espalier.app.features.search.state.templates import beginning
+from espalier.app.widgets.bench import Bench, invitation
+from espalier.app.widgets.heading import link, muted
+from espalier.model.document.recipe import Recipe
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.passes.search.expand import expand
+from espalier.passes.search.goals import figures
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+ABOUT = (
+    "A search tries configurations by itself: which layer gets which number format, how much is pruned, which option "
+    "of a step, even which architecture. It measures each, learns from them where to look, and keeps all. "
+    "Each trial is a recipe that you can see on the graph and take over."
+)
+SETUP, RESULTS, WORDS = 330, 1130, 560
+SEEDS = 2  # further seeds that a repetition suggests: three in all
+SOON = 120  # milliseconds after a trial until the head tells of it, and of those that came meanwhile
+CLOCK = 1000  # milliseconds between two looks at how long it still takes
+
+
+class SearchPanel(Bench):
+    """The composer at the left; at the right what came of a study: head, charts, trials."""
+
+    begun = Signal()
+    model_wanted = Signal(object)  # a trial of another architecture is to be a project of its own
+    file_wanted = Signal(str)  # "open" or "save" a search, or save the "trials"
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.searches = Searches(session)
+        self.setup = SearchSetup(session, expand, tuple(figures()))
+        self.results = SearchResults()
+        self.head, self.trials, self.board = self.results.head, self.results.trials, self.results.board
+        self._build()
+        self._soon = QTimer(self, singleShot=True, interval=SOON)
+        self._soon.timeout.connect(self._tell)
+        self._clock = QTimer(self, interval=CLOCK)
+        self._clock.timeout.connect(self._tell)
+        self._clock.timeout.connect(lambda: self.compare())
+        self._connect()
+        self._opened()
+        self._listed()
+
+    # -- building
+
+    def _build(self) -> None:
+        self.example_link = link("", self.run_example)
+        self.compose_link = link("Compose a search", self.compose)
+        empty = invitation(WORDS, muted(ABOUT), self.example_link, self.compose_link)
+        self._lay_out(empty, self.setup, self.setup.foot, self.results, [SETUP, RESULTS])
+
+    def _connect(self) -> None:
+        session, searches = self._session, self.searches
+        self.setup.run_wanted.connect(self.start)
+        self.setup.file_wanted.connect(self.file_wanted)
+        self.trials.save_link.clicked.connect(lambda: self.file_wanted.emit("trials"))
+        self.head.chosen.connect(lambda _: self.show_study())
+        self.head.wanted.connect(self.act)
+        self.results.used.connect(self.use)
+        self.head.compared.connect(lambda _: self.compare(show=True))
+        searches.changed.connect(self._came)
+        searches.stood.connect(self._tell)
+        searches.listed.connect(self._listed)
+        session.opened.connect(self._opened)
+        session.changed.connect(self._edited)
+        session.score_changed.connect(self._outdate_form)
+
+    # -- what is shown
+
+    @property
+    def study(self) -> Study | None:
+        """The study that is shown."""
+        chosen = self.head.studies
+        return self.searches.studies.get(chosen.get()) if chosen.currentIndex() >= 0 else None
+
+    def _opened(self) -> None:
+        document = self._session.document
+        self.setup.recipe = None
+        self.setup.owe(self._begin_form)
+        self._invite()
+        self.example_link.setVisible(document is not None)
+        self.compose_link.setVisible(document is not None)
+        self._pages.setCurrentIndex(1 if self.searches.studies else 0)
+
+    def _invite(self) -> None:
+        """The example runs at once where the data are known; costs alone would lead to the least bits there are."""
+        begin = "Run it" if self._session.measured_on.data else "Choose data for it"
+        self.example_link.setText(f"{begin}: mixed precision of this model's weights")
+
+    def _begin_form(self) -> None:
+        """The form of another document."""
+        if document := self._session.document:
+            self.setup.put(beginning(document.graph, self._session.measured_on))
+        else:
+            self.setup.tell()
+
+    def _edited(self) -> None:
+        """The graph is another: nothing is previewed, and the space is counted again."""
+        self.results.end_preview()
+        self._outdate_form()
+
+    def _outdate_form(self) -> None:
+        """The space is another, or trials may be scored on other data: an edit tells of both, and they cost once."""
+        self._invite()
+        self.setup.owe(self.setup.refresh, also=True)
+
+    def compose(self) -> None:
+        """Show the form."""
+        self._pages.setCurrentIndex(1)
+        self.setup.settle()
+        self.setup.name.setFocus()
+
+    def _listed(self) -> None:
+        self.head.offer(tuple(self.searches.studies))
+        if self.searches.studies:
+            self._pages.setCurrentIndex(1)
+        self.show_study()
+
+    def show_study(self) -> None:
+        """Draw the study that is chosen."""
+        self.results.show_study(self.study)
+        self.compare()
+        self._tell()
+
+    def _came(self, study: Study, news: Sequence[Trial]) -> None:
+        if study is self.results.study:
+            self.results.take(news)
+            if not study.running or not self.isVisible():
+                self._tell()
+            elif not self._soon.isActive():
+                self._soon.start()
+        if not study.running:
+            self.trials.settle()
+            self.compare()  # a last time, also where another study is shown
+
+    def _tell(self) -> None:
+        self.results.tell()
+        if any(s.running for s in self.searches.studies.values()):
+            if not self._clock.isActive():
+                self._clock.start()
+        else:
+            self._clock.stop()
+        each = seconds_each(self.searches.studies.values())
+        if each != self.setup.each:
+            self.setup.each = each
+            self.setup.tell_time()
+
+    def compare(self, show: bool = False) -> None:
+        """Draw the studies that are ticked on one figure."""
+        found = [self.searches.studies[n] for n in self.head.together if n in self.searches.studies]
+        self.results.compare(found if len(found) > 1 else [], show)
+
+    # -- trials
+
+    def use(self, trial: Trial) -> None:
+        """Make a trial's configuration the recipe."""
+        study = self.results.study
+        if study is None:
+            return
+        self.results.end_preview()
+        if study.other:
+            self.model_wanted.emit(trial)
+            return
+        try:
+            self.searches.use(study, trial)
+        except EspalierError as error:
+            self._session.problem.emit(error)
+
+    # -- running
+
+    def start(self, spec: object, recipe: Recipe | None = None) -> None:
+        """Run a search and show it."""
+        assert isinstance(spec, SearchSpec)
+        try:
+            recipe = self.setup.recipe if recipe is None else recipe
+            if running := self.searches.same(spec, recipe):
+                self.choose(running)
+                raise OptionsError(f"This search runs already, as {running.name}.",
+                                   "Wait for it, or give another a name or a seed of its own.")  # fmt: skip
+            study = self.searches.start(spec, recipe)
+        except EspalierError as error:
+            self._session.problem.emit(error)
+            return
+        self.choose(study)
+        self.begun.emit()
+
+    def choose(self, study: Study) -> None:
+        """Show a study."""
+        self.head.studies.put(study.name)
+        self._pages.setCurrentIndex(1)
+        self.show_study()
+
+    def run_example(self) -> None:
+        """Mixed precision of the open model; where no data are known, its form, which asks for some."""
+        document = self._session.open_document
+        spec = beginning(document.graph, self._session.measured_on)
+        if not spec.score.data:
+            self.compose()
+        self.setup.put(spec)
+        if spec.score.data:
+            self.start(spec)
+        else:
+            self.setup.score.open()
+
+    def apply_best(self) -> None:
+        """Make the best trial's configuration the recipe."""
+        study = self.results.study
+        if study and (leader := study.leader):
+            self.use(leader)
+
+    def act(self, word: str) -> None:
+        """What a link of the head, or the menu, asks for of the study that is shown."""
+        study = self.results.study
+        if study is None:
+            return
+        acts = {
+            "pause": lambda: self.searches.pause(study), "again": lambda: self.searches.again(study),
+            "after": lambda: self.searches.stop(study, after_trial=True), "stop": lambda: self.searches.stop(study),
+            "on": lambda: self.go_on(study), "remove": lambda: self.searches.remove(study), "apply": self.apply_best,
+            "hand": lambda: self.searches.add_present(study), "repeat": lambda: self.ask_seeds(study),
+            "save": lambda: self.file_wanted.emit("trials"), "spec": lambda: self.save_form(study),
+            "form": lambda: self.show_form(study),
+        }  # fmt: skip
+        try:
+            acts[word]()
+        except EspalierError as error:
+            self._session.problem.emit(error)
+
+    def go_on(self, study: Study) -> None:
+        """Go on with a study that stopped, or give one that is through some more trials."""
+        self.searches.go_on(study, 0 if study.done < study.spec.trials else MORE)
+        self.choose(study)
+
+    def ask_seeds(self, study: Study) -> QInputDialog:
+        """Ask how often a search is to be repeated."""
+        dialog = QInputDialog(self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setInputMode(QInputDialog.InputMode.IntInput)
+        dialog.setIntRange(1, 20)
+        dialog.setIntValue(SEEDS)
+        dialog.setWindowTitle("Repeat the search")
+        dialog.setLabelText(f"Further seeds of {study.name}, each a study of {study.spec.trials} trials:")
+        dialog.setOkButtonText("Run")
+        dialog.intValueSelected.connect(lambda count: self.repeat(study, count))
+        dialog.open()
+        return dialog
+
+    def repeat(self, study: Study, seeds: int = SEEDS) -> None:
+        """The same search with so many other seeds, one study each; they are drawn together."""
+        taken = [s.spec.seed for s in self.searches.studies.values() if s.spec.space == study.spec.space]
+        head = study.name.partition(" · seed")[0]
+        for seed in range(max(taken) + 1, max(taken) + 1 + seeds):
+            self.searches.start(replace(study.spec, study=f"{head} · seed {seed}", seed=seed), study.recipe)
+        self.choose(study)
+
+    def show_form(self, study: Study) -> None:
+        """Show what a study varies and wants, to be changed and run as another."""
+        document = self._session.document
+        self.setup.recipe = study.recipe if document and study.recipe != document.recipe else None
+        self.setup.put(replace(study.spec, study=""))
+
+    def save_form(self, study: Study) -> None:
+        """Show a study's form, and ask where it is to be saved."""
+        self.show_form(study)
+        self.file_wanted.emit("save")
+
+    def export(self, path: Path) -> None:
+        """Write the trials that are shown to a .csv file; raises FileError."""
+        self.trials.save(path)

@@ -1,0 +1,117 @@
+"""What came of a study: its head, its charts and its trials side by side, and one of them on the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
+
+from espalier.app.features.search.charts.board import StudyBoard
+from espalier.app.features.search.charts.comparison import Compared, ComparisonChart
+from espalier.app.features.search.head import SearchHead
+from espalier.app.features.search.state.searches import Study
+from espalier.app.features.search.trials import SearchTrials
+from espalier.passes.figure import OPENED
+from espalier.passes.search.spec import trains
+from espalier.passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from espalier.app.features.search.state.trial_preview import TrialPreview
+
+CHARTS, TABLE = 700, 430
+AS_PROJECT = "As a project…"  # what is done with a trial of another architecture
+COMPARISON = ComparisonChart.name
+
+
+class SearchResults(QWidget):
+    """`used` tells a trial that is to be applied."""
+
+    used = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.study: Study | None = None
+        self._drawn: tuple[object, ...] = ()  # of what spec and space of it
+        self.preview: TrialPreview | None = None
+        self.head, self.trials, self.board = SearchHead(), SearchTrials(), StudyBoard()
+        split = QSplitter(Qt.Orientation.Horizontal)
+        split.setHandleWidth(1)
+        for part in (self.board, self.trials):
+            split.addWidget(part)
+        split.setStretchFactor(0, 3)
+        split.setStretchFactor(1, 2)
+        split.setSizes([CHARTS, TABLE])
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(self.head)
+        box.addWidget(split, 1)
+        self.trials.chosen.connect(self._chosen)
+        self.trials.used.connect(self.used)
+        self.trials.left.connect(self.leave)
+        self.board.picked.connect(self.trials.choose)
+        self.board.hovered.connect(self._hover)
+        self.board.applied.connect(self.used)
+
+    def show_study(self, study: Study | None) -> None:
+        """Draw a study from its beginning; what stands there already stays."""
+        drawn = (study.spec.goals, study.spec.within, study.space.choices) if study else ()
+        if study and study is self.study and drawn == self._drawn:
+            return
+        self.study, self._drawn = study, drawn
+        trials = list(study.trials.values()) if study else []
+        goals = study.spec.goals if study else ()
+        self.trials.use.setText(AS_PROJECT if study and study.other else "Apply")
+        self.trials.table.rows.baseline = (study.baseline, study.against) if study else ({}, {})
+        self.trials.begin(goals, trials, study.best if study else frozenset(), study.spec.within if study else ())
+        self.board.show_study(trials, goals, study.space.choices if study else (),
+                              baseline=study.baseline if study else None,
+                              named=str(study.against.get("name", OPENED)) if study else OPENED,
+                              within=study.spec.within if study else (),
+                              counted="steps" if study and trains(study.spec, study.recipe) else "samples")  # fmt: skip
+        self.end_preview()
+
+    def take(self, news: Sequence[Trial]) -> None:
+        """Trials that came of the study that is shown."""
+        if self.study and news:
+            self.trials.take(news, self.study.best)
+            for trial in news:
+                self.board.append(trial)
+
+    def compare(self, studies: Sequence[Study], show: bool = False) -> None:
+        """Draw these together; those that differ in their seed alone are one line. `show` brings the chart."""
+        self.board.compare([
+            Compared(s.name, s.name.partition(" · seed")[0], tuple(s.trials.values()), s.spec.goals) for s in studies
+        ])  # fmt: skip
+        tiles = self.board.seen
+        if show and all(t.kind.get() != COMPARISON for t in tiles):
+            tiles[-1].kind.put(COMPARISON)
+            tiles[-1].kind.edited.emit()
+
+    def tell(self) -> None:
+        """Say where the study stands."""
+        self.head.show_study(self.study)
+        self.trials.table.rows.pause(bool(self.study and self.study.paused))
+        self.head.apply.setText("The best as a project…" if self.study and self.study.other else "Apply the best")
+        self.head.setVisible(self.study is not None)
+
+    def _chosen(self, trial: Trial) -> None:
+        self.board.pick(trial.number)
+        if self.preview and self.study:
+            self.preview.pin(self.study.space, trial)
+
+    def _hover(self, trial: Trial | None) -> None:
+        if self.preview:
+            self.preview.hover(self.study.space if self.study else None, trial)
+
+    def leave(self) -> None:
+        """No trial is meant any more."""
+        self.board.pick(None)
+        self.end_preview()
+
+    def end_preview(self) -> None:
+        """The graph as it is."""
+        if self.preview:
+            self.preview.end()

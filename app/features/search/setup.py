@@ -1,0 +1,333 @@
+"""The composer of a search: what varies, what it is for, how it is looked for; how large that is, and what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
+
+from espalier.app.features.search.bodies import BEGINNINGS
+from espalier.app.features.search.entry import EntryCard
+from espalier.app.features.search.goals import Goals
+from espalier.app.features.search.score import ScoreField
+from espalier.app.features.search.state.searches import check_source
+from espalier.app.features.search.state.templates import FOLDER, load, templates, to_toml
+from espalier.app.features.search.state.words import entry_words, size_words, time_words
+from espalier.app.features.search.training import TrainingField
+from espalier.app.widgets.forms.axis import caption
+from espalier.app.widgets.forms.fields import Line, wear_field_style
+from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.fold import Fold
+from espalier.app.widgets.forms.grouped import Group, GroupedForm
+from espalier.app.widgets.forms.owing import Owing
+from espalier.app.widgets.heading import link, muted
+from espalier.model.document.recipe import Recipe
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.files import write_text
+from espalier.model.graph.graph import Graph
+from espalier.passes.search.feasibility import check_grid, check_limits, check_spec
+from espalier.passes.search.goals import wanted
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec, Vary
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+Expand = Callable[[SearchSpec, Graph, Recipe], Space]
+GROUPS = (
+    Group("Main", ("sampler", "trials"), folded=False),
+    Group("When it ends", ("timeout", "patience", "terminator")),
+    Group("Weak trials end early", ("pruner", "rungs", "lower", "upper", "judge_from")),
+    Group("How it begins", ("warm", "begin_at", "seed")),
+)
+WITHOUT = ("study", "space", "goals", "within", "summed", "train", "finetune", "inherit", "score")
+ADDS = {"format": "+ formats", "sparsity": "+ sparsity", "option": "+ option of a step",
+        "config": "+ configuration", "identity": "+ identity", "parallel": "+ hardware parallelism"}  # fmt: skip
+PAUSE = 60  # milliseconds after the last key before the space is counted
+FEW = 8  # choices of an entry up to which each can be named by a condition
+
+
+class SearchSetup(Owing):
+    """`run_wanted` tells the spec that the button asks for; `foot` stays below the fields."""
+
+    run_wanted = Signal(object)
+    file_wanted = Signal(str)  # "open" or "save": a search in a file
+
+    def __init__(self, session: Session, expand: Expand, figures: Sequence[str]) -> None:
+        super().__init__()
+        self._session, self._expand = session, expand
+        self.each: dict[str, float] = {}  # seconds of a trial by what it trains, where that is known
+        self.recipe: Recipe | None = None  # a template's own; None: the document's
+        self._cards: list[EntryCard] = []
+        self.name = Line("a name, or none")
+        self.name.setAccessibleName("Name of the study")
+        self.name.setToolTip("Searches of one name go on together")
+        self.menu = QMenu(self)
+        self.templates = link("Templates ▾", self._open_menu)
+        self._own, self._own_link = muted(""), link("Use the present recipe", self._forget_recipe)
+        self.goals = Goals(figures)
+        self.how = GroupedForm(SearchSpec, GROUPS, without=WITHOUT)
+        self.training = TrainingField()
+        self.score = ScoreField(session)
+        self.counted, self.time = QLabel(wordWrap=True), muted("")
+        self.wrong = QLabel(wordWrap=True)
+        self.wrong.setProperty("role", "wrong")
+        self.foot = QWidget()
+        self.run_button = QPushButton("Search")
+        self.run_button.setProperty("primary", True)
+        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
+        self._arrange()
+        self._connect()
+
+    # -- building
+
+    def _arrange(self) -> None:
+        head = QHBoxLayout()
+        head.addWidget(self.name, 1)
+        head.addWidget(self.templates)
+        self._list = QVBoxLayout()
+        self._list.setSpacing(6)
+        self._adds = QWidget()
+        adds = Flow(self._adds, spacing=8, between=0)
+        for kind, words in ADDS.items():
+            adds.addWidget(link(words, lambda k=kind: self.add(BEGINNINGS[k], edited=True)))
+        self._train_fold = Fold("Training in each trial", lambda: self.training)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(12, 8, 12, 10)
+        box.setSpacing(7)
+        parts = (head, self._own, self._own_link, caption("Vary"), self._list, self._adds, caption("Goal"), self.goals,
+                 caption("How"), self.how, self._train_fold, self.score)  # fmt: skip
+        for part in parts:
+            box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
+        box.addStretch(1)
+        foot = QVBoxLayout(self.foot)
+        foot.setContentsMargins(12, 6, 12, 10)
+        foot.setSpacing(4)
+        self.counted.setProperty("role", "strong")
+        for part in (self.counted, self.wrong, self.time, self.run_button):
+            foot.addWidget(part)
+        wear_field_style(self)
+        wear_field_style(self.foot)
+
+    def _connect(self) -> None:
+        self._wait.timeout.connect(self.tell)
+        parts = (self.goals.edited, self.how.changed, self.name.edited, self.training.edited, self.score.edited)
+        for edited in parts:
+            edited.connect(self._wait.start)
+        self.run_button.clicked.connect(self.run)
+
+    # -- templates
+
+    def _open_menu(self) -> None:
+        """The ready searches, and files."""
+        fill_with_templates(self.menu, self.open_file)
+        self.menu.addAction("Open a search…", lambda: self.file_wanted.emit("open"))
+        self.menu.addAction("Save this search…", lambda: self.file_wanted.emit("save"))
+        self.menu.popup(self.templates.mapToGlobal(self.templates.rect().bottomLeft()))
+
+    def open_file(self, path: Path) -> None:
+        """Show the search in a file; what is wrong with it is told."""
+        try:
+            recipe, spec = load(path, self._session.measured_on)
+        except EspalierError as error:
+            self._session.problem.emit(error)
+            return
+        self.recipe = recipe if recipe.steps else None
+        self.put(replace(spec, study="" if path.parent == FOLDER else spec.study))
+
+    def save_file(self, path: Path) -> None:
+        """Write the search; raises OptionsError or FileError."""
+        write_text(path, to_toml(self.spec(), self.used))
+
+    @property
+    def used(self) -> Recipe:
+        """The recipe that trials begin with."""
+        document = self._session.document
+        return self.recipe or (document.recipe if document else Recipe())
+
+    def _forget_recipe(self) -> None:
+        self.recipe = None
+        self.refresh()
+
+    # -- the space
+
+    @property
+    def cards(self) -> list[EntryCard]:
+        """The entries, from the top."""
+        self.settle()
+        return self._cards
+
+    def add(self, vary: Vary, edited: bool = False) -> EntryCard:
+        """One more entry."""
+        document = self._session.document
+        card = EntryCard(vary, document.graph if document else None, self.used)
+        card.edited.connect(self._wait.start)
+        card.removed.connect(lambda: self._drop(card))
+        self._cards.append(card)
+        self._list.addWidget(card)
+        if edited:
+            self.tell()
+            card.body.setFocus()
+        return card
+
+    def _drop(self, card: EntryCard) -> None:
+        self._cards.remove(card)
+        card.hide()
+        card.setParent(None)
+        card.deleteLater()
+        self._wait.start()
+
+    def put(self, spec: SearchSpec) -> None:
+        """Show a search."""
+        self.forget()
+        self.name.put(spec.study)
+        self._fill(spec.space)
+        self.goals.put(spec.goals, spec.within, spec.summed)
+        self.how.put(spec)
+        self.training.put(spec.train, spec.finetune, self._session.measured_on.data)
+        if spec.train != "none":
+            self._train_fold.unfold()
+        self.score.put(spec.score)
+        self.tell()
+
+    def refresh(self) -> None:
+        """The graph or the recipe is another: count again, with the same entries."""
+        document = self._session.document
+        stay = [card.body.see(document.graph if document else None, self.used) for card in self.cards]
+        with contextlib.suppress(EspalierError):  # half written: they stay as they are
+            kept = [card.value() for card in self.cards]
+            if not all(stay):
+                self._fill(kept)
+        self.tell()
+
+    def _fill(self, space: Sequence[Vary]) -> None:
+        """Cards that offer what the graph and the recipe have now."""
+        for card in list(self._cards):
+            self._drop(card)
+        for vary in space:
+            self.add(vary)
+
+    # -- the search
+
+    def spec(self) -> SearchSpec:
+        """What is asked for; raises OptionsError."""
+        self.settle()
+        goals, within, summed = self.goals.get()
+        train, finetune = self.training.get()
+        return replace(
+            self.how.value(), study=self.name.get().strip(), space=tuple(c.value() for c in self.cards), goals=goals,
+            within=within, summed=summed, train=train, finetune=finetune, score=self.score.get(),
+        )  # fmt: skip
+
+    def run(self) -> None:
+        """Ask for the search, if there is one."""
+        self.settle()
+        self.tell()
+        if self.run_button.isEnabled():
+            self.run_wanted.emit(self.spec())
+
+    def tell(self) -> None:
+        """Count the space, and say what is wrong beside what has it."""
+        self._wait.stop()
+        good = self._tell_cards()
+        try:
+            goals, within, summed = self.goals.get()
+            wanted(SearchSpec(goals=goals, within=within, summed=summed))
+        except EspalierError as error:
+            self.goals.tell(_words(error))
+            good = False
+        else:
+            self.goals.tell("")
+        self._tell_whole(good)
+
+    def _tell_cards(self) -> bool:
+        """Each entry by itself; whether all are well."""
+        good, names = True, list[str]()
+        for card in self.cards:
+            card.more.offer(tuple(names))
+            try:
+                vary = card.value()
+                choices = self._choices(vary)
+            except EspalierError as error:
+                card.tell("", _beside(_words(error)))
+                good = False
+                continue
+            card.tell(entry_words(choices))
+            names += [vary.name] if vary.name else []
+            names += [c.name for c in choices] if len(choices) <= FEW else []
+        return good
+
+    def _choices(self, vary: Vary) -> tuple:  # type: ignore[type-arg]
+        document = self._session.document
+        if document is None:
+            return ()
+        return self._expand(SearchSpec(space=(replace(vary, when=None),)), document.graph, self.used).choices
+
+    def _tell_whole(self, good: bool) -> None:
+        document, wrong = self._session.document, ""
+        self.counted.setText("")
+        self.time.setText("")
+        try:
+            spec = self.spec() if good else None
+            if spec and document:
+                if not spec.space:
+                    raise OptionsError("Nothing varies yet.", "Add formats, a sparsity or an option above.")
+                self.counted.setText(size_words(space := self._expand(spec, document.graph, self.used)))
+                self.tell_time(spec.trials)
+                check_source(space, document.project.source)
+                _check(spec, space, document.graph, self.recipe, self.used)
+        except EspalierError as error:
+            wrong = "" if self.how.error else _words(error)
+        self.score.tell()
+        steps = ", ".join(s.pass_name for s in self.recipe.steps) if self.recipe else ""
+        self._own.setText(f"On the template's own recipe: {steps}." if steps else "")
+        for part in (self._own, self._own_link):
+            part.setVisible(bool(steps))
+        self.wrong.setText(wrong)
+        self.wrong.setVisible(bool(wrong))
+        self.counted.setVisible(bool(self.counted.text()))
+        self.run_button.setEnabled(document is not None and bool(self.counted.text()) and not wrong)
+
+    def tell_time(self, trials: int = 0) -> None:
+        """How long it will take, by the trials that ran before."""
+        editor = self.how.editor("trials")
+        try:
+            number, train = trials or int(editor.get()), self.training.get()[0]
+        except EspalierError:
+            number, train = 0, "none"
+        words = time_words(number, self.each.get(train), trains=train != "none")
+        self.time.setText(words if number and self.counted.text() else "")
+
+
+def fill_with_templates(menu: QMenu, chosen: Callable[[Path], None]) -> None:
+    """The ready searches, each with what it is for."""
+    menu.clear()
+    menu.setToolTipsVisible(True)
+    for template in templates():
+        menu.addAction(template.title, lambda t=template: chosen(t.path)).setToolTip(template.about)
+    menu.addSeparator()
+
+
+def _check(spec: SearchSpec, space: Space, graph: Graph, own: Recipe | None, used: Recipe) -> None:
+    """Raise OptionsError for what no trial can hold. A template's own recipe leads to another graph than ours."""
+    check_spec(spec, want := wanted(spec), used)
+    check_grid(spec, space)
+    if own is None:
+        check_limits(space, graph, want)
+
+
+def _words(error: EspalierError) -> str:
+    return f"{error.message} {error.hint}".strip()
+
+
+def _beside(words: str) -> str:
+    """What is said of an entry, where it is seen which: without its place in the space."""
+    words = re.sub(r"^space\[\d+\](\.\w+)?: ", "", words)
+    words = words[:1].upper() + words[1:]
+    return re.sub(r"^space\[\d+\]( |\.)", lambda m: "This " if m.group(1) == " " else "", words)

@@ -1,0 +1,183 @@
+"""The files of a study while its document is open, and what a window that died left of it.
+
+Each trial is on disk before it is shown: in the journal by the worker, in the record beside it by the window. A note
+in the data folder says where they lie, so that the next window finds them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from espalier.app import claims
+from espalier.app.features.search.state.record import ENDING, Record, load
+from espalier.app.locks import Locked, hold, take
+from espalier.app.settings import data_folder
+from espalier.model.borders import read_json, tried
+from espalier.model.document.document import Document
+from espalier.model.errors import FileError
+from espalier.model.files import append, write_bytes, write_text
+from espalier.model.leftovers import SCRATCH, WINDOW, clear_parts, clear_scratch
+from espalier.passes.search import project_studies
+from espalier.passes.search.trial import Trial
+
+_NOTES: dict[tuple[Path, str], Locked] = {}  # of this process by record and key, held until the record is gone
+
+
+def rescue() -> None:
+    """Keep what windows that are gone had found; delete their working folders, which held it, and half copies."""
+    folder = data_folder("studies")
+    for note in folder.glob("*.json"):
+        with contextlib.suppress(OSError, FileError):
+            if (left := take(note)) is None:
+                continue
+            path = _read(note)
+            if path is not None and path.exists() and folder not in path.parents:
+                home, facts = folder / note.stem, read_json(note)
+                home.mkdir(mode=0o700, exist_ok=True)
+                for file in (path, _journal(path)):
+                    if file.exists():
+                        write_bytes(home / file.name, file.read_bytes())
+                write_text(note, json.dumps({**facts, "record": str(home / path.name)}), mode=0o600)
+            left.release()
+    clear_parts(data_folder("recovery"))
+    claims.tidy()
+    for prefix in (WINDOW, SCRATCH):  # the worker's, too
+        clear_scratch(prefix)
+
+
+class Copies:
+    """Journals as the project keeps them, read on from where they were."""
+
+    def __init__(self) -> None:
+        self._held: dict[Path, bytearray] = {}
+
+    def keep(self, document: Document, name: str) -> None:
+        """Put what is whole of a study's journal into the project."""
+        path = project_studies.path_for(document.store.folder, name)
+        held = self._held.setdefault(path, bytearray())
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < len(held):
+                held.clear()
+            file.seek(len(held))
+            data = file.read()
+            held += data[: data.rfind(b"\n") + 1]
+        if held:
+            document.keep(project_studies.member(name), bytes(held))
+
+    def forget(self) -> None:
+        """Another document: hold nothing of the one before."""
+        self._held.clear()
+
+
+def record_path(workdir: Path, name: str) -> Path:
+    """Where the record of a study lies while its document is open."""
+    path = project_studies.path_for(workdir, name)
+    return path.with_name(path.name.removesuffix(project_studies.ENDING) + ENDING)
+
+
+def begin_record(path: Path, data: bytes, key: str, document: Document) -> None:
+    """Write a record as it is, and note where it lies, and of what document it is."""
+    with contextlib.suppress(OSError, FileError):  # without it nothing is lost but what a crash would take
+        write_bytes(path, data)
+        _let_go()
+        if (path, key) in _NOTES:
+            return
+        note = data_folder("studies") / f"{key}-{secrets.token_hex(8)}.json"
+        if held := hold(note):
+            os.write(held.handle, json.dumps({"record": str(path), "of": _named(document)}).encode())
+            _NOTES[path, key] = held
+
+
+def _let_go() -> None:
+    """Forget the notes of records that are gone with their document, or were removed."""
+    for place in [place for place in _NOTES if not place[0].exists()]:
+        held = _NOTES.pop(place)
+        held.path.unlink(missing_ok=True)
+        held.release()
+
+
+def add_line(path: Path, line: str) -> None:
+    """Add a trial to a record."""
+    with contextlib.suppress(FileError):
+        append(path, f"{line}\n".encode())
+
+
+def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[tuple[Trial, ...], Callable[[], None]]:
+    """The trials of a study that a window which is gone had found, where they are more than `known`.
+
+    Its journal takes the place of the one from the project, so that the search goes on from there. What is called
+    forgets where they were, once they are kept elsewhere.
+    """
+    found: tuple[Trial, ...] = ()
+    done = list[Locked]()
+    for note in data_folder("studies").glob("*.json"):
+        if (left := take(note)) is None:
+            continue  # a window that lives holds it
+        path = _read(note)
+        if path is None or not path.exists():
+            _forget(note)  # closed as it should be
+        elif key and note.name.startswith(f"{key}-"):
+            trials = _trials(path)
+            journal = _journal(path)
+            if len(trials) > max(known, len(found)) and journal.exists():
+                found = trials
+                write_bytes(project_studies.path_for(workdir, name), journal.read_bytes())
+            done.append(left)
+            continue
+        left.release()
+    return found, lambda: _forget_all(done)
+
+
+def _forget_all(notes: Iterable[Locked]) -> None:
+    for note in notes:
+        _forget(note.path)
+        note.release()
+
+
+def unsaved(document: Document, known: Container[str]) -> dict[str, Record]:
+    """By name: studies of a document, begun and not saved in a window that is gone, without the trials it had found.
+
+    `known`: keys of studies that the document has.
+    """
+    found: dict[str, Record] = {}
+    for note in data_folder("studies").glob("*.json"):
+        key = note.name.partition("-")[0]
+        if key in known or (left := take(note)) is None:
+            continue
+        path = _read(note)
+        if path and path.exists() and tried(lambda n=note: read_json(n)["of"], None) == _named(document):
+            record = tried(lambda p=path: load(p.read_bytes()), None)
+            if record and any(t.state != "running" for t in record.trials) and _journal(path).exists():
+                found[record.spec.study] = replace(record, trials=())
+        left.release()
+    return found
+
+
+def _named(document: Document) -> list[str]:
+    """By what a document is known again."""
+    return [str(document.path or ""), document.project.source.spec]
+
+
+def _journal(record: Path) -> Path:
+    """The study's journal beside its record."""
+    return record.with_name(record.name.removesuffix(ENDING) + project_studies.ENDING)
+
+
+def _forget(note: Path) -> None:
+    shutil.rmtree(note.with_suffix(""), ignore_errors=True)
+    note.unlink(missing_ok=True)
+
+
+def _read(note: Path) -> Path | None:
+    return tried(lambda: Path(read_json(note)["record"]), None)
+
+
+def _trials(path: Path) -> tuple[Trial, ...]:
+    return tried(lambda: load(path.read_bytes()).trials, ())

@@ -1,0 +1,89 @@
+"""Searches to begin with: the ready templates, those in files, and the one that suits any model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from espalier.app.widgets.style import RESOURCES
+from espalier.model.document.recipe import Recipe
+from espalier.model.errors import EspalierError
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import category, offered
+from espalier.passes.export.recipe import pairs
+from espalier.passes.recipes.config import read_file, recipe_to_dict
+from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.search.spec import Goal, SearchSpec, Vary
+from espalier.passes.search.spec_file import load_search, search_to_dict
+from espalier.passes.select import Select
+
+KINDS = ("linear", "embedding")
+ROWS = ("goals", "space", "steps")  # written as tables of their own
+BITS = 4.5  # of a weight on average, in the search to begin with
+FOLDER = RESOURCES / "studies"
+NAMES = {"nas": "NAS", "lora": "LoRA"}
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A search in a file: its name, what it is about, where it lies."""
+
+    title: str
+    about: str
+    path: Path
+
+
+def templates(folder: Path = FOLDER) -> tuple[Template, ...]:
+    """The ready searches, by name; one that cannot be read is left out."""
+    found: list[Template] = []
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            about = str(read_file(path).get("about", ""))
+        except EspalierError:
+            continue
+        found.append(Template(_title(path.stem), " ".join(about.split()), path))
+    return tuple(found)
+
+
+def _title(stem: str) -> str:
+    """`nas` → NAS, `lora-rank` → LoRA rank, `all-formats` → All formats."""
+    words = [NAMES.get(w, w) for w in stem.split("-")]
+    if words[0] not in NAMES.values():
+        words[0] = words[0].capitalize()
+    return " ".join(words)
+
+
+def load(path: Path, score: EvaluateOptions) -> tuple[Recipe, SearchSpec]:
+    """The search in a file, on the data in use where it names none; raises OptionsError."""
+    recipe, spec = load_search(path)
+    return recipe, spec if spec.score.data else replace(spec, score=score)
+
+
+def to_toml(spec: SearchSpec, recipe: Recipe) -> str:
+    """A search as a file that `load` and the command line read."""
+    tables = {**search_to_dict(spec), **(recipe_to_dict(recipe) if recipe.steps else {})}
+    rows = {k: v for k, v in tables.items() if k in ROWS}
+    text = list(pairs({k: v for k, v in tables.items() if k not in ROWS}))
+    for name, items in rows.items():
+        for item in items:
+            text += ["", f"[[{name}]]", *pairs(item)]
+    return "\n".join(text) + "\n"
+
+
+def beginning(graph: Graph, score: EvaluateOptions) -> SearchSpec:
+    """Mixed precision: a width for each layer's weight, as accurate as can be where they take 4.5 bits on average."""
+    nodes = [n for n in graph if category(n) in KINDS and "weight" in offered(n) and "weight" in n.weights]
+    types = tuple(sorted({n.op for n in nodes})) or ("linear",)
+    vary = Vary("format", Select("type", types), ("weight",), "integer(width=2|3|4|5|6|8)")
+    within = (f"weight_bits<={_limit(graph, nodes):g}",)
+    return SearchSpec(space=(vary,), goals=(Goal("accuracy"),), within=within, trials=30, warm=8, score=score)
+
+
+def _limit(graph: Graph, nodes: list[Node]) -> float:
+    """Bits of a parameter on average where those of `nodes` take BITS and the others stay as they are; rounded up."""
+    held = {w for n in nodes for w in n.weights.values() if w in graph.weights and len(graph.weights[w].shape) > 1}
+    parameters = {k: w for k, w in graph.weights.items() if w.role == "parameter"}
+    total = sum(w.elements for w in parameters.values())
+    bits = sum(w.elements * (BITS if k in held else w.float_bits) for k, w in parameters.items())
+    return math.ceil(10 * bits / total) / 10 if total else BITS

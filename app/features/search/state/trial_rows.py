@@ -1,0 +1,320 @@
+"""The trials of a study as rows: append-only, updated in place by number, sorted and filtered; fluent at 10 000."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
+
+from espalier.app.features.search.state.words import (
+    LOST,
+    PAUSED,
+    STATES,
+    UNMEASURED,
+    accuracy_words,
+    figure_name,
+    figure_value,
+    limit_words,
+    limited,
+)
+from espalier.app.widgets.table import alignment, plain
+from espalier.app.words import cell, duration, shown
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
+
+Index = QModelIndex | QPersistentModelIndex
+_NOWHERE = QModelIndex()
+ASCENDING = Qt.SortOrder.AscendingOrder
+SAID = frozenset(
+    map(int, (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.TextAlignmentRole))
+)
+FIGURES = ("accuracy", "loss", "weight_bits", "activation_bits", "size_bytes", "bitops", "sparsity")
+FILTERS: dict[str, str] = {
+    "all": "all trials", "feasible": "within the limits", "complete": "complete", "front": "the best", "pruned":
+    "ended early", "failed": "failed", "lost": "lost", "hand": "by hand",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its key, its title, what it takes of a trial, and how that is written."""
+
+    key: str
+    title: str
+    of: Callable[[Trial], Any]
+    words: Callable[[Any], str]
+
+
+def columns_of(goals: Sequence[Goal], trials: Iterable[Trial], within: Sequence[str] = ()) -> tuple[Column, ...]:
+    """Number and state, goals, what is limited, the other figures, how long it took, and what was chosen.
+
+    Where goals are summed a trial has one value, and the figures are told beside it.
+    """
+    wanted = [g.figure for g in goals]
+    summed = len(wanted) > 1 and any(len(t.values) == 1 for t in trials)
+    known = dict.fromkeys(k for t in trials for k in t.figures)
+    first = [*(f for t in within if (f := limited(t)) in known), *(f for f in FIGURES if f in known)]
+    others = list(dict.fromkeys([*first, *known]))
+    names = dict.fromkeys(k for t in trials for k in t.params)
+    return (
+        Column("number", "trial", lambda t: t.number, cell),
+        Column("state", "state", state_words, str),
+        *((Column("sum", "sum", lambda t: t.values[0] if t.values else None, lambda v: cell(v)),) if summed else ()),
+        *(Column(f, figure_name(f), _goal(i, f, summed), _figure(f)) for i, f in enumerate(wanted)),
+        *(Column(f, figure_name(f), lambda t, f=f: t.figures.get(f), _figure(f)) for f in others if f not in wanted),
+        Column("seconds", "time", lambda t: t.seconds, lambda v: duration(v) if v is not None else ""),
+        Column("origin", "by", lambda t: t.origin, str),
+        *(Column(n, n, lambda t, n=n: t.params.get(n), lambda v: shown("format", v)) for n in names),
+    )  # fmt: skip
+
+
+def _goal(place: int, figure: str, summed: bool) -> Callable[[Trial], Any]:
+    """A goal's value of a trial; the figure where it is not told among the values."""
+
+    def of(trial: Trial) -> Any:
+        told = not summed and place < len(trial.values)
+        return trial.values[place] if told else trial.figures.get(figure)
+
+    return of
+
+
+def _figure(name: str) -> Callable[[Any], str]:
+    return lambda value: "" if value is None else figure_value(name, value)
+
+
+def state_words(trial: Trial) -> str:
+    """`complete`, `outside`, `failed`."""
+    if trial.lost:
+        return LOST
+    if trial.unmeasured:
+        return UNMEASURED
+    words = "outside" if trial.state == "complete" and not trial.feasible else STATES[trial.state]
+    return words.replace("complete", "duplicate") if trial.reused and trial.feasible else words
+
+
+def told(trial: Trial) -> str:
+    """A trial's state with its reasons: `outside weight_bits<=4.5`, `failed: …`."""
+    if trial.state == "complete" and not trial.feasible:
+        return f"outside {', '.join(limit_words(k) for k, v in trial.violation.items() if v > 0)}"
+    if trial.unmeasured:
+        return _readable(trial)
+    words = LOST if trial.lost else STATES[trial.state]
+    if trial.error and trial.state in ("failed", "pruned"):
+        return f"{words}: {_readable(trial)}"
+    return f"{words}, equal to an earlier one" if trial.reused else words
+
+
+def _readable(trial: Trial) -> str:
+    """Its reason, with limits as people read them."""
+    reason = trial.error
+    for limit in trial.violation:
+        reason = reason.replace(limit, limit_words(limit))
+    return reason
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    if value is None or value != value:
+        return 2, 0
+    return (0, float(value)) if isinstance(value, int | float) else (1, str(value).casefold())
+
+
+class TrialRows(QAbstractTableModel):
+    """`shown` are the numbers of the trials that pass the filter, in the order of the sort."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.columns: tuple[Column, ...] = ()
+        self.trials: dict[int, Trial] = {}
+        self.shown: list[int] = []
+        self.best: frozenset[int] = frozenset()
+        self.baseline: tuple[Mapping[str, float], Mapping[str, Any]] = ({}, {})  # figures; name and samples
+        self.paused = False  # whether what runs waits to be told to go on
+        self._goals: tuple[Goal, ...] = ()
+        self._within: tuple[str, ...] = ()
+        self._filter, self._text = "all", ""
+        self._sort: tuple[int, bool] | None = None
+        self._known: set[str] = set()
+        self._ranks: dict[int, tuple[int, Any]] = {}  # trial → its place in the column that is sorted by
+
+    def begin(
+        self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset(),
+        within: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """Show another study."""
+        self.beginResetModel()
+        self.trials = {t.number: t for t in trials}
+        self._goals, self._within, self._sort, self.best = tuple(goals), tuple(within), None, best
+        self._ranks.clear()
+        self._set_columns()
+        self._arrange()
+        self.endResetModel()
+
+    def _set_columns(self) -> None:
+        self.columns = columns_of(self._goals, self.trials.values(), self._within)
+        self._known = {c.key for c in self.columns}
+
+    def take(self, news: Iterable[Trial], best: frozenset[int]) -> None:
+        """Trials that are new or are told anew; `best` are the numbers of those that nothing surpasses."""
+        found = {t.number: t for t in news}
+        self.trials.update(found)
+        for number in found:
+            self._ranks.pop(number, None)
+        if any(k not in self._known for t in found.values() for k in (*t.params, *t.figures)):
+            self.beginResetModel()
+            self._set_columns()
+            self._ranks.clear()
+            self.best = best
+            self._arrange()
+            self.endResetModel()
+            return
+        stale, self.best = best != self.best and self._filter == "front", best
+        if stale or self._sort is not None:
+            self._again()
+            return
+        self._append(found)
+
+    def pause(self, paused: bool) -> None:
+        """Whether the search waits: what it runs says so."""
+        if paused == self.paused:
+            return
+        self.paused = paused
+        for row, number in enumerate(self.shown):
+            if self.trials[number].state == "running":
+                self.dataChanged.emit(self.index(row, 0), self.index(row, len(self.columns) - 1))
+
+    def _places(self) -> set[int]:
+        return set(self.shown)
+
+    def _append(self, found: dict[int, Trial]) -> None:
+        known = self._places()
+        held = [n for n in found if n in known]
+        gone = [n for n in held if not self._passes(self.trials[n])]
+        new = sorted(n for n in found if n not in known and self._passes(self.trials[n]))
+        if gone:
+            self._again()
+            return
+        for number in held:
+            row = self.shown.index(number)
+            self.dataChanged.emit(self.index(row, 0), self.index(row, len(self.columns) - 1))
+        if not new:
+            return
+        if self.shown and new[0] < self.shown[-1]:
+            self._again()
+            return
+        first = len(self.shown)
+        self.beginInsertRows(_NOWHERE, first, first + len(new) - 1)
+        self.shown += new
+        self.endInsertRows()
+
+    def _again(self) -> None:
+        """Other rows or another order, with what is selected still selected."""
+        self.layoutAboutToBeChanged.emit()
+        old = self.persistentIndexList()
+        numbers = [self.shown[i.row()] if i.row() < len(self.shown) else None for i in old]
+        self._arrange()
+        now = {n: i for i, n in enumerate(self.shown)} if old else {}
+        moved = [
+            self.index(now[n], i.column()) if n in now else QModelIndex() for n, i in zip(numbers, old, strict=True)
+        ]
+        self.changePersistentIndexList(old, moved)
+        self.layoutChanged.emit()
+
+    def set_filter(self, name: str, text: str = "") -> None:
+        """Show the trials of one of FILTERS that hold `text` in any cell."""
+        self._filter, self._text = name, text.casefold()
+        self._again()
+
+    def sort(self, column: int, order: Qt.SortOrder = ASCENDING) -> None:
+        """Order the rows by a column; the trials' own order where there is none."""
+        self._ranks.clear()
+        self._sort = (column, order == ASCENDING) if 0 <= column < len(self.columns) else None
+        self._again()
+        self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, max(len(self.columns) - 1, 0))
+
+    def _arrange(self) -> None:
+        chosen = [t for t in self.trials.values() if self._passes(t)]
+        if self._sort is None or self._sort[0] >= len(self.columns):
+            self.shown = sorted(t.number for t in chosen)
+            return
+        of, up, ranks = self.columns[self._sort[0]].of, self._sort[1], self._ranks
+        for trial in chosen:
+            if trial.number not in ranks:
+                ranks[trial.number] = _rank(of(trial))
+        ranked = [(*ranks[t.number], t.number) for t in chosen]
+        known = sorted((r for r in ranked if r[0] < 2), reverse=not up)
+        self.shown = [r[2] for r in known] + sorted(r[2] for r in ranked if r[0] == 2)
+
+    def _passes(self, trial: Trial) -> bool:
+        match self._filter:
+            case "feasible":
+                good = trial.feasible
+            case "front":
+                good = trial.number in self.best
+            case "hand":
+                good = trial.origin == "hand"
+            case "all":
+                good = True
+            case "lost":
+                good = trial.lost
+            case state:
+                good = trial.state == state and not trial.lost
+        return good and (not self._text or any(self._text in c.words(c.of(trial)).casefold() for c in self.columns))
+
+    def trial(self, row: int) -> Trial:
+        """The trial of a row."""
+        return self.trials[self.shown[row]]
+
+    def row_of(self, number: int) -> int:
+        """The row of a trial; -1 where it is not shown."""
+        try:
+            return self.shown.index(number)
+        except ValueError:
+            return -1
+
+    def table(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """(rows, columns) as text and files have them, with the reasons of failures."""
+        chosen = [self.trials[n] for n in self.shown]
+        rows = [{c.key: c.of(t) for c in self.columns} | {"error": t.error} for t in chosen]
+        return rows, [*(c.key for c in self.columns), "error"]
+
+    def rowCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.shown)
+
+    def columnCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.columns)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """What the view asks of a cell."""
+        if role not in SAID:
+            return None  # most of what a view asks for while it paints
+        trial, column = self.trials[self.shown[index.row()]], self.columns[index.column()]
+        if role == Qt.ItemDataRole.DisplayRole:
+            star = "★ " if column.key == "number" and trial.number in self.best else ""
+            if column.key == "state" and self.paused and trial.state == "running":
+                return PAUSED
+            return star + column.words(column.of(trial))
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return self._tip(trial, column) or None
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return alignment(column.of(trial))
+        return None
+
+    def _tip(self, trial: Trial, column: Column) -> str:
+        if column.key == "state":
+            return told(trial)
+        noise = accuracy_words(trial, *self.baseline) if column.key == "accuracy" else ""
+        return noise or plain(column.of(trial))
+
+    def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if side != Qt.Orientation.Horizontal or section >= len(self.columns):
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            mark = "" if self._sort is None or self._sort[0] != section else " ▴" if self._sort[1] else " ▾"
+            return self.columns[section].title + mark
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            column = self.columns[section]
+            value = next((v for t in list(self.trials.values())[:50] if (v := column.of(t)) is not None), None)
+            return alignment(value)
+        return None

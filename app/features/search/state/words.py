@@ -1,0 +1,179 @@
+"""Searches in words: how large a space is, how far a search has come, what the best trial gains."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from espalier.app.figures.study.words import title, value_words
+from espalier.app.words import (
+    THIN,
+    change_words,
+    count,
+    duration,
+    guess_words,
+    noise_words,
+    plural,
+    signed,
+    training_words,
+)
+from espalier.passes.costs.base import timed_beside
+from espalier.passes.figure import accuracy_of
+from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial import Trial
+
+_SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+STATES = {"waiting": "waits", "running": "runs", "complete": "complete", "pruned": "ended early", "failed": "failed"}
+SIGNS = {"<=": "≤", ">=": "≥", "≤": "≤", "≥": "≥", "<": "<", ">": ">"}
+LOST, PAUSED = "lost", "paused"  # a trial that was cut off; one of a search that waits to be told to go on
+UNMEASURED = "not measured"
+
+
+def figure_name(figure: str) -> str:
+    """A figure of the score or a cost as people read it."""
+    return title(figure)
+
+
+def figure_value(figure: str, value: float) -> str:
+    """A value with its unit."""
+    return value_words(figure, value)
+
+
+def change(figure: str, value: float, before: float) -> str:
+    """What it is against the baseline: points of accuracy, else per cent; empty where that says nothing."""
+    if figure in ("accuracy", "sparsity"):
+        return f"{signed(100 * (value - before), 1)} points"
+    if not before or not math.isfinite(value):
+        return ""
+    return f"{signed(100 * (value - before) / abs(before), 0)}{THIN}%"
+
+
+def power(value: float) -> str:
+    """7.8·10¹⁰; small numbers as they are."""
+    if value < 1e6:
+        return count(int(value))
+    exponent = math.floor(math.log10(value))
+    return f"{value / 10**exponent:.1f}·10{str(exponent).translate(_SUPER)}"
+
+
+def options_of(choice: Choice) -> float:
+    """How many values a choice has; infinite where it is any number between two."""
+    if choice.values:
+        return len(choice.values)
+    if choice.whole and choice.low is not None and choice.high is not None:
+        return int(choice.high) - int(choice.low) + 1
+    return math.inf
+
+
+def size_words(space: Space) -> str:
+    """`6¹⁴ ≈ 7.8·10¹⁰ configurations`; what has no end is said."""
+    sizes = [options_of(c) for c in space.choices]
+    if not sizes:
+        return "nothing varies yet"
+    free = sum(math.isinf(s) for s in sizes)
+    counts = sorted(Counter(int(s) for s in sizes if not math.isinf(s)).items())
+    powers = " · ".join(
+        f"{s}{str(n).translate(_SUPER) if n > 1 else ''}" for s, n in counts if s > 1 or len(counts) == 1
+    )
+    log = sum(n * math.log10(s) for s, n in counts)
+    exact = math.prod(s**n for s, n in counts) if log < 15 else 10**log if log < 300 else math.inf
+    total = power(exact) if log < 300 else f"10{str(int(log)).translate(_SUPER)}"
+    if powers == total or not powers:
+        text = f"{total} configurations" if total != "1" else "1 configuration"
+    else:
+        text = f"{powers} {'=' if log < 6 else '≈'} {total} configurations"
+    return f"{text} and {plural(free, 'number')} of a range" if free else text
+
+
+def entry_words(choices: Iterable[Choice]) -> str:
+    """`14 layers · 6 formats`: what one entry of a space expands to."""
+    found = list(choices)
+    nodes = {n for c in found for n in c.nodes}
+    sizes = sorted({options_of(c) for c in found})
+    words = [plural(len(nodes), "layer") if nodes else ""]
+    if nodes and len(found) not in (len(nodes), 0):
+        words.append(plural(len(found), "choice"))
+    noun = {"format": "format", "identity": "way"}.get(found[0].kind if found else "", "value")
+    ends = [s for s in (sizes[0], sizes[-1]) if not math.isinf(s)] if sizes else []
+    if ends:
+        low, high = int(ends[0]), int(ends[-1])
+        words.append(plural(high, noun) if low == high else f"{low} to {high} {noun}s")
+    elif sizes:
+        words.append("a range")
+    return " · ".join(w for w in words if w)
+
+
+def pace_words(trials: Iterable[Trial]) -> str:
+    """`42 a minute`, of the trials that ran."""
+    seconds = [t.seconds for t in trials if t.seconds and not t.reused]
+    if not seconds:
+        return ""
+    rate = 60 * len(seconds) / sum(seconds)
+    return f"{rate:.0f} trials a minute" if rate >= 10 else f"{rate:.1f} trials a minute"
+
+
+def time_words(trials: int, each: float | None, *, trains: bool = False) -> str:
+    """`50 trials · about 25 s`; of trials that train nothing is said before one has."""
+    unknown = " · how long one trains is told by the first" if trains else ""
+    return plural(trials, "trial") + (f" · about {duration(trials * each)}" if each else unknown)
+
+
+def best_words(
+    spec: SearchSpec, trial: Trial, baseline: Mapping[str, float], front: int, against: Mapping[str, Any] | None = None
+) -> str:
+    """`Best: accuracy 91.2 % (−0.8 points, within noise), weight bits 4.1 (−87 %) · from opened · trial 37`."""
+    told = {**trial.figures}
+    if len(trial.values) == len(spec.goals):
+        told |= {g.figure: v for g, v in zip(spec.goals, trial.values, strict=True)}
+    names = dict.fromkeys([*(g.figure for g in spec.goals), *(limited(t) for t in spec.within)])
+    notes = {"accuracy": accuracy_note(trial, baseline, against or {})}
+    parts = [_told(n, told[n], baseline.get(n), notes.get(n, "")) for n in names if n in told]
+    compared = any(n in baseline for n in names)
+    where = [
+        f"from {against['name']}" if compared and against else "",
+        f"trial {trial.number}",
+        f"{front} on the front" if front > 1 else "",
+        timed_beside(trial.figures),
+        training_words(trial.figures),
+    ]
+    return " · ".join(w for w in (f"Best: {', '.join(parts)}", *where) if w)
+
+
+def accuracy_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
+    """`not above guessing (50 %)` or `within noise`, where that is so of a trial's accuracy."""
+    now, before = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+    if now is None:
+        return ""
+    if now.guesses:
+        return guess_words(now)
+    return "within noise" if before and now.against(before).noise else ""
+
+
+def accuracy_words(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
+    """Samples and interval of a trial's accuracy, its change from the baseline, what its training lost: a line each."""
+    now, before = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+    if now is None:
+        return ""
+    change = change_words(now.against(before, str(against.get("name", "")))) if before else ""
+    return "\n".join(w for w in (noise_words(now), change, training_words(trial.figures)) if w)
+
+
+def _told(figure: str, value: float, before: float | None, note: str = "") -> str:
+    gain = change(figure, value, before) if before is not None else ""
+    beside = ", ".join(w for w in (gain, note) if w)
+    return f"{figure_name(figure)} {figure_value(figure, value)}" + (f" ({beside})" if beside else "")
+
+
+def limit_words(text: str) -> str:
+    """`weight_bits<=4.5` as people read it: `weight bits ≤ 4.5`."""
+    sign = next((s for s in SIGNS if s in text), "")
+    figure, _, number = (p.strip() for p in text.partition(sign or "="))
+    return f"{figure_name(figure)} {SIGNS[sign]} {number}" if sign else text
+
+
+def limited(text: str) -> str:
+    """The figure that a limit speaks of."""
+    return next((text.partition(s)[0].strip() for s in SIGNS if s in text), text)

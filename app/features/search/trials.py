@@ -1,0 +1,225 @@
+"""The trials of a study as a table: filtered, sorted, copied, saved; a row is previewed, and applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QModelIndex, Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QShortcut
+from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QHeaderView, QPushButton, QTableView, QVBoxLayout, QWidget
+
+from espalier.app.features.search.state.trial_rows import FILTERS, TrialRows, told
+from espalier.app.theme import ROW
+from espalier.app.widgets.forms.fields import Choice, Line
+from espalier.app.widgets.heading import link, muted
+from espalier.app.widgets.table import to_text
+from espalier.model.files import write_text
+from espalier.passes.search.spec import Goal
+from espalier.passes.search.trial import Trial
+
+WIDEST = 190
+WIDTHS = {"number": 76, "state": 118, "origin": 62, "seconds": 64}  # of what changes as trials end
+REST = 200  # milliseconds between two lots of rows: a table is laid out and painted whole for each
+PAD, CELLS = 32, 360  # pixels beside a text; cells by which widths are found: a space of layers has many columns
+
+
+class TrialTable(QTableView):
+    """Rows of 23 px, whole rows selected, Ctrl+C copies. `left` tells that Escape was pressed."""
+
+    left = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = TrialRows()
+        self.rows.setParent(self)
+        self.setModel(self.rows)
+        self.setAccessibleName("Trials")
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setTabKeyNavigation(False)  # Tab goes on to what comes next
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.verticalHeader().hide()
+        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        self.verticalHeader().setMinimumSectionSize(ROW)
+        self.verticalHeader().setDefaultSectionSize(ROW)
+        header = self.horizontalHeader()
+        header.setHighlightSections(False)
+        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        header.setSortIndicatorClearable(True)
+        header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
+        self.setSortingEnabled(True)
+        copy = QShortcut(QKeySequence(QKeySequence.StandardKey.Copy), self)
+        copy.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        copy.activated.connect(self.copy)
+
+    def fit(self) -> None:
+        """Columns as wide as their first rows need."""
+        rows, metrics = self.rows, self.fontMetrics()
+        some = [rows.trials[n] for n in rows.shown[: max(CELLS // max(len(rows.columns), 1), 3)]]
+        for i, column in enumerate(rows.columns):
+            wide = WIDTHS.get(column.key)
+            if wide is None:
+                texts = {f"{column.title} ▾", *(column.words(column.of(t)) for t in some)}
+                wide = min(max(max(map(metrics.horizontalAdvance, texts)) + PAD, 44), WIDEST)
+            if wide != self.columnWidth(i):
+                self.setColumnWidth(i, wide)
+
+    def copy(self) -> None:
+        """Put the selected rows (with one or none selected: all) on the clipboard as TSV."""
+        rows, columns = self.rows.table()
+        chosen = sorted({i.row() for i in self.selectionModel().selectedRows()})
+        QGuiApplication.clipboard().setText(
+            to_text([rows[i] for i in chosen] if len(chosen) > 1 else rows, columns, "\t")
+        )
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.left.emit()
+        else:
+            super().keyPressEvent(event)
+
+
+class SearchTrials(QWidget):
+    """`chosen` tells the trial of a row that was chosen, `used` that it is to be applied, `left` that none is meant."""
+
+    chosen = Signal(object)
+    used = Signal(object)
+    left = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = TrialTable()
+        self.picked: Trial | None = None
+        self._fitted = 0
+        self._coming: dict[int, Trial] = {}
+        self._best: frozenset[int] = frozenset()
+        self._rest = QTimer(self, singleShot=True, interval=REST)
+        self._rest.timeout.connect(self.settle)
+        self.filter = Choice(tuple(FILTERS), tuple(FILTERS.values()))
+        self.filter.setAccessibleName("Which trials")
+        self.search = Line("filter")
+        self.search.setAccessibleName("Filter the trials")
+        self.search.setMaximumWidth(150)
+        self.copy_link, self.save_link = link("Copy", self.table.copy), link("CSV…", lambda: None)
+        self.copy_link.setToolTip("Copy the selected trials, or all, as TSV")
+        self.words = muted("", wrap=True)
+        self.use = QPushButton("Apply")
+        self.use.setToolTip("Make this trial's configuration the recipe, in one step that can be undone")
+        head = QHBoxLayout()
+        head.setContentsMargins(12, 4, 12, 0)
+        head.setSpacing(6)
+        for part in (self.filter, self.search):
+            head.addWidget(part)
+        head.addStretch(1)
+        for part in (self.copy_link, self.save_link):
+            head.addWidget(part)
+        self.foot = QWidget()
+        foot = QHBoxLayout(self.foot)
+        foot.setContentsMargins(12, 0, 12, 4)
+        foot.addWidget(self.words, 1)
+        foot.addWidget(self.use)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(4)
+        box.addLayout(head)
+        box.addWidget(self.table, 1)
+        box.addWidget(self.foot)
+        self._connect()
+        self._tell()
+
+    def _connect(self) -> None:
+        self.filter.edited.connect(self._filter)
+        self.search.edited.connect(self._filter)
+        self.use.clicked.connect(self.want)
+        self.table.selectionModel().currentRowChanged.connect(self._row_chosen)
+        self.table.doubleClicked.connect(lambda _: self.want())
+        self.table.activated.connect(lambda _: self.want())
+        self.table.left.connect(self.leave)
+
+    def begin(
+        self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset(),
+        within: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """Show another study; `best` are the numbers of its trials that nothing surpasses."""
+        self.picked = None
+        self._coming.clear()
+        self.table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
+        self.table.rows.begin(goals, trials, best, within)
+        self.table.fit()
+        self._fitted = len(self.table.rows.trials)
+        self._tell()
+
+    def take(self, news: Sequence[Trial], best: frozenset[int]) -> None:
+        """Trials that came, and which are the best now: seen at once, where many come five times a second."""
+        self._coming |= {t.number: t for t in news}
+        self._best = best
+        if not self._rest.isActive():
+            self.settle()
+
+    def settle(self) -> None:
+        """Show what came."""
+        news, best = list(self._coming.values()), self._best
+        if not news:
+            return
+        self._coming.clear()
+        self._rest.start()
+        rows = self.table.rows
+        columns = len(rows.columns)
+        bar = self.table.verticalScrollBar()
+        low = bar.value() == bar.maximum()
+        rows.take(news, best)
+        if len(rows.columns) != columns or self._fitted < min(len(rows.trials), 3):
+            self._fitted = len(rows.trials)
+            self.table.fit()
+        if low:
+            self.table.scrollToBottom()
+        if self.picked and self.picked.number in {t.number for t in news}:
+            self.picked = rows.trials[self.picked.number]
+            self._tell()
+
+    def _filter(self) -> None:
+        self.table.rows.set_filter(self.filter.get(), self.search.get())
+
+    def _row_chosen(self, now: QModelIndex) -> None:
+        if now.isValid():
+            self.choose(self.table.rows.trial(now.row()))
+
+    def choose(self, trial: Trial) -> None:
+        """Mark a trial, and say which it is."""
+        if self.picked is not None and self.picked.number == trial.number:
+            return
+        self.settle()
+        self.picked = trial
+        row = self.table.rows.row_of(trial.number)
+        if row >= 0 and self.table.currentIndex().row() != row:
+            self.table.setCurrentIndex(self.table.rows.index(row, 0))
+        self._tell()
+        self.chosen.emit(trial)
+
+    def leave(self) -> None:
+        """Choose none."""
+        self.picked = None
+        self.table.clearSelection()
+        self.table.setCurrentIndex(QModelIndex())
+        self._tell()
+        self.left.emit()
+
+    def _tell(self) -> None:
+        trial = self.picked
+        self.use.setEnabled(trial is not None and trial.state == "complete")
+        self.foot.setVisible(trial is not None)
+        if trial is not None:
+            self.words.setText(f"Trial {trial.number} · {told(trial)}")
+
+    def want(self) -> None:
+        """Ask for the chosen trial to be applied."""
+        if self.picked and self.picked.state == "complete":
+            self.used.emit(self.picked)
+
+    def save(self, path: Path) -> None:
+        """Write the trials that are shown as CSV; raises FileError."""
+        self.settle()
+        write_text(path, to_text(*self.table.rows.table(), ","))

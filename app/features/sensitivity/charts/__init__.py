@@ -1,0 +1,1 @@
+"""Sensitivities as a heat map, bars and dots."""

@@ -1,0 +1,105 @@
+"""Predicted against measured divergence: a dot for each measured cell, the diagonal, and the error in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
+
+from espalier.app.features.sensitivity.charts.dots import Dot, DotChart, dots_of
+from espalier.app.figures.heat_lines import divergence_words
+from espalier.app.theme import Palette
+from espalier.app.widgets.charts.chart import pen
+from espalier.app.words import percent, plural
+from espalier.passes.sensitivity.table import Sensitivity
+
+WIDEST = 760
+FEW = 3  # dots below which ranks say nothing
+
+
+def spearman(x: Sequence[float], y: Sequence[float]) -> float:
+    """The correlation of ranks; NaN for fewer than three, or where all are equal."""
+    if len(x) < FEW:
+        return math.nan
+    ranks = [_ranks(np.asarray(v, float)) for v in (x, y)]
+    a, b = (r - r.mean() for r in ranks)
+    size = math.sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / size if size else math.nan
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from 0; equal values share their mean."""
+    _, place, times = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(times)
+    return (ends - (times + 1) / 2)[place]
+
+
+def agreement_words(dots: Sequence[Dot]) -> str:
+    """How well the predictions hold, in words."""
+    if not dots:
+        return ""
+    ratios = [d.measured / d.predicted for d in dots]
+    rank = spearman([d.predicted for d in dots], [d.measured for d in dots])
+    near = sum(0.5 <= r <= 2 for r in ratios) / len(ratios)
+    words = [f"{plural(len(dots), 'measured cell')}", "" if math.isnan(rank) else f"rank correlation {rank:.2f}",
+             f"measured is {float(np.median(ratios)):.2g} × predicted in the median",
+             f"{percent(near, 0)} within a factor of 2"]  # fmt: skip
+    return " · ".join(w for w in words if w).replace("-", "−")
+
+
+class AgreementChart(DotChart):
+    """Predicted along, measured up, both logarithmic and of one range."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setMaximumWidth(WIDEST)  # both axes are of one range: much wider than high it reads badly
+        self.setAccessibleName("Predicted against measured divergence")
+
+    def show_table(self, table: Sequence[Sensitivity]) -> None:
+        """Draw the measured cells of these rows."""
+        self.dots = dots_of(table)
+        self.places = np.log10(np.array([(d.predicted, d.measured) for d in self.dots]).reshape(-1, 2))
+        self.setAccessibleDescription(agreement_words(self.dots))
+        self.draw(self.look)
+
+    def legend(self) -> str:
+        """The two kinds of ports and the lines, in words of their colours; empty without dots."""
+        if not self.dots:
+            return ""
+        there = {d.kind for d in self.dots}
+        kinds = [f'<span style="color:{self.colour(k)}">● {name}</span>'
+                 for k, name in enumerate(("weights", "activations")) if k in there]  # fmt: skip
+        lines = f'<span style="color:{self.look.muted}">line: equal · dashed: a factor of 2 · bars: medians</span>'
+        return " &nbsp; ".join((*kinds, lines))
+
+    def draw(self, palette: Palette) -> None:
+        """Axes of equal ranges, the diagonal, the dots."""
+        self._axes()
+        self.plot.clear()
+        if not self.dots:
+            return
+        low, high = float(self.places.min()) - 0.2, float(self.places.max()) + 0.2
+        ends = np.array([low, high])
+        self.plot.plot(ends, ends, pen=pen(palette.muted, 1.2))
+        for step in (-math.log10(2), math.log10(2)):
+            stroke = pen(palette.muted, 1.0)
+            stroke.setStyle(Qt.PenStyle.DashLine)
+            self.plot.plot(ends, ends + step, pen=stroke)
+        self._draw_dots(7)
+        self.plot.setXRange(low, high, padding=0)
+        self.plot.setYRange(low, high, padding=0)
+
+    def _axes(self) -> None:
+        self.name_axes("predicted KL (nats)", "measured KL (nats)")
+        for name in ("left", "bottom"):
+            axis = self.plot.getAxis(name)
+            axis.tickStrings = power_words
+            axis.tickSpacing = lambda low, high, size: [(max(1.0, math.ceil((high - low) / 6)), 0)]
+
+
+def power_words(values: Sequence[float], scale: float, spacing: float) -> list[str]:
+    """Ticks of a logarithmic axis: 0.001, 1e−5."""
+    return [divergence_words(10.0**v).replace("1.0e", "1e") for v in values]

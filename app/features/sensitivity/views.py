@@ -1,0 +1,230 @@
+"""The three views of sensitivities, and the bar that says which rows they show and what can be done with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+
+from espalier.app.features.sensitivity.charts.agreement import AgreementChart, agreement_words
+from espalier.app.features.sensitivity.charts.error_spread import ErrorSpread
+from espalier.app.features.sensitivity.charts.heat import HeatMap, HeatScale, Present
+from espalier.app.features.sensitivity.charts.heat_bars import LayerBars
+from espalier.app.figures.heat_lines import PORTS, Heat, Order
+from espalier.app.widgets.charts.chart import Chart
+from espalier.app.widgets.forms.fields import Check, Choice
+from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.heading import Elided, empty_state, link, say_as
+from espalier.app.widgets.plain import rich
+from espalier.app.words import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from espalier.app.measured.sensitivities import Sensitivities
+    from espalier.passes.sensitivity.table import Sensitivity
+
+TABS = ("Heat map", "Predicted against measured", "Layers")
+ORDERS: dict[Order, str] = {"model": "in the model's order", "sensitivity": "most sensitive first"}
+NO_DOTS = (
+    "Nothing has been measured yet. Select cells of the heat map and choose Measure selected, "
+    "or let the run measure some (Options…)."
+)
+MAP, SCATTER, BARS = range(3)
+
+
+class Views(QWidget):
+    """`arranged`: other rows are wanted; the other signals pass on what the links ask for."""
+
+    arranged = Signal()
+    run = Signal()
+    stop = Signal()
+    options = Signal()
+    measure = Signal()
+    save = Signal()
+    colour = Signal()
+    format_chosen = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heat = Heat()
+        self._error = 0.0
+        self._table: Sequence[Sensitivity] = ()
+        self.map, self.scatter, self.bars = HeatMap(), AgreementChart(), LayerBars()
+        self.spread = ErrorSpread()
+        self.tabs, self._pages = QTabBar(), QStackedWidget()
+        self._ports, self._order = Choice(tuple(PORTS)), Choice(tuple(ORDERS), tuple(ORDERS.values()))
+        self._only = Check("only selected layers")
+        self._format = Choice()
+        self.status, self.words, self.scale = Elided("", "muted", 40), Elided("", "muted"), HeatScale()
+        self._legend = rich()
+        self._empty = empty_state(NO_DOTS)
+        self.links = {
+            "run": link("Run again", self.run.emit), "stop": link("Stop", self.stop.emit),
+            "options": link("Options…", self.options.emit), "measure": link("Measure selected", self.measure.emit),
+            "colour": link("Colour the graph", self.colour.emit), "save": link("Save as…", self.save.emit),
+        }  # fmt: skip
+        self._build()
+        self._connect()
+
+    def _build(self) -> None:
+        for title in TABS:
+            self.tabs.addTab(title)
+        self.tabs.setAccessibleName("View of the sensitivities")
+        for choice, name in ((self._ports, "Ports"), (self._order, "Order"), (self._format, "Format")):
+            choice.setAccessibleName(name)
+        self._format.setToolTip("The format of the bars, and of the colours on the graph")
+        bar = Flow(spacing=10)
+        bar.setContentsMargins(12, 2, 12, 2)
+        for part in (self.tabs, self._ports, self._order, self._format, self._only, self.scale, self._legend,
+                     self.status, *self.links.values()):  # fmt: skip
+            bar.addWidget(part)
+        for page in (self.map, self._beside(), self.bars, self._empty):
+            self._pages.addWidget(page)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addLayout(bar)
+        box.addWidget(self._pages, 1)
+        self.words.setContentsMargins(12, 3, 12, 4)
+        box.addWidget(self.words)
+
+    def _beside(self) -> QWidget:
+        """Predictions against measurements, and beside them how far off they are by format."""
+        page = QWidget()
+        row = QHBoxLayout(page)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(self.scatter, 1)
+        row.addWidget(self.spread, 1)
+        return page
+
+    def _connect(self) -> None:
+        self.tabs.currentChanged.connect(lambda _: self._show_tab())
+        for part in (self._ports, self._order, self._only):
+            part.edited.connect(self.arranged)
+        self._format.edited.connect(self._format_chosen)
+        for chart in (self.scatter, self.bars):
+            chart.themed.connect(self._name_colours)
+        self.map.selectionModel().currentChanged.connect(lambda *_: self.tell_cell())
+
+    # -- what is chosen
+
+    @property
+    def ports(self) -> str:
+        """Which ports are shown, by a key of PORTS."""
+        return self._ports.get()
+
+    @property
+    def order(self) -> Order:
+        """The order of the rows."""
+        return self._order.get()
+
+    @property
+    def only_selected(self) -> bool:
+        """Whether only the rows of selected nodes are wanted."""
+        return self._only.get()
+
+    @property
+    def column(self) -> int:
+        """The column of the bars and of the graph's colours."""
+        return max(self._format.currentIndex(), 0)
+
+    @property
+    def chart(self) -> Chart | None:
+        """The chart in front; None while the map is."""
+        return (None, self.scatter, self.bars)[self.tabs.currentIndex()]
+
+    def choose_column(self, column: int) -> None:
+        """Choose the format of the bars and of the graph's colours."""
+        self._format.setCurrentIndex(column)
+        self._format_chosen()
+
+    def _format_chosen(self) -> None:
+        self._show_bars()
+        self.format_chosen.emit()
+
+    def show_layers(self, column: int) -> None:
+        """Show the bars of a column."""
+        self.choose_column(column)
+        self.tabs.setCurrentIndex(BARS)
+
+    # -- showing
+
+    def show_heat(self, heat: Heat, known: Sensitivities) -> None:
+        """Show other rows; the chosen format stays where it can."""
+        self.heat = heat
+        self._offer_formats()
+        self.map.cells.error = known.error_factor
+        self._error = known.left_out_factor
+        self.map.show_heat(heat)
+        self.scale.show_heat(heat)
+        if known.table is not self._table:
+            self._table = known.table
+            self.scatter.show_table(known.table)
+        self._show_bars()
+        self._show_tab()
+
+    def _offer_formats(self) -> None:
+        titles = tuple(c.title for c in self.heat.columns)
+        if titles != self._format.values:
+            first = self._format.currentIndex() < 0
+            self._format.offer(titles)
+            if first and titles:  # a format that tells layers apart: about 4 bits
+                near = min(range(len(titles)), key=lambda i: abs(self.heat.columns[i].bits - 4))
+                self._format.setCurrentIndex(near)
+
+    def mark(self, present: Present, chosen: frozenset[str]) -> None:
+        """The formats that ports have, and the nodes that are selected."""
+        self.map.cells.mark(present, chosen)
+        if chosen != self.bars.picked:
+            self._show_bars(chosen)
+
+    def _show_bars(self, chosen: frozenset[str] | None = None) -> None:
+        self.bars.show_column(self.heat, self.column, self.bars.picked if chosen is None else chosen)
+        self._name_colours()
+
+    def _show_tab(self) -> None:
+        tab = self.tabs.currentIndex()
+        self._pages.setCurrentIndex(len(TABS) if tab == SCATTER and not self.scatter.dots else tab)
+        self.scale.setVisible(tab == MAP)
+        if tab == SCATTER and self.spread.dots is not self.scatter.dots:
+            self.spread.show_dots(self.scatter.dots)
+        self._name_colours()
+        self._format.setVisible(tab == BARS)
+        for part in (self._ports, self._order, self._only):  # all that was measured stands against its prediction
+            part.setVisible(tab != SCATTER)
+        self.links["measure"].setVisible(tab == MAP)
+        self.tell_cell()
+
+    def _name_colours(self) -> None:
+        """The legend of the chart in front, in the theme's colours."""
+        chart = self.chart
+        words = chart.legend() if isinstance(chart, AgreementChart | LayerBars) else ""
+        self._legend.setText(words)
+        self._legend.setVisible(bool(words))
+
+    def tell(self, known: Sensitivities) -> None:
+        """How much is known, how old it is, and what can be done now."""
+        count = len(known.table) if self.tabs.currentIndex() == SCATTER else sum(
+            line.row is not None for line in self.heat.lines)  # fmt: skip
+        rows = plural(count, "row")
+        self.status.show_text(" · ".join(w for w in (rows, known.words) if w))
+        say_as(self.status, "bad" if known.error else "muted")
+        self.links["stop"].setVisible(known.running or known.measuring)
+        self.links["run"].setVisible(not known.running)
+        self.links["measure"].setEnabled(not (known.running or known.measuring))
+
+    def tell_cell(self) -> None:
+        """The cell in hand in words, or how good the predictions are."""
+        now = self.map.currentIndex()
+        if self.tabs.currentIndex() == SCATTER:
+            left_out = f"a cell that was left out is off by a factor of {self._error:.2g} in the median"
+            words = (agreement_words(self.scatter.dots), left_out if self._error and self.scatter.dots else "")
+            self.words.show_text(" · ".join(w for w in words if w))
+        elif self.tabs.currentIndex() == MAP and now.isValid():
+            keys = "Enter gives it here, a click on its head to more"
+            self.words.show_text(f"{self.map.cells.told(now)} · {keys}")
+        else:
+            self.words.show_text("")

@@ -1,0 +1,264 @@
+"""The curves of a sweep: a line a variant, error bars over seeds, the baseline, and points that can be clicked."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QMouseEvent, QPen
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from espalier.app.figures.curves import figure_title, figure_words, is_log, line_style, positions
+from espalier.app.theme import Palette
+from espalier.app.widgets.charts.chart import Chart, pen, tint
+from espalier.app.widgets.charts.picture import Table
+from espalier.app.words import change_words, count, noise_words
+from espalier.passes.figure import accuracy_of, is_near
+from espalier.passes.sweep.outcome import (
+    Mean,
+    Outcome,
+    bands,
+    baseline_label,
+    baseline_of,
+    change_of,
+    curves,
+    guessing_of,
+    sampled,
+)
+from espalier.passes.sweep.sweep import Sweep, axis_title
+from espalier.passes.sweep.values import value_text
+
+LIGHTER = 135  # per cent, for lines on a dark ground
+NEAR = 14.0  # pixels between the pointer and a point that it means
+MOST_TICKS = 12
+BAND = 40  # opacity of a band of noise, of 255
+
+
+class CurveChart(Chart):
+    """One figure of a sweep. `chosen` tells the (variant, value) of a point that was clicked."""
+
+    chosen = Signal(int, int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self.sweep: Sweep | None = None
+        self.outcomes: tuple[Outcome, ...] = ()
+        self.figure = "accuracy"
+        self.picked: tuple[int, int] | None = None
+        self.lines: list[list[tuple[int, Mean]]] = []
+        self._places: list[float] = []
+        super().__init__(parent)
+        self.setMouseTracking(True)
+
+    def sizeHint(self) -> QSize:
+        return QSize(480, 220)
+
+    def show_run(self, sweep: Sweep | None, outcomes: Sequence[Outcome], figure: str) -> None:
+        """Draw this figure of these outcomes."""
+        self.sweep, self.outcomes, self.figure = sweep, tuple(outcomes), figure
+        if sweep is None or len(self.lines) != len(sweep.variants):
+            self.picked = None
+        self.lines = curves(sweep, outcomes, figure) if sweep else []
+        places = positions(sweep) if sweep else []
+        self._places = [math.log10(p) for p in places] if is_log(places) else places
+        self.setAccessibleName(f"{figure_title(figure)} against {axis_title(sweep)}" if sweep else "No sweep")
+        self.draw(self.look)
+
+    def pick(self, variant: int, x: int) -> None:
+        """Mark a point."""
+        self.picked = (variant, x) if variant >= 0 else None
+        self.draw(self.look)
+
+    def colour(self, place: int) -> str:
+        """The colour of the variant at a place, light enough for the ground."""
+        plain = line_style(place)[0]
+        return QColor(plain).lighter(LIGHTER).name() if self.look.dark else plain
+
+    @property
+    def baseline(self) -> float | None:
+        """The figure of the model without a step."""
+        found = baseline_of(self.outcomes)
+        value = found.score.get(self.figure) if found else None
+        return None if value is None else float(value)
+
+    def draw(self, palette: Palette) -> None:
+        """Axes with their names, grid lines across, the baseline, the lines."""
+        self._axes()
+        self.plot.clear()
+        if self.sweep is None:
+            return
+        if (level := self.baseline) is not None:
+            self.plot.addItem(pg.InfiniteLine(level, 0, pen=_dashed(palette.muted)))
+        if (guess := guessing_of(self.outcomes, self.figure)) is not None:
+            self.plot.addItem(pg.InfiniteLine(guess, 0, pen=_dashed(palette.bad)))
+        for place, band in enumerate(bands(self.sweep, self.outcomes, self.figure)):
+            self._band(place, band)
+        for place, line in enumerate(self.lines):
+            self._line(place, line)
+        self._mark(palette)
+        self._bound()
+
+    def legend(self) -> str:
+        """The lines in words of their colours, and the baseline: to stand beside the data, never on it."""
+        if self.sweep is None:
+            return ""
+        words = [f'<span style="color:{self.colour(i)}">● {_unbroken(v.label)}</span>'
+                 for i, v in enumerate(self.sweep.variants) if v.label]  # fmt: skip
+        words += [] if self.sweep.axis else [self._spread(m) for line in self.lines for _, m in line]
+        if (level := self.baseline) is not None:
+            text = _unbroken(f"╌ {baseline_label(self.sweep)} {figure_words(self.figure, level)}")
+            words.append(f'<span style="color:{self.look.muted}">{text}</span>')
+        known = sampled(self.outcomes) if self.figure == "accuracy" else None
+        if known is not None:
+            words.append(f'<span style="color:{self.look.muted}">{_unbroken(f"▒ 95 % of n = {count(known.n)}")}</span>')
+        if known is not None and known.guessing is not None:
+            text = _unbroken(f"┈ guessing {figure_words(self.figure, known.guessing)}")
+            words.append(f'<span style="color:{self.look.bad}">{text}</span>')
+        return " &nbsp; ".join(words)
+
+    def _spread(self, mean: Mean) -> str:
+        """Of a recipe that is only repeated: its mean and spread."""
+        middle, std, low, high = (figure_words(self.figure, v) for v in (mean.mean, mean.std, mean.low, mean.high))
+        return f"<b>{middle} ± {std}</b> over {mean.count} seeds, {low} to {high}"
+
+    def _axes(self) -> None:
+        left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
+        self.name_axes(axis_title(self.sweep) if self.sweep else "", figure_title(self.figure), 70)
+        left.tickStrings = lambda values, scale, spacing: [figure_words(self.figure, v) for v in values]
+        values = self.sweep.values if self.sweep else ()
+        every = max(1, math.ceil(len(values) / MOST_TICKS))
+        texts = [(p, "" if v is None else value_text(v)) for p, v in zip(self._places, values, strict=True)]
+        bottom.setTicks([sorted(texts)[::every]])
+
+    def _band(self, place: int, band: list[tuple[int, float, float]]) -> None:
+        """The noise of a line's accuracies."""
+        points = sorted((self._places[x], low, high) for x, low, high in band)
+        if len(points) > 1:
+            x, low, high = np.array(points).T
+            ends = pg.PlotCurveItem(x, low, pen=None), pg.PlotCurveItem(x, high, pen=None)
+            self.plot.addItem(pg.FillBetweenItem(*ends, brush=tint(self.colour(place), BAND)))
+
+    def _line(self, place: int, line: list[tuple[int, Mean]]) -> None:
+        if not line:
+            return
+        points = sorted(((self._places[x], m) for x, m in line), key=lambda p: p[0])
+        x = np.array([p for p, _ in points])
+        y = np.array([m.mean for _, m in points])
+        spread = np.array([m.std for _, m in points])
+        colour = self.colour(place)
+        if spread.any():
+            beam = self._beam()
+            self.plot.addItem(pg.ErrorBarItem(x=x, y=y, height=2 * spread, beam=beam, pen=pen(colour, 1.2)))
+        stroke = pen(colour)
+        if dashes := line_style(place)[1]:
+            stroke.setDashPattern([d / 1.8 for d in dashes])
+        self.plot.plot(x, y, pen=stroke, symbol="o", symbolSize=6, symbolBrush=colour, symbolPen=None)
+
+    def _beam(self) -> float:
+        """The width of an error bar's ends, a small part of the room between two values."""
+        span = max(self._places) - min(self._places) if self._places else 0
+        return 0.012 * span if span else 0.02
+
+    def _mark(self, palette: Palette) -> None:
+        """A ring round the point that is picked."""
+        if self.picked and (found := self._mean(*self.picked)):
+            ring = pg.ScatterPlotItem([self._places[self.picked[1]]], [found.mean], size=13, brush=None,
+                                      pen=pen(palette.text, 1.6))  # fmt: skip
+            self.plot.addItem(ring)
+
+    def _mean(self, variant: int, x: int) -> Mean | None:
+        return dict(self.lines[variant]).get(x) if variant < len(self.lines) else None
+
+    def _bound(self) -> None:
+        """All values of the axis from the beginning, so that lines grow into their place; all figures."""
+        means = [m for line in self.lines for _, m in line]
+        ends = [e for m in means for e in (m.mean - m.std, m.mean + m.std)]
+        ends += [self.baseline] if self.baseline is not None else []
+        known = bands(self.sweep, self.outcomes, self.figure) if self.sweep else []
+        ends += [e for band in known for _, low, high in band for e in (low, high)]
+        guess = guessing_of(self.outcomes, self.figure)
+        ends += [guess] if guess is not None and ends and is_near(guess, min(ends), max(ends)) else []
+        if not ends or not self._places:
+            return
+        low, high = min(ends), max(ends)
+        room = (high - low) * 0.08 or abs(high) * 0.05 or 1.0
+        self.plot.setYRange(max(low - room, 0.0) if low >= 0 else low - room, high + room, padding=0)
+        across = (max(self._places) - min(self._places)) * 0.03 or 0.5
+        self.plot.setXRange(min(self._places) - across, max(self._places) + across, padding=0)
+
+    # -- pointing
+
+    def near(self, at: QPointF) -> tuple[int, int] | None:
+        """The (variant, value) of the point nearest to a place on the widget, where one is near."""
+        best: tuple[float, tuple[int, int]] | None = None
+        for v, line in enumerate(self.lines):
+            for x, mean in line:
+                dot = self.spot(x, mean.mean)
+                far = math.hypot(dot.x() - at.x(), dot.y() - at.y())
+                if best is None or far < best[0]:
+                    best = far, (v, x)
+        return best[1] if best and best[0] <= NEAR else None
+
+    def spot(self, x: int, figure: float) -> QPointF:
+        """Where a point lies on the widget."""
+        scene = self.plot.vb.mapViewToScene(QPointF(self._places[x], figure))
+        return QPointF(self.mapFromScene(scene))
+
+    def words_at(self, variant: int, x: int) -> str:
+        """What a point says of itself."""
+        assert self.sweep is not None
+        found = self._mean(variant, x)
+        if found is None:
+            return ""
+        value = self.sweep.values[x]
+        head = " · ".join(t for t in (f"{axis_title(self.sweep)} {value_text(value)}" if self.sweep.axis else "",
+                                      self.sweep.variants[variant].label) if t)  # fmt: skip
+        text = f"{figure_title(self.figure)} {figure_words(self.figure, found.mean)}"
+        text += self._noise_at(variant, x)
+        if found.count > 1:
+            ends = f"{figure_words(self.figure, found.low)} to {figure_words(self.figure, found.high)}"
+            text += f" ± {figure_words(self.figure, found.std)}\n{ends} over {found.count} seeds"
+        return "\n".join(t for t in (head, text, "Click to choose it") if t)
+
+    def _noise_at(self, variant: int, x: int) -> str:
+        """n, interval and change of a single point's accuracy."""
+        assert self.sweep is not None
+        point = next((o for o in self.outcomes if (o.variant, o.x) == (variant, x)), None)
+        now = accuracy_of(point.score) if point and self.figure == "accuracy" else None
+        if point is None or now is None:
+            return ""
+        change = change_of(point, self.outcomes, self.sweep)
+        return "".join(f"\n{w}" for w in (noise_words(now), change_words(change) if change else "") if w)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        found = self.near(event.position())
+        self.setCursor(Qt.CursorShape.PointingHandCursor if found else Qt.CursorShape.ArrowCursor)
+        QToolTip.showText(event.globalPosition().toPoint(), self.words_at(*found) if found else "", self)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        super().mouseReleaseEvent(event)
+        if event.button() == Qt.MouseButton.LeftButton and (found := self.near(event.position())):
+            self.chosen.emit(*found)
+
+    def table(self) -> Table:
+        """A row for each value and variant."""
+        if self.sweep is None:
+            return (), ()
+        rows = [(self.sweep.variants[v].label, value_text(self.sweep.values[x]), m.mean, m.std, m.count)
+                for v, line in enumerate(self.lines) for x, m in line]  # fmt: skip
+        return ("variant", axis_title(self.sweep), self.figure, "deviation", "seeds"), rows
+
+
+def _unbroken(text: str) -> str:
+    """The words as one, in HTML."""
+    return html.escape(text).replace(" ", "&nbsp;")
+
+
+def _dashed(colour: str) -> QPen:
+    made = pen(colour, 1.2)
+    made.setStyle(Qt.PenStyle.DashLine)
+    return made

@@ -1,0 +1,249 @@
+"""`sweep`: one option over a list of values, in variants, over seeds; each point a recipe with its score."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from espalier.app.commands.console import Console, cell, seconds, size, table
+from espalier.app.commands.known_steps import known_steps
+from espalier.app.commands.opening import Target, opened, save
+from espalier.app.commands.option_flags import over
+from espalier.app.commands.scoring import add_data, plain
+from espalier.app.features.sweep.commands.sweep_files import KINDS, Record, keeper, write_result
+from espalier.app.words import noise_words
+from espalier.model.document.recipe import Recipe
+from espalier.passes.figure import OPENED, accuracy_of
+from espalier.passes.recipes.config import recipe_to_dict
+from espalier.passes.recipes.set_up import texts_of
+from espalier.passes.running.data_fit import text_words
+from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.sweep import journal
+from espalier.passes.sweep.journal import Journal
+from espalier.passes.sweep.outcome import (
+    FIGURES,
+    KEPT_STEP,
+    Outcome,
+    baseline_label,
+    baseline_of,
+    change_of,
+    curves,
+    mean_rows,
+    point_words,
+    rows,
+)
+from espalier.passes.sweep.run import run
+from espalier.passes.sweep.spec import Wish, joined, load_wish, made
+from espalier.passes.sweep.sweep import Sweep, axis_name, axis_title, points
+from espalier.passes.sweep.values import value_text
+
+NOISE = "~"
+TESTS = {"McNemar": "exact McNemar test on the same samples", "Newcombe": "Newcombe's interval of the difference"}
+
+DETAILS = """examples
+  main.py sweep demo:digits recipe.toml --over prune.sparsity=0.1:0.9:0.1 --variant prune.method=l1,random
+  main.py sweep demo:digits recipe.toml --over quantize.width=4:32:4 --variant finetune=on,off -o curve.svg
+  main.py sweep P.espalier --over quantize.frac_width=1:6 --along quantize.width=4:9 --seeds 3 -o P.espalier
+The step is its pass's name (prune, prune#2 for the second) or its number. A short option means all that are called
+so (width: that of every format); weight.width, rules.0.formats.weight.width name one. A file with the keys over, along,
+variants, seeds and score beside the recipe's own does instead of the flags. A sweep that was cut off goes on where it
+was when the same command runs again. One that is done knows its points again where they
+went to a .jsonl or to the project that it varies (-o P.espalier); into any other kind all of them run anew."""
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model")
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="TOML or JSON; default: the project's own steps")
+    parser.add_argument("--over", metavar="STEP.OPTION=VALUES", help="such as prune.sparsity=0.1:0.9:0.1 or 4,8,16")
+    parser.add_argument("--along", metavar="STEP.OPTION=VALUES", action="append", default=[],
+                        help="an option that moves along, value by value; may repeat")  # fmt: skip
+    parser.add_argument("--variant", metavar="STEP[.OPTION]=VALUES", action="append", default=[],
+                        help="a line for each: prune.method=l1,random or finetune=on,off; may repeat")  # fmt: skip
+    parser.add_argument("--seeds", type=int, default=0, metavar="N", help="repeat with N seeds: means and spreads")
+    parser.add_argument("--baseline", choices=("start", OPENED), default="start",
+                        help="what points are compared with: the project as it is, or the model as opened")  # fmt: skip
+    parser.add_argument("--figure", choices=FIGURES, help="what tables and pictures show (default accuracy)")
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}; a project keeps its sweeps")
+    add_data(parser)
+
+
+@dataclass(slots=True)
+class _Done:
+    """What has come of the sweep so far."""
+
+    sweep: Sweep
+    outcomes: list[Outcome]
+    seconds: float = 0.0
+
+
+def _run(found: Arguments, console: Console) -> Answer:
+    if found.output and Path(found.output).suffix.lower() not in KINDS:
+        raise UsageError(f"{found.output} has no known kind.", f"End it in {', '.join(KINDS)}.")
+    recipe, wish = load_wish(found.recipe, found.seed) if found.recipe else (Recipe(), Wish())
+    wish = joined(wish, over=found.over, along=tuple(found.along), variants=tuple(found.variant), seeds=found.seeds)
+    if not wish.varies:
+        raise UsageError("There is nothing to vary.", "Add --over prune.sparsity=0.1:0.9:0.1, --variant or --seeds.")
+    with opened(found.target, found, console) as target:
+        own = target.project.recipe
+        sweep = made(Recipe((*own.steps, *recipe.steps)), wish, _score(found, wish, target), len(own))
+        if not sweep.recipe.steps:
+            raise UsageError("There is no recipe to sweep.", "Give one, or a project that has steps.")
+        sweep = replace(sweep, baseline=Recipe() if found.baseline == OPENED else own)
+        points(sweep)
+        with keeper(found.output, sweep) as record:
+            done = _swept(sweep, target, record, console)
+            data = _data(done, found) | texts_of(sweep.score, target.project.base, target.context)
+            if found.output:
+                data["output"] = _write(done, data, target, found)
+            record.finish()
+    return Answer(data, lambda: _lines(done, data))
+
+
+def _score(found: Arguments, wish: Wish, target: Target) -> EvaluateOptions | None:
+    """On what: --data, what the file says, or the data that a demo was trained on; flags stand above the file."""
+    held = wish.score or EvaluateOptions()
+    data = found.data or held.data or target.project.source.data
+    given = over(held, found, data=data or "")
+    return given if data else None
+
+
+def _swept(sweep: Sweep, target: Target, record: Record, console: Console) -> _Done:
+    """Run it; every point is on disk before the next begins."""
+    known = [o for j in journal.journals(target.project.extras).values() for o in j.outcomes]
+    start, done, count = time.perf_counter(), _Done(sweep, []), len(points(sweep))
+    try:
+        for outcome in run(sweep, target.project.base, target.context, known_steps(target), [*known, *record.known]):
+            done.outcomes.append(outcome)
+            record.add(outcome)
+            target.store.flush(f"point-{len(done.outcomes)}-{id(done):x}")
+            console.note(f"[{len(done.outcomes)}/{count}] {_told(sweep, outcome)}")
+    except KeyboardInterrupt:
+        console.note(f"Stopped after {len(done.outcomes)} of {count} points. {record.hint}".rstrip())
+        raise
+    done.seconds = time.perf_counter() - start
+    _refuse_nothing(done, record)
+    return done
+
+
+def _refuse_nothing(done: _Done, record: Record) -> None:
+    """A sweep of which no point came out well is the user's mistake, told as the first of them."""
+    made_points = [o for o in done.outcomes if o.variant >= 0]
+    if made_points and all(o.error for o in made_points):
+        record.finish()  # there is nothing to go on from
+        first = made_points[0]
+        raise UsageError(f"All {len(made_points)} points failed; {point_words(done.sweep, first)}: {first.error}",
+                         first.hint or "Correct the recipe.")  # fmt: skip
+
+
+def _told(sweep: Sweep, outcome: Outcome) -> str:
+    words = point_words(sweep, outcome)
+    if outcome.error:
+        return f"{words}: {outcome.error} {outcome.hint}".rstrip()
+    figure = f"accuracy {outcome.score['accuracy']:.4f}" if outcome.score.get("accuracy") is not None else (
+        f"{size(outcome.score['size_bytes'])}")  # fmt: skip
+    took = "known already" if outcome.reused else seconds(sum(outcome.seconds.values()))
+    return f"{words}: {figure}, {took}"
+
+
+# -- the answer
+
+
+def _data(done: _Done, found: Arguments) -> dict[str, Any]:
+    sweep, outcomes = done.sweep, done.outcomes
+    base = baseline_of(outcomes)
+    recipes = {(p.variant, p.x, p.seed): p.recipe for p in points(sweep)}
+    told = rows(sweep, outcomes)
+    for row, o in zip(told, outcomes, strict=True):
+        row["recipe"] = recipe_to_dict(recipes[o.place])
+    failed = [o for o in outcomes if o.error]
+    return {
+        "axis": axis_name(sweep.recipe, sweep.axis) if sweep.axis else None,
+        "values": list(sweep.values) if sweep.axis else [], "variants": [v.label for v in sweep.variants],
+        "seeds": list(sweep.seeds), "figure": found.figure or ("accuracy" if sweep.score.data else "size_bytes"),
+        "baseline": sweep.baseline_name, "baseline_score": plain(base.score) if base else {},
+        "points": told, "curves": mean_rows(sweep, outcomes),
+        "ran": sum(not o.reused for o in outcomes), "reused": sum(o.reused for o in outcomes),
+        "failed": len(failed), "seconds": round(done.seconds, 3),
+    }  # fmt: skip
+
+
+def _write(done: _Done, data: dict[str, Any], target: Target, found: Arguments) -> str:
+    path = Path(found.output)
+    if path.suffix.lower() != ".espalier":
+        write_result(path, Journal(done.sweep, tuple(done.outcomes)), data)
+        return str(found.output)
+    held = target.project.extras
+    same = next((n for n, j in journal.journals(held).items() if j.sweep == done.sweep), journal.member(held))
+    record = journal.dump(Journal(done.sweep, tuple(done.outcomes)))
+    return save(target, replace(target.project, extras={**held, same: record}), found.output)
+
+
+def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
+    sweep, figure = done.sweep, data["figure"]
+    lines = curves(sweep, done.outcomes, figure)
+    title = figure.replace("_", " ")
+    labels = [v.label or title for v in sweep.variants]
+    means = [dict(line) for line in lines]
+    marks = _within_noise(done) if figure == "accuracy" else {}
+    body = [
+        {axis_title(sweep) if sweep.axis else "": value_text(value) if sweep.axis else f"{len(sweep.seeds)} seeds",
+         **{label: _mean(means[v].get(x)) + marks.get((v, x), "") for v, label in enumerate(labels)}}
+        for x, value in enumerate(sweep.values)
+    ]  # fmt: skip
+    yield title
+    yield from table(body)
+    if base := data["baseline_score"]:
+        yield f"{baseline_label(sweep)} {cell(base.get(figure))}"
+    yield from _noise_lines(done, data, bool(marks)) if figure == "accuracy" else ()
+    yield from [f"texts: {words}"] if (words := text_words(data)) else []
+    yield from _failures(sweep, done.outcomes)
+    yield from _unhelped(sweep, done.outcomes)
+    counts = f"{data['ran']} points run, {data['reused']} known already, {data['failed']} failed"
+    yield f"{counts}; {seconds(data['seconds'])}"
+    if "output" in data:
+        yield f"written to {data['output']}"
+
+
+def _within_noise(done: _Done) -> dict[tuple[int, int], str]:
+    """A mark for each point of which no seed is apart from the baseline by more than noise."""
+    found: dict[tuple[int, int], list[bool]] = {}
+    for outcome in done.outcomes:
+        if change := change_of(outcome, done.outcomes, done.sweep):
+            found.setdefault(outcome.place[:2], []).append(change.noise)
+    return {place: f" {NOISE}" for place, noise in found.items() if all(noise)}
+
+
+def _noise_lines(done: _Done, data: dict[str, Any], marked: bool) -> Iterable[str]:
+    """On how many samples, how wide the baseline's noise is, and what the marks mean."""
+    if known := accuracy_of(data["baseline_score"]):
+        yield noise_words(known)
+    if marked:
+        changes = (change_of(o, done.outcomes, done.sweep) for o in done.outcomes)
+        tests = dict.fromkeys(TESTS[c.test] for c in changes if c and c.noise)
+        yield f"{NOISE} within noise of the baseline (95 %; {' or '.join(tests)})"
+
+
+def _mean(mean: Any) -> str:
+    if mean is None:
+        return "failed"
+    return cell(mean.mean) if mean.count == 1 else f"{cell(mean.mean)} ± {mean.std:.2g}"
+
+
+def _failures(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
+    for outcome in outcomes:
+        if outcome.error:
+            yield f"failed: {point_words(sweep, outcome)}: {outcome.error}"
+
+
+def _unhelped(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
+    """Where training did not help: the score is that of the weights before it."""
+    found = [point_words(sweep, o) for o in outcomes if o.variant >= 0 and o.score.get(KEPT_STEP) == 0]
+    if found:
+        yield f"training did not help, and the weights of before it are kept: {'; '.join(found)}"
+
+
+COMMAND = Command("sweep", "varies an option of a recipe: a curve of scores", _arguments, _run, DETAILS)

@@ -1,0 +1,115 @@
+"""Files of a sweep: the record that grows while it runs, and the result as a table, a picture or JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+from espalier.app.commands.command import UsageError
+from espalier.app.figures.curves import draw
+from espalier.model.files import append, write_bytes, write_text
+from espalier.passes.sweep import journal
+from espalier.passes.sweep.journal import Journal
+from espalier.passes.sweep.outcome import Outcome, rows
+from espalier.passes.sweep.sweep import Sweep
+
+KINDS = (".csv", ".json", ".jsonl", ".svg", ".png", ".espalier")
+
+
+class Record:
+    """Points as JSON lines beside the output, until the output itself is written."""
+
+    def __init__(self, path: Path | None, known: tuple[Outcome, ...] = ()) -> None:
+        self.path, self.known = path, known
+        self._done = False
+
+    @property
+    def hint(self) -> str:
+        """Where to go on."""
+        return f"They are kept in {self.path}; the same command goes on from there." if self.path else ""
+
+    def add(self, outcome: Outcome) -> None:
+        """Write a point, whole; raises FileError."""
+        if self.path:
+            append(self.path, f"{journal.line(outcome)}\n".encode())
+
+    def finish(self) -> None:
+        """The result is written, or there is none: the record is no longer needed."""
+        self._done = True
+
+    @property
+    def finished(self) -> bool:
+        """Whether the record is no longer needed."""
+        return self._done
+
+
+@contextlib.contextmanager
+def keeper(output: str | None, sweep: Sweep) -> Generator[Record]:
+    """The record of a sweep whose result goes to `output`; what an earlier run left there is known."""
+    if not output:
+        yield Record(None)
+        return
+    path = Path(output) if output.endswith(".jsonl") else Path(f"{output}.jsonl")
+    held = journal.read(path)
+    if held is None and path.exists() and path.stat().st_size:
+        raise UsageError(f"{path} is not the record of a sweep.", "Choose another file, or delete it.")
+    known = held.outcomes if held else ()  # not lost even where this run ends before it comes to them
+    write_bytes(path, journal.dump(Journal(sweep, known)), UsageError)
+    record = Record(path, known)
+    try:
+        yield record
+    finally:
+        if record.finished and not output.endswith(".jsonl"):
+            path.unlink(missing_ok=True)
+
+
+def write_result(path: Path, found: Journal, data: dict[str, Any]) -> None:
+    """Write the result in the form that the path's ending names; raises FileError."""
+    _WRITERS[path.suffix.lower()](path, found, data)
+
+
+def to_csv(found: Journal) -> str:
+    """One line a point."""
+    table = [_flat(row) for row in rows(found.sweep, found.outcomes)]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(table[0]) if table else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({k: "" if v is None else v for k, v in row.items()} for row in table)
+    return out.getvalue()
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with a column for each end of an interval."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        ends = (None, None) if value is None else value
+        found |= {"interval_low": ends[0], "interval_high": ends[1]} if key == "interval" else {key: value}
+    return found
+
+
+def _csv(path: Path, found: Journal, data: dict[str, Any]) -> None:
+    write_text(path, to_csv(found))
+
+
+def _json(path: Path, found: Journal, data: dict[str, Any]) -> None:
+    from espalier.app.commands.console import plain
+
+    write_text(path, json.dumps(plain(data), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+
+
+def _jsonl(path: Path, found: Journal, data: dict[str, Any]) -> None:
+    write_bytes(path, journal.dump(found))
+
+
+def _picture(path: Path, found: Journal, data: dict[str, Any]) -> None:
+    draw(path, found.sweep, found.outcomes, data["figure"])
+
+
+_WRITERS: dict[str, Callable[[Path, Journal, dict[str, Any]], None]] = {
+    ".csv": _csv, ".json": _json, ".jsonl": _jsonl, ".svg": _picture, ".png": _picture,
+}  # fmt: skip

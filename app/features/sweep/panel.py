@@ -1,0 +1,273 @@
+"""Sweeps: choose what to vary, watch the curves grow, and take a point's recipe."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
+
+from espalier.app.features.sweep.chart import CurveChart
+from espalier.app.features.sweep.points import SweepPoints
+from espalier.app.features.sweep.setup import SweepSetup
+from espalier.app.features.sweep.state import Run, Sweeps
+from espalier.app.figures.curves import draw, figure_title
+from espalier.app.widgets.bench import Bench, invitation
+from espalier.app.widgets.forms.fields import Choice
+from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.heading import Elided, link, muted, warning
+from espalier.app.words import plural
+from espalier.model.errors import EspalierError
+from espalier.model.files import write_text
+from espalier.passes.sweep.example import example
+from espalier.passes.sweep.outcome import Outcome, figures_of
+from espalier.passes.sweep.sweep import Sweep, points
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+PAUSE = 100  # milliseconds between two drawings
+ABOUT = (
+    "A sweep runs the recipe with one option at several values and draws what comes of it: accuracy against width, "
+    "sparsity, rank or epochs. Each point is a recipe that you can take over."
+)
+CHOOSE = "Choose what to vary at the left, then <b>Run</b>. The curve is drawn here, point by point."
+SETUP, TABLE, WORDS, MIDDLE, NAME = 288, 440, 520, 260, 260
+
+
+class SweepsPanel(Bench):
+    """The form at the left, the curves in the middle, the points at the right."""
+
+    save_wanted = Signal()
+    begun = Signal()
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._looked_at = session, True
+        self.sweeps = Sweeps(session)
+        self.setup = SweepSetup(session, self.sweeps.timed)
+        self.chart, self.points = CurveChart(), SweepPoints()
+        self._runs, self._figure = Choice(), Choice()
+        self._runs.setAccessibleName("Sweep")
+        self._figure.setAccessibleName("Figure")
+        self._status, self._legend, self._wrong = Elided("", "muted", 40), QLabel(wordWrap=True), warning()
+        self._stop = link("Stop", lambda: self._with_run(self.sweeps.stop))
+        self._after = link("Stop after this point", lambda: self._with_run(partial(self.sweeps.stop, after_point=True)))
+        self._again = link("Run what is missing", self._go_on)
+        self._save = link("Save as…", self.save_wanted.emit)
+        self._remove = link("Remove", lambda: self._with_run(self.sweeps.remove))
+        self._build()
+        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
+        self._wait.timeout.connect(self.refresh)
+        self._connect()
+        self._opened()
+
+    # -- building
+
+    def _build(self) -> None:
+        self._how = muted("Or add a step to the recipe, such as Model → Prune…, and choose what to vary.")
+        self.example_link = link("Try it: accuracy against weight width", self.run_example)
+        empty = invitation(WORDS, muted(ABOUT), self.example_link, self._how)
+        self._lay_out(empty, self.setup, self.setup.foot, self._shown(), [SETUP, 560 + TABLE])
+
+    def _shown(self) -> QWidget:
+        """The sweep that is chosen: what it is and what can be done with it, over its curves and its points."""
+        held, split = QWidget(), QSplitter(Qt.Orientation.Horizontal)
+        split.setHandleWidth(1)
+        for part in (self._middle(), self.points):
+            split.addWidget(part)
+        split.setStretchFactor(0, 3)
+        split.setStretchFactor(1, 2)
+        split.setSizes([560, TABLE])
+        box = QVBoxLayout(held)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        self._runs.setMaximumWidth(NAME)
+        box.addLayout(_bar(self._runs, self._figure, self._status, self._again, self._after, self._stop, self._save,
+                           self._remove))  # fmt: skip
+        box.addWidget(split, 1)
+        return held
+
+    def _middle(self) -> QWidget:
+        self._legend.setTextFormat(Qt.TextFormat.RichText)
+        self._legend.setMinimumWidth(1)  # it wraps; its words must not hold the window open
+        self._legend.setContentsMargins(12, 0, 12, 0)
+        self._wrong.setContentsMargins(12, 0, 12, 0)
+        held = QWidget()
+        held.setMinimumWidth(MIDDLE)
+        box = QVBoxLayout(held)
+        box.setContentsMargins(0, 3, 0, 2)
+        box.setSpacing(3)
+        box.addWidget(self._wrong)
+        box.addWidget(self._legend)
+        box.addWidget(self.chart, 1)
+        return held
+
+    def _connect(self) -> None:
+        self.chart.themed.connect(self._name_colours)
+        session = self._session
+        self._runs.edited.connect(self._run_chosen)
+        self._figure.edited.connect(self.refresh)
+        self.setup.run_wanted.connect(self.start)
+        self.chart.chosen.connect(self.points.choose_at)
+        self.points.chosen.connect(lambda outcome: self.chart.pick(outcome.variant, outcome.x))
+        self.points.used.connect(self._use)
+        self.sweeps.changed.connect(self._changed)
+        self.sweeps.listed.connect(self._listed)
+        session.opened.connect(self._opened)
+        session.changed.connect(lambda _: self._offer(self._looked_at))
+        session.score_changed.connect(self.setup.tell)
+
+    def look_on(self, on: bool) -> None:
+        """Whether the panel is in front; then it catches up with the recipe."""
+        self._looked_at = on
+        self._offer(on)
+
+    # -- what is shown
+
+    @property
+    def run(self) -> Run | None:
+        """The sweep that is shown."""
+        return self.sweeps.runs.get(self._runs.get()) if self._runs.currentIndex() >= 0 else None
+
+    @property
+    def figure(self) -> str:
+        """The figure that is drawn."""
+        return self._figure.get() if self._figure.currentIndex() >= 0 else "accuracy"
+
+    def _opened(self) -> None:
+        self.setup.forget_score()
+        self._listed()
+
+    def _offer(self, seen: bool = True) -> None:
+        """What can be varied; a long recipe takes a while to look through, so nobody waits for it unseen."""
+        document = self._session.document
+        if document and seen:
+            self.setup.offer(document.recipe)
+        self.example_link.setVisible(document is not None)
+        self._how.setVisible(document is not None)
+        filled = document is not None and bool(document.recipe.steps or self.sweeps.runs)
+        self._pages.setCurrentIndex(1 if filled else 0)
+
+    def _listed(self) -> None:
+        runs = list(self.sweeps.runs.values())
+        self._runs.offer(tuple(r.name for r in runs), tuple(f"{n} {r.title}" for n, r in enumerate(runs, 1)))
+        self._offer()
+        self.refresh()
+
+    def _changed(self, run: Run) -> None:
+        if run is not self.run:
+            return
+        if run.running:
+            if not self._wait.isActive():
+                self._wait.start()
+        else:
+            self._wait.stop()
+            self.refresh()
+            self.setup.tell()
+
+    def _run_chosen(self) -> None:
+        self.chart.picked = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Draw the sweep that is chosen."""
+        run = self.run
+        sweep, found = (run.sweep, list(run.outcomes.values())) if run else (None, [])
+        known = figures_of(found) or ("accuracy",)
+        self._figure.offer(known, tuple(map(figure_title, known)))
+        for part in (self._runs, self._figure, self._save, self._remove):
+            part.setVisible(run is not None)
+        self.chart.show_run(sweep, found, self.figure)
+        self.points.show_run(sweep, found)
+        self._name_colours()
+        self._show_state(run)
+
+    def _name_colours(self) -> None:
+        """The legend, in the theme's colours."""
+        self._legend.setText(self.chart.legend() if self.run else CHOOSE)
+
+    def _show_state(self, run: Run | None) -> None:
+        if run is None:
+            self._status.show_text("")
+        else:
+            total, failed = len(points(run.sweep)), sum(bool(o.error) for o in self.points.outcomes)
+            words = [f"{len(self.points.outcomes)} of {plural(total, 'point')}", f"{failed} failed" if failed else "",
+                     _doing(run)]  # fmt: skip
+            self._status.show_text(" · ".join(w for w in words if w))
+        running = run is not None and run.running
+        for part in (self._stop, self._after):
+            part.setVisible(running)
+        self._again.setVisible(run is not None and not running and run.missing > 0)
+        wrong = run.error if run else ""
+        self._wrong.setText(f"{wrong} The points so far are kept." if wrong else "")
+        self._wrong.setVisible(bool(wrong))
+
+    # -- running
+
+    def _use(self, outcome: Outcome) -> None:
+        """Make a point's recipe the recipe."""
+        if self.run:
+            self.sweeps.use(self.run, outcome)
+
+    def start(self, sweep: object) -> None:
+        """Run a sweep and show it."""
+        assert isinstance(sweep, Sweep)
+        try:
+            run = self.sweeps.start(sweep)
+        except EspalierError as error:
+            self._session.problem.emit(error)
+            return
+        self._runs.put(run.name)
+        self._run_chosen()
+        self.begun.emit()
+
+    def run_example(self) -> None:
+        """A sweep that shows what sweeps are."""
+        document = self._session.open_document
+        self.start(example(document.recipe, document.graph, self._session.measured_on))
+
+    def preset(self, index: int, path: str | None = None) -> None:
+        """Begin with an option of a step."""
+        self._offer()
+        self.setup.preset(index, path)
+
+    def _go_on(self) -> None:
+        if self.run:
+            self.start(self.run.sweep)
+
+    def _with_run(self, act: object) -> None:
+        if self.run:
+            act(self.run)  # type: ignore[operator]
+
+    def export(self, path: Path) -> None:
+        """Write the curves to a .png or .svg file, or the points to .csv; raises FileError."""
+        run = self.run
+        if run is None:
+            return
+        if path.suffix == ".csv":
+            from espalier.app.features.sweep.commands.sweep_files import to_csv
+            from espalier.passes.sweep.journal import Journal
+
+            write_text(path, to_csv(Journal(run.sweep, tuple(self.points.outcomes))))
+        else:
+            draw(path, run.sweep, self.points.outcomes, self.figure)
+
+
+def _doing(run: Run) -> str:
+    if run.job is None:
+        return ""
+    return "running" if run.job.state == "running" else "waiting for the job before it"
+
+
+def _bar(runs: QWidget, figure: QWidget, *others: QWidget) -> Flow:
+    """The sweep and the figure, how far it is, and the links; in two lines where one is too narrow."""
+    runs.setMinimumWidth(150)
+    figure.setMinimumWidth(90)
+    bar = Flow()
+    bar.setContentsMargins(12, 6, 12, 0)
+    for part in (runs, figure, *others):
+        bar.addWidget(part)
+    return bar

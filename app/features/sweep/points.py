@@ -1,0 +1,123 @@
+"""The points of a sweep as a table: chosen by a row or from the plot, told in words, used as the recipe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtCore import QModelIndex, Signal
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from espalier.app.widgets.heading import muted
+from espalier.app.widgets.table import Table
+from espalier.app.words import percent, signed
+from espalier.passes.sweep.outcome import Outcome, point_words, rows
+from espalier.passes.sweep.sweep import Sweep, axis_name
+
+LAST = ("seed", "n", "error", "seconds")  # columns that stand behind the figures
+NARROWER, NARROWEST = 16, 44  # pixels of a column
+
+
+class SweepPoints(QWidget):
+    """`chosen` tells the outcome of the row that was chosen, `used` that its recipe is wanted."""
+
+    chosen = Signal(object)
+    used = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Table()
+        self.outcomes: list[Outcome] = []
+        self.picked: Outcome | None = None
+        self._sweep: Sweep | None = None
+        self.words = muted("", wrap=True)
+        self.use = QPushButton("Use this recipe")
+        self.use.setToolTip("Make the chosen point's recipe the recipe, in one step that can be undone")
+        self.use.clicked.connect(self.want)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(12, 0, 12, 0)
+        foot.addWidget(self.words, 1)
+        foot.addWidget(self.use)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 6, 0, 6)
+        box.setSpacing(6)
+        box.addWidget(self.table, 1)
+        box.addLayout(foot)
+        self.table.selectionModel().currentRowChanged.connect(self._row_chosen)
+        self.table.doubleClicked.connect(lambda _: self.want())
+
+    def show_run(self, sweep: Sweep | None, outcomes: Sequence[Outcome]) -> None:
+        """Show these outcomes; the one that is chosen stays chosen where it is among them."""
+        self._sweep, self.outcomes = sweep, list(outcomes)
+        self.picked = self.picked if self.picked in self.outcomes else None
+        self.table.show_rows(self._rows())
+        for column in range(len(self.table.rows.columns)):
+            self.table.setColumnWidth(column, max(self.table.columnWidth(column) - NARROWER, NARROWEST))
+        self._mark()
+        self._tell()
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [self._row(r) for r in rows(self._sweep, self.outcomes)] if self._sweep else []
+
+    def _row(self, found: dict[str, Any]) -> dict[str, Any]:
+        """A point as it is read: what it is, its figures, and only then how long it took; nothing that is always so."""
+        sweep = self._sweep
+        assert sweep is not None
+        hidden = {"variant"} if sweep.axis and all(not v.label for v in sweep.variants) else set[str]()
+        hidden |= {"seed"} if len(sweep.seeds) < 2 else set()
+        hidden |= {"error"} if not any(o.error for o in self.outcomes) else set()
+        named = {axis_name(sweep.recipe, sweep.axis): "value"} if sweep.axis else {}
+        kept = {named.get(k, k): v for k, v in found.items() if k not in hidden}
+        if held := kept.get("interval"):
+            kept["interval"] = "–".join(percent(e) for e in held)
+        if kept.get("change") is not None:
+            noise = ", within noise" if kept.pop("within_noise") else ""
+            kept["change"] = f"{signed(100 * kept['change'], 1)} points{noise}"
+        kept.pop("within_noise", None)
+        last = {k: kept.pop(k) for k in LAST if k in kept}
+        return kept | last
+
+    def _row_chosen(self, now: QModelIndex) -> None:
+        """A row of the table: in whatever order the rows stand, each has its outcome."""
+        if now.isValid() and now.row() < len(self.table.rows.shown):
+            wanted = self.table.rows.shown[now.row()]
+            place = next((i for i, r in enumerate(self._rows()) if r == wanted), None)
+            if place is not None:
+                self.choose(self.outcomes[place])
+
+    def choose_at(self, variant: int, x: int) -> None:
+        """Choose a point of the plot: of several seeds the most accurate, else the first."""
+        found = [o for o in self.outcomes if (o.variant, o.x) == (variant, x) and not o.error]
+        if found:
+            self.choose(max(found, key=lambda o: o.score.get("accuracy") or -math.inf))
+
+    def choose(self, outcome: Outcome) -> None:
+        """Mark a point, and say which it is."""
+        if outcome is not self.picked:
+            self.picked = outcome
+            self._mark()
+            self._tell()
+            self.chosen.emit(outcome)
+
+    def _mark(self) -> None:
+        if self.picked is None:
+            return
+        wanted = self._rows()[self.outcomes.index(self.picked)]
+        place = next((i for i, r in enumerate(self.table.rows.shown) if r == wanted), None)
+        if place is not None and self.table.currentIndex().row() != place:
+            self.table.setCurrentIndex(self.table.rows.index(place, 0))
+
+    def _tell(self) -> None:
+        outcome = self.picked
+        self.use.setEnabled(outcome is not None and not outcome.error)
+        if outcome is None or self._sweep is None:
+            self.words.setText("Click a point or a row." if self.outcomes else "")
+        else:
+            told = f": {outcome.error} {outcome.hint}".rstrip() if outcome.error else ""
+            self.words.setText(f"{point_words(self._sweep, outcome)}{told}")
+
+    def want(self) -> None:
+        """Ask for the chosen point's recipe."""
+        if self.picked and not self.picked.error:
+            self.used.emit(self.picked)

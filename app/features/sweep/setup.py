@@ -1,0 +1,279 @@
+"""What is to be swept: an option, lines of variants, seeds, the data of the score; and how long that will take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from espalier.app.widgets.forms.axis import AxisField, caption
+from espalier.app.widgets.forms.fields import Choice, NumberField, wear_field_style
+from espalier.app.widgets.heading import link, muted
+from espalier.app.words import count, duration, plural
+from espalier.model.document.recipe import Recipe
+from espalier.model.errors import EspalierError
+from espalier.model.registry import PASSES
+from espalier.passes.figure import OPENED, START
+from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.sweep.offers import Offer, suggested_lines, usual_axis
+from espalier.passes.sweep.run import estimate
+from espalier.passes.sweep.sweep import Axis, Sweep, Variant, points
+from espalier.passes.sweep.text import variants_of
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+    from espalier.app.widgets.forms.form import Form
+
+SHORT = ("data", "split", "limit")  # what one changes of the score's options
+
+
+class SweepSetup(QWidget):
+    """The form at the left of the panel. `run_wanted` tells the sweep that the button asks for."""
+
+    run_wanted = Signal(object)
+
+    def __init__(self, session: Session, timed: Mapping[str, float]) -> None:
+        super().__init__()
+        self._session, self._timed = session, timed
+        self._recipe = Recipe()
+        self.main = AxisField()
+        self.along: AxisField | None = None
+        self.lines: list[AxisField] = []
+        self.seeds = NumberField(int, 1, 100)
+        self.seeds.setAccessibleName("Seeds")
+        self.seeds.put(1)
+        self.baseline = Choice((START, OPENED), (START, "model as opened"))
+        self.baseline.setAccessibleName("Baseline")
+        self.baseline.setToolTip("What the points are compared with: the project as it is now, or the model as opened")
+        self._form: Form | None = None
+        self._scored = muted("")
+        self._words = muted("")
+        self.foot = QWidget()  # stays below the fields, however many there are
+        self.run_button = QPushButton("Run")
+        self.run_button.setProperty("primary", True)
+        self.run_button.clicked.connect(self.run)
+        self._arrange()
+        self.main.edited.connect(self._edited)
+        self.seeds.edited.connect(self.tell)
+        self.main.values.returnPressed.connect(self.run)
+        wear_field_style(self)
+
+    def _arrange(self) -> None:
+        self._more, self._rows, self._links = QVBoxLayout(), QVBoxLayout(), QVBoxLayout()
+        for box in (self._more, self._rows, self._links):
+            box.setSpacing(6)
+        self._links.setSpacing(0)
+        self._along_link = _left(link("+ another option along with it", self.add_along))
+        self.seeds.setToolTip("Repeat with so many seeds: the curve shows means and standard deviations")
+        seeds = QHBoxLayout()
+        seeds.addWidget(caption("Seeds"))
+        seeds.addWidget(self.seeds)
+        self.repeat_link = link("repeat the recipe as it is", self.repeat)
+        self.repeat_link.setToolTip("The present recipe with so many seeds: mean and spread of its score")
+        seeds.addWidget(self.repeat_link)
+        seeds.addStretch(1)
+        against = QHBoxLayout()
+        against.addWidget(caption("Baseline"))
+        against.addWidget(self.baseline)
+        against.addStretch(1)
+        self._score = QVBoxLayout()
+        self._score_link = link("Other data…", self.open_score)
+        scored = QHBoxLayout()
+        scored.addWidget(self._scored, 1)
+        scored.addWidget(self._score_link)
+        self._score.addLayout(scored)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(12, 8, 12, 10)
+        box.setSpacing(8)
+        for part in (caption("Vary"), self.main, self._more, self._along_link, caption("Lines"), self._rows,
+                     self._links, seeds, against, self._score):  # fmt: skip
+            box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
+        box.addStretch(1)
+        foot = QVBoxLayout(self.foot)
+        foot.setContentsMargins(12, 6, 12, 10)
+        foot.setSpacing(6)
+        foot.addWidget(self._words)
+        foot.addWidget(self.run_button)
+
+    # -- what there is to choose from
+
+    def offer(self, recipe: Recipe) -> None:
+        """Take another recipe; what is chosen stays where it can."""
+        first = not self._recipe.steps
+        self._recipe = recipe
+        self.setEnabled(bool(recipe.steps))
+        for field in self._fields():
+            field.offer(recipe)
+        if first and (found := usual_axis(recipe)):
+            self.main.choose(found.step, found.path, found.values)
+        self._offer_lines()
+        self.tell()
+
+    def preset(self, index: int, path: str | None = None) -> None:
+        """Begin with an option of a step."""
+        self.main.choose(index, path)
+        self.main.values.setFocus()
+
+    def show_sweep(self, sweep: Sweep) -> None:
+        """Show what a sweep varies, as far as it is of the present recipe."""
+        if sweep.axis and sweep.axis.step < len(self._recipe):
+            self.main.choose(sweep.axis.step, sweep.axis.path)
+
+    def _fields(self) -> list[AxisField]:
+        return [self.main, *([self.along] if self.along else []), *self.lines]
+
+    def _offer_lines(self) -> None:
+        """What is often worth a line each, as links."""
+        while (item := self._links.takeAt(0)) is not None:
+            if widget := item.widget():
+                widget.hide()
+                widget.deleteLater()
+        if not self._recipe.steps:
+            return
+        taken = {f.place for f in self._fields()}
+        main = self.main.place
+        for words, offer in suggested_lines(self._recipe, Axis(*main, ()) if main else None):
+            if (offer.step, offer.path) not in taken:
+                self._links.addWidget(_left(link(f"+ {words}", lambda o=offer: self.add_line(o))))
+        self._links.addWidget(_left(link("+ a line for each value of…", self.add_line)))
+
+    def add_line(self, offer: Offer | None = None) -> AxisField:
+        """One more option whose every value is a line."""
+        field = AxisField(removable=True)
+        field.offer(self._recipe)
+        if offer:
+            field.choose(offer.step, offer.path, offer.values)
+        field.edited.connect(self.tell)
+        field.removed.connect(lambda: self._drop(field))
+        self.lines.append(field)
+        self._rows.addWidget(field)
+        self._offer_lines()
+        self.tell()
+        return field
+
+    def _drop(self, field: AxisField) -> None:
+        if field is self.along:
+            self.along = None
+            self._along_link.show()
+        else:
+            self.lines.remove(field)
+        field.hide()
+        field.deleteLater()
+        self._offer_lines()
+        self.tell()
+
+    def add_along(self) -> AxisField:
+        """An option that moves with the first, value by value."""
+        if self.along is None:
+            self.along = AxisField(once=False, removable=True)
+            self.along.offer(self._recipe)
+            self.along.edited.connect(self.tell)
+            self.along.removed.connect(lambda field=self.along: self._drop(field))
+            self._more.addWidget(self.along)
+            self._along_link.hide()
+            self.tell()
+        return self.along
+
+    # -- the score
+
+    def open_score(self) -> None:
+        """Fields for the data that the score is measured on."""
+        from espalier.app.widgets.forms.form import Form
+
+        if self._form is None:
+            self._form = Form(EvaluateOptions, self._session.measured_on, only=SHORT, brief=True)
+            self._form.changed.connect(self.tell)
+            self._score.addWidget(self._form)
+            self._score_link.hide()
+
+    @property
+    def score(self) -> EvaluateOptions:
+        """What the points are scored on; raises OptionsError."""
+        return self._form.value() if self._form else self._session.measured_on
+
+    def forget_score(self) -> None:
+        """Another document: its own data again."""
+        if self._form is not None:
+            self._form.hide()
+            self._form.deleteLater()
+            self._form = None
+            self._score_link.show()
+
+    # -- the sweep
+
+    def sweep(self) -> Sweep:
+        """What is asked for; raises OptionsError."""
+        axis = self.main.axis()
+        along = (self.along.axis(),) if self.along else ()
+        lines = [f.axis() for f in self.lines]
+        variants = variants_of(self._recipe, lines)
+        made = Sweep(self._recipe, axis, along, variants, tuple(range(self.seeds.get())), self.score,
+                     baseline=self._compared)  # fmt: skip
+        points(made)
+        return made
+
+    @property
+    def _compared(self) -> Recipe:
+        """The recipe of the baseline."""
+        return self._recipe if self.baseline.get() == START else Recipe()
+
+    def run(self) -> None:
+        """Ask for the sweep, if there is one."""
+        self.tell()
+        if self.run_button.isEnabled():
+            self.run_wanted.emit(self.sweep())
+
+    def repeat(self) -> None:
+        """Ask for the recipe as it is, with as many seeds as are written, or three."""
+        if self.seeds.get() < 2:
+            self.seeds.put(3)
+            self.tell()
+        seeds = tuple(range(self.seeds.get()))
+        self.run_wanted.emit(Sweep(self._recipe, None, (), (Variant(),), seeds, self.score, baseline=self._compared))
+
+    def _edited(self) -> None:
+        self._offer_lines()
+        self.tell()
+
+    def tell(self) -> None:
+        """Say how much work it is, or why it cannot run."""
+        try:
+            sweep = self.sweep()
+            found = estimate(sweep, self._timed)
+        except EspalierError as error:
+            told = f"{error.message} {error.hint}".strip()
+            self._words.setText(told if self._recipe.steps else "Add a step to the recipe to vary it.")
+            self.run_button.setEnabled(False)
+            self._scored.setText("")
+            return
+        score = sweep.score
+        data = f"{score.data}{f' · {score.split}' if score.split else ''}" if score.data else ""
+        most = f" · {count(score.limit)} samples" if score.limit else ""
+        self._scored.setText(f"Scored on {data}{most}" if data else "No data: sizes and bits alone are counted")
+        self._words.setText(work_words(found.points, found.runs, found.seconds, found.untimed))
+        self.run_button.setEnabled(True)
+
+
+def work_words(number: int, runs: Mapping[str, int], seconds: float, untimed: tuple[str, ...]) -> str:
+    """`19 points · 9 × Fine-tune, 19 × Evaluate · about 2 min 10 s`."""
+    slow = [f"{count(n)} × {_title(name)}" for name, n in runs.items() if not PASSES.get(name).instant]
+    known = f"about {duration(seconds)}" if seconds >= 1 else "a moment" if not untimed else ""
+    new = f"{', '.join(map(_title, untimed))} not timed yet" if untimed and any(n in runs for n in untimed) else ""
+    new = "" if all(PASSES.get(n).instant for n in untimed) else new
+    return " · ".join(t for t in (plural(number, "point"), ", ".join(slow), known, new) if t)
+
+
+def _title(name: str) -> str:
+    return PASSES.get(name).title if name in PASSES else name
+
+
+def _left(widget: QWidget) -> QWidget:
+    """The widget at the left of a line of its own."""
+    held = QWidget()
+    row = QHBoxLayout(held)
+    row.setContentsMargins(0, 0, 0, 0)
+    row.addWidget(widget)
+    row.addStretch(1)
+    return held

@@ -1,0 +1,194 @@
+"""The sweeps of a document: started as jobs, heard point by point, kept in the project, used as recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import Signal
+
+from espalier.app.jobs.queue import Rest
+from espalier.app.measured.live import is_evaluation
+from espalier.app.session.kept_runs import KeptRuns
+from espalier.model.document.document import Document
+from espalier.model.document.project import keys_of
+from espalier.model.document.recipe import Recipe
+from espalier.model.errors import OptionsError
+from espalier.passes.jobs.kinds import (
+    TERMINAL,
+    Done,
+    Failed,
+    Found,
+    JobEvent,
+    JobInfo,
+    ReplayJob,
+    ReplayResult,
+    SweepJob,
+)
+from espalier.passes.sweep import journal
+from espalier.passes.sweep.journal import Journal
+from espalier.passes.sweep.outcome import Outcome, point_words
+from espalier.passes.sweep.sweep import Sweep, axis_title, points
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+PAUSE = 1000  # milliseconds between two writings of what has come
+
+
+@dataclass(slots=True)
+class Run:
+    """A sweep and what has come of it; `name` is its member of the project file."""
+
+    name: str
+    sweep: Sweep
+    outcomes: dict[tuple[int, int, int], Outcome] = field(default_factory=dict)  # type: ignore[assignment]
+    job: JobInfo | None = None
+    error: str = ""
+    gives_way: bool = False
+
+    @property
+    def title(self) -> str:
+        """What it is called: its own title, or what it varies."""
+        if self.sweep.title:
+            return self.sweep.title
+        steps = self.sweep.recipe.steps
+        of = f" of {steps[self.sweep.axis.step].pass_name}" if self.sweep.axis and len(steps) > 1 else ""
+        return f"{axis_title(self.sweep)}{of}" if self.sweep.axis else f"{len(self.sweep.seeds)} seeds"
+
+    @property
+    def running(self) -> bool:
+        """Whether its job waits or runs."""
+        return self.job is not None
+
+    @property
+    def missing(self) -> int:
+        """How many points have no score yet."""
+        return len(points(self.sweep)) - sum(not o.error for o in self.outcomes.values())
+
+
+class Sweeps(KeptRuns):
+    """All sweeps of the open document. `changed` tells of a point or of an end, `listed` of another list of runs."""
+
+    changed = Signal(object)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, PAUSE)
+        self.runs: dict[str, Run] = {}
+        self.timed: dict[str, float] = {}
+
+    # -- what there is
+
+    def _read(self) -> None:
+        """Take the sweeps of another document."""
+        self._forget()
+        self.timed.clear()
+        document = self._session.document
+        found = journal.journals(document.project.extras) if document else {}
+        self.runs = {n: Run(n, j.sweep, {o.place: o for o in j.outcomes}) for n, j in found.items()}
+        for run in self.runs.values():
+            self._learn(run.outcomes.values())
+        self.listed.emit()
+
+    def _keep(self, document: Document, name: str) -> None:
+        if run := self.runs.get(name):
+            document.keep(name, journal.dump(Journal(run.sweep, tuple(run.outcomes.values()))))
+
+    # -- running
+
+    def start(self, sweep: Sweep) -> Run:
+        """Run what is missing of a sweep; raises OptionsError where it cannot run, or does already."""
+        points(sweep)
+        document = self._session.open_document
+        run = next((r for r in self.runs.values() if r.sweep == sweep), None)
+        if run and run.running:
+            raise OptionsError("This sweep runs already.", "Wait for it, or stop it first.")
+        if run is None:
+            taken = (*document.project.extras, *self.runs)
+            run = self.runs[name] = Run(name := journal.member(taken), sweep)
+        run.error = ""
+        self._submit(run)
+        self._note(run)
+        self.listed.emit()
+        return run
+
+    def _submit(self, run: Run) -> None:
+        run.gives_way = False
+        run.job = self._session.submit(f"Sweep {run.title}", self._work(run), lambda _: None)
+
+    def _work(self, run: Run) -> SweepJob:
+        """What the worker gets of a sweep: the points that are known do not run again."""
+        document = self._session.open_document
+        source, base = document.project.source, document.project.base
+        held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
+        locations = document.store.locate(keys_of(base, document.graph))
+        known = tuple(o for r in self.runs.values() for o in r.outcomes.values() if not o.error)
+        return SweepJob(run.sweep, base, locations, document.store.folder, source, held, known)
+
+    def _rest(self, run: Run, result: Any) -> Rest | None:
+        return Rest(self._work(run)) if len(run.outcomes) < len(points(run.sweep)) else None
+
+    def stop(self, run: Run, *, after_point: bool = False) -> None:
+        """End a run: now, or after the point that it is at. What has come stays."""
+        run.gives_way = False
+        if run.job and after_point:
+            self._session.stop_and_keep(run.job.id)
+        elif run.job:
+            self._session.cancel(run.job.id)
+
+    def remove(self, run: Run) -> None:
+        """Forget a sweep, in the project too; one that runs is stopped."""
+        self.stop(run)
+        self.runs.pop(run.name, None)
+        self._unwritten.discard(run.name)
+        self._session.open_document.keep(run.name, None)
+        self.listed.emit()
+        self.kept.emit()
+
+    def _hear(self, heard: JobEvent) -> None:
+        self._time(heard)
+        run = next((r for r in self.runs.values() if r.job and r.job.id == heard.job.id), None)
+        if run is None:
+            return
+        if isinstance(heard.event, Found) and isinstance(heard.event.part, Outcome):
+            run.outcomes[heard.event.part.place] = heard.event.part
+            self._learn([heard.event.part])
+            self._note(run)
+            self._give_way(run)
+        elif isinstance(heard.event, TERMINAL):
+            run.job = None
+            run.error = heard.event.message if isinstance(heard.event, Failed) else ""
+            self.write()
+        self.changed.emit(run)
+
+    # -- how long things take
+
+    def _learn(self, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            self.timed.update(outcome.seconds)
+
+    def _time(self, heard: JobEvent) -> None:
+        """Learn from the jobs of the window how long each pass takes on this model."""
+        job = heard.job
+        if not isinstance(heard.event, Done):
+            return
+        if is_evaluation(job) and job.finished:
+            self.timed["evaluate"] = job.took
+        elif isinstance(job.job, ReplayJob) and isinstance(heard.event.result, ReplayResult):
+            found = heard.event.result.results
+            self.timed.update({r.report.pass_name: r.seconds for r in found if r and r.seconds})
+
+    # -- using
+
+    def recipe_of(self, run: Run, outcome: Outcome) -> Recipe:
+        """The recipe of a point."""
+        wish = next(p for p in points(run.sweep) if (p.variant, p.x, p.seed) == outcome.place)
+        return wish.recipe
+
+    def use(self, run: Run, outcome: Outcome) -> None:
+        """Make a point's recipe the recipe, in one undo step; its score is known already."""
+        recipe = self.recipe_of(run, outcome)
+        if outcome.score.get("accuracy") is not None:
+            self._session.know_score(recipe, run.sweep.score, outcome.score)
+        self._session.set_recipe(recipe, f"Use {point_words(run.sweep, outcome)}")

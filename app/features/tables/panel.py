@@ -1,0 +1,249 @@
+"""Reports of analyses as tables: chosen by name, filtered, sorted, copied, saved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+
+from espalier.app.widgets.forms.fields import Choice
+from espalier.app.widgets.heading import Elided, empty_state, link
+from espalier.app.widgets.table import Table
+from espalier.app.words import column_title, plural, shown
+from espalier.model.registry import PASSES
+from espalier.passes.base import NoOptions, PassSpec, Report
+from espalier.passes.jobs.kinds import AnalyseJob, Failed, JobEvent, JobInfo, Started, Stopped
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+EMPTY = "No report yet. Choose one above: each runs in the background and appears here as a table."
+# Shown as the score; beside the training; in Data; in Sensitivity.
+HIDDEN = ("evaluate", "finetune_estimate", "data_rows", "divergence")
+LOWEST_FIRST = {"quantization": "sqnr_db", "calibrate": "sqnr_db"}  # what is worst stands first
+
+
+def reports() -> list[PassSpec]:
+    """The analyses that make a table, by title."""
+    specs = [spec for _, spec in PASSES.items() if spec.kind == "analysis" and spec.name not in HIDDEN]
+    return sorted(specs, key=lambda s: s.title)
+
+
+def summary_text(report: Report) -> str:
+    """The report's figures in one line."""
+    told = {k: v for k, v in report.summary.items() if v not in (None, [], (), {})}
+    return " · ".join(f"{column_title(k)} {shown(k, v)}" for k, v in told.items())
+
+
+def is_number(value: object) -> bool:
+    """Whether a cell can colour a node."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+class TablesPanel(QWidget):
+    """One table at a time; the reports that were made stay until the graph's document closes.
+
+    `expect` makes it show what a step reports, once that step has run; `step_shown` then tells its pass.
+    """
+
+    wanted = Signal(str)
+    options_wanted = Signal(str)
+    step_shown = Signal(str)
+    save_wanted = Signal()
+    overlay_wanted = Signal(str, dict)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._reports: dict[str, Report] = {}
+        self.used: dict[str, Any] = {}  # the options that a report was last made with
+        self._stale: set[str] = set()
+        self._expected = ""
+        self.table = Table()
+        self._choice, self._filter = Choice(), QLineEdit()
+        self._filter.setPlaceholderText("Filter rows")
+        self._filter.setClearButtonEnabled(True)
+        self._summary, self._counts = Elided("", "muted"), QLabel()
+        self._summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self._summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._counts.setProperty("role", "muted")
+        self._again = link("Run again", lambda: self.wanted.emit(self.current))
+        self._pages = QStackedWidget()
+        self._words = empty_state(EMPTY)
+        self._pages.addWidget(self._words)
+        self._pages.addWidget(self.table)
+        self._build()
+        self._filter.textChanged.connect(self._refilter)
+        self._choice.edited.connect(self._pick)
+        self.table.node_chosen.connect(lambda node: session.select((node,)))
+        self.table.selectionModel().currentRowChanged.connect(lambda: self._show_node.setEnabled(bool(self.table.node)))
+        session.report_ready.connect(self.show_report)
+        session.changed.connect(self._outdate)
+        session.job_event.connect(self._hear)
+        session.problem.connect(self._give_up)
+        session.opened.connect(self.clear)
+        self.clear()
+
+    @property
+    def current(self) -> str:
+        """The name of the report that is chosen."""
+        return self._choice.get() if self._choice.currentIndex() >= 0 else ""
+
+    def _build(self) -> None:
+        self._choice.setMinimumWidth(200)
+        self._choice.setFixedHeight(25)
+        self._filter.setFixedHeight(25)
+        self._choice.setAccessibleName("Report")
+        self._filter.setMaximumWidth(220)
+        bar = QHBoxLayout()
+        bar.setContentsMargins(12, 6, 12, 4)
+        bar.setSpacing(8)
+        for widget in (self._choice, self._filter, self._counts):
+            bar.addWidget(widget)
+        bar.addStretch(1)
+        self._colour = link("Colour the graph", self._overlay)
+        self._show_node = link("Show node", self.table.want_node)
+        self._options = link("Options…", lambda: self.options_wanted.emit(self.current))
+        self._tools = [
+            self._show_node,
+            self._colour,
+            self._options,
+            self._again,
+            link("Copy as TSV", self.table.copy),
+            link("Save as CSV…", self.save_wanted.emit),
+        ]
+        for button in self._tools:
+            bar.addWidget(button)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(12, 2, 12, 4)
+        foot.addWidget(self._summary, 1)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addLayout(bar)
+        box.addWidget(self._pages, 1)
+        box.addLayout(foot)
+
+    def clear(self) -> None:
+        """Forget all reports."""
+        self._reports.clear()
+        self.used.clear()
+        self._stale.clear()
+        self._expected = ""
+        self.offer()
+        self._choice.put(None)
+        self._choice.setPlaceholderText("Choose a report")
+        self._choice.setEnabled(self._session.document is not None)
+        self._words.setText(EMPTY)
+        self._show(None)
+
+    def offer(self) -> None:
+        """List the reports that there are, those of plug-ins and of steps too; what is chosen stays."""
+        steps = [s for n in self._reports if (s := PASSES.get(n)).kind == "transform"]
+        specs, chosen = [*reports(), *steps], self.current
+        self._choice.offer(
+            tuple(s.name for s in specs), tuple(f"Step: {s.title}" if s in steps else s.title for s in specs)
+        )
+        self._choice.put(chosen if chosen in {s.name for s in specs} else None)
+
+    def wait_for(self, name: str) -> None:
+        """Say that a report is being made; what is shown of an earlier one stays."""
+        self._choice.put(name)
+        if name not in self._reports:
+            self._tell_wait(name)
+            self._show(None)
+
+    def _tell_wait(self, name: str) -> None:
+        """Say whether the job of a report waits for others or is the one that runs."""
+        runs = any(j.state != "waiting" for j in self._jobs(name))
+        self._words.setText(f"{self._choice.currentText()}: being made{'' if runs else ', after the jobs before it'}.")
+
+    def _jobs(self, name: str) -> list[JobInfo]:
+        """Those that make a report and have not ended."""
+        return [j for j in self._session.jobs if isinstance(j.job, AnalyseJob) and j.job.step.pass_name == name]
+
+    def _hear(self, heard: JobEvent) -> None:
+        job, event = heard.job.job, heard.event
+        if not isinstance(job, AnalyseJob) or job.step.pass_name != self.current or self.current in self._reports:
+            return
+        if isinstance(event, Started):
+            self._tell_wait(self.current)
+        elif isinstance(event, Failed):
+            self._words.setText(f"There is no table. {event.message} {event.hint}".strip())
+        elif isinstance(event, Stopped):
+            self._words.setText("There is no table, as the job was stopped. Choose the report again.")
+
+    def _give_up(self) -> None:
+        """Something is wrong somewhere; of a report whose job is there its own end tells."""
+        if self.current and self.current not in self._reports and not self._jobs(self.current):
+            self._words.setText("There is no table yet. Choose the report again.")
+
+    def expect(self, name: str) -> None:
+        """Show the report of the next step of this pass."""
+        self._expected = name
+
+    def show_report(self, report: Report) -> None:
+        """Show a report that arrived."""
+        self._reports[report.pass_name] = report
+        self._stale.discard(report.pass_name)
+        self.offer()
+        self._choice.put(report.pass_name)
+        self._show(report)
+
+    def _pick(self) -> None:
+        held = self._reports.get(self.current)
+        if held and (self.current not in self._stale or self._is_step(self.current)):
+            self._show(held)
+        elif self.current:
+            self.wanted.emit(self.current)
+
+    @staticmethod
+    def _is_step(name: str) -> bool:
+        return PASSES.get(name).kind == "transform"
+
+    def _show(self, report: Report | None) -> None:
+        rows = report.rows if report else ()
+        if report and not rows and report.summary:
+            rows = tuple({"figure": column_title(k), "value": v} for k, v in report.summary.items())
+        self.table.show_rows(rows, LOWEST_FIRST.get(report.pass_name, "") if report else "")
+        self._pages.setCurrentIndex(1 if rows else 0)
+        self._summary.show_text(summary_text(report) if report and report.rows else "")
+        for widget in (*self._tools, self._filter):
+            widget.setVisible(bool(rows))
+        nodes = any("node" in r for r in rows)
+        self._colour.setVisible(nodes and any(is_number(v) for r in rows for v in r.values()))
+        self._show_node.setVisible(nodes)
+        self._show_node.setEnabled(bool(self.table.node))
+        made = report is not None and not self._is_step(report.pass_name)
+        self._again.setVisible(made and bool(rows))
+        self._options.setVisible(report is not None and made and PASSES.get(report.pass_name).options is not NoOptions)
+        self._count()
+
+    def _refilter(self, text: str) -> None:
+        self.table.rows.set_filter(text)
+        self._count()
+
+    def _count(self) -> None:
+        shown, wish = len(self.table.rows.shown), self._filter.text()
+        note = " · of an earlier state" if self.current in self._stale else ""
+        found = f"No row holds “{wish}”" if wish and not shown else plural(shown, "row")
+        self._counts.setText(found + note if self._pages.currentIndex() else "")
+
+    def _overlay(self) -> None:
+        """Colour the nodes by the column that is sorted by, or the first with numbers."""
+        rows, columns = self.table.rows.shown, self.table.rows.columns
+        numbers = [c for c in columns if any(is_number(r.get(c)) for r in rows)]
+        at = self.table.horizontalHeader().sortIndicatorSection()
+        name = columns[at] if 0 <= at < len(columns) and columns[at] in numbers else numbers[0]
+        found = {str(r["node"]): float(r[name]) for r in rows if is_number(r.get(name))}
+        self.overlay_wanted.emit(column_title(name), found)
+
+    def _outdate(self) -> None:
+        self._stale |= set(self._reports)
+        self._count()
+        made = next(reversed(self._session.step_reports()), None)
+        if made and made.pass_name == self._expected and made.rows:
+            self._expected = ""
+            self.show_report(made)
+            self.step_shown.emit(made.pass_name)

@@ -1,0 +1,121 @@
+"""The training that runs: how far it is, and pause, stop and keep, cancel; afterwards how it ended."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from espalier.app.widgets.heading import Elided
+from espalier.app.widgets.progress import Bar
+from espalier.app.words import count, duration, left, metric
+from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+FIGURES = {
+    "validation": {"accuracy": "validation accuracy", "loss": "validation loss"},
+    "training": {"loss": "training loss", "rate": "learning rate"},
+}
+
+
+def stage(job: JobInfo) -> str:
+    """What it does, and at which step."""
+    if job.state == "waiting":
+        return "Waits for the job before it"
+    done = job.progress
+    doing = done.text if done and done.text else "running"
+    at = f" · step {count(done.done)} of {count(done.total)}" if done and done.total > 1 else ""
+    return f"{'Paused' if job.state == 'paused' else doing.capitalize()}{at}"
+
+
+class TrainingRun(QWidget):
+    """Shows one job at a time; hidden while there is none."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.job: JobInfo | None = None
+        self.status, self.times = Elided("", "strong"), QLabel()
+        self.times.setProperty("role", "muted")
+        self.figures = [Elided("", "muted") for _ in FIGURES]
+        self.bar = Bar()
+        self.pause = QPushButton("Pause")
+        self.keep = QPushButton("Stop and keep")
+        self.cancel = QPushButton("Cancel")
+        self._clock = QTimer(self, interval=500)
+        self._clock.timeout.connect(self.refresh)
+        self._build()
+        session.job_event.connect(self._hear)
+        self.hide()
+
+    def _build(self) -> None:
+        self.pause.setToolTip("Let it wait between two steps; the processor is free meanwhile")
+        self.keep.setToolTip("End it now and keep the best weights so far")
+        self.cancel.setToolTip("End it now; nothing of it is kept")
+        self.pause.clicked.connect(self._pause)
+        self.keep.clicked.connect(self._keep)
+        self.cancel.clicked.connect(lambda: self.job and self._session.cancel(self.job.id))
+        row = QHBoxLayout()
+        row.setSpacing(6)
+        for button in (self.pause, self.keep, self.cancel):
+            row.addWidget(button)
+        row.addStretch(1)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 4, 0, 0)
+        box.setSpacing(5)
+        for widget in (self.status, self.bar, self.times, *self.figures):
+            box.addWidget(widget)
+        box.addLayout(row)
+
+    def follow(self, job: JobInfo) -> None:
+        """Show this job until it ends."""
+        self.job = job
+        self.keep.setEnabled(True)
+        self.keep.setText("Stop and keep")
+        self.show()
+        self._clock.start()
+        self.refresh()
+
+    def _hear(self, heard: JobEvent) -> None:
+        if heard.job is not self.job:
+            return
+        if isinstance(heard.event, TERMINAL):
+            self.job = None
+            self._clock.stop()
+            self.hide()
+
+    def refresh(self) -> None:
+        """Show where it stands."""
+        job = self.job
+        if job is None:
+            return
+        now, done = time.monotonic(), job.progress
+        self.status.show_text(stage(job))
+        known = done is not None and done.total > 1
+        unknown = 0 if job.state == "running" else 1
+        self.bar.show_done(*((done.done, done.total) if done and known else (0, unknown)))
+        rest = job.remaining(now)
+        self.times.setText(f"{duration(max(job.worked(now), 0.01))} so far" + (f" · {left(rest)}" if rest else ""))
+        for line, (on, names) in zip(self.figures, FIGURES.items(), strict=True):
+            told = [f"{n} {metric(of, job.metrics[of][-1][1])}" for n, of in names.items() if job.metrics.get(of)]
+            line.show_text(f"{on}: {' · '.join(told)}" if told else "")
+        self.pause.setText("Continue" if job.state == "paused" else "Pause")
+        begun = bool(job.metrics)
+        self.pause.setEnabled(job.state != "waiting" and begun)
+        self.keep.setVisible(begun)
+
+    def _pause(self) -> None:
+        if self.job and self.job.state == "paused":
+            self._session.resume(self.job.id)
+        elif self.job:
+            self._session.pause(self.job.id)
+
+    def _keep(self) -> None:
+        if self.job:
+            self.keep.setEnabled(False)
+            self.keep.setText("Ends after this step")
+            self._session.stop_and_keep(self.job.id)

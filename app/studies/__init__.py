@@ -1,1 +1,0 @@
-"""Searches and sweeps of the open model, their trials and files: what stands behind those panels."""

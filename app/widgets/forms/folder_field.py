@@ -1,0 +1,55 @@
+"""A field for a folder: written, or chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QWidget
+
+from espalier.app.widgets.forms.fields import Line
+from espalier.app.widgets.icons import file_icons
+
+
+class FolderField(QWidget):
+    """The path of a folder."""
+
+    edited = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = Line("path of a folder")
+        button = QPushButton("Folder…", autoDefault=False)
+        button.setToolTip("Choose a folder")
+        button.clicked.connect(lambda _: self._browse())
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(self.line, 1)
+        row.addWidget(button)
+        self.line.edited.connect(self.edited)
+        self.setFocusProxy(self.line)
+
+    def get(self) -> str:
+        """What was written."""
+        return str(self.line.get()).strip()
+
+    def put(self, value: str) -> None:
+        """Show a path."""
+        self.line.put(value)
+        self.line.setCursorPosition(0)
+
+    def _browse(self) -> None:
+        dialog = QFileDialog(self, "Choose a folder")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setIconProvider(file_icons())
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        held = Path(self.get()).expanduser()
+        if self.get() and held.is_dir():
+            dialog.setDirectory(str(held))
+        dialog.fileSelected.connect(self._chosen)
+        dialog.open()
+
+    def _chosen(self, path: str) -> None:
+        self.put(path)
+        self.edited.emit()

@@ -1,0 +1,470 @@
+"""Widgets for any options dataclass, derived from its fields, types, defaults and metadata (min, max, help).
+
+A new pass or format needs no form of its own. What no editor knows is edited as JSON, so nothing is lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from PySide6.QtCore import QStringListModel, Qt, Signal
+from PySide6.QtWidgets import QCompleter, QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from espalier.app.widgets.forms.data_fields import DataField, data_editor, join
+from espalier.app.widgets.forms.fields import (
+    OPTION,
+    Choice,
+    Line,
+    NumberField,
+    Words,
+    scalar,
+    trouble,
+    wear_field_style,
+)
+from espalier.app.widgets.forms.format_editor import FormatEditor
+from espalier.app.widgets.forms.formats_line import FormatsLine
+from espalier.app.widgets.heading import link
+from espalier.model.document.codec import decode, encode, hints
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.formats.base import Format
+from espalier.model.graph.graph import Graph
+from espalier.passes.choices.quantize import PORTS
+from espalier.passes.select import Select, types_in
+
+BY: dict[str, str] = {
+    "all": "all nodes", "type": "by type", "name": "by name", "regex": "by pattern", "module": "by module",
+}  # fmt: skip
+HINTS: dict[str, str] = {
+    "type": "linear, conv2d", "name": "node ids or module paths", "regex": "patterns such as .*query",
+    "module": "bert.encoder.layer.0",
+}  # fmt: skip
+
+
+class JsonLine(Line):
+    """A value of any type, as JSON."""
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__("JSON")
+        self._kind = kind
+
+    def get(self) -> Any:
+        """The value; raises OptionsError."""
+        try:
+            return decode(self._kind, json.loads(self.text() or "null"))
+        except json.JSONDecodeError as error:
+            raise OptionsError(f"{self.text()!r} is not JSON.", str(error)) from error
+
+    def put(self, value: Any) -> None:
+        """Show a value."""
+        self.setText(json.dumps(encode(value), ensure_ascii=False))
+
+
+class SelectEditor(QWidget):
+    """Which nodes: all, or by type, name, pattern or module, completed from the graph."""
+
+    edited = Signal()
+
+    def __init__(self, graph: Graph | None = None) -> None:
+        super().__init__()
+        self.by = Choice(tuple(BY), tuple(BY.values()))
+        self.values = Words()
+        self.by.setAccessibleName("chosen by")
+        self.values.setAccessibleName("which nodes")
+        self._known = _names(graph) if graph else {}
+        self._paths = _paths(graph) if graph else {}
+        self._ids: dict[str, str] = {}
+        self._words = QStringListModel(self)
+        self.values.setCompleter(_WordCompleter(self._words, self.values))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(self.by)
+        row.addWidget(self.values, 1)
+        self.by.edited.connect(self._adapt)
+        for part in (self.by, self.values):
+            part.edited.connect(self.edited)
+        self._adapt()
+
+    def _adapt(self) -> None:
+        by = self.by.get()
+        self.values.setVisible(by != "all")
+        self.values.setPlaceholderText(HINTS.get(by, ""))
+        self.values.setToolTip(self.values.text().replace(", ", "\n"))
+        self._words.setStringList(self._known.get(by, []))
+
+    def get(self) -> Select:
+        """The selection; raises OptionsError for an impossible pattern or an empty list."""
+        by = self.by.get()
+        values: tuple[str, ...] = self.values.get() if by != "all" else ()
+        if by != "all" and not values:
+            raise OptionsError("The selection names nothing.", f"Write {HINTS[by]}, or choose all nodes.")
+        return Select(by, tuple(self._ids.get(str(v), str(v)) for v in values) if by == "name" else values)
+
+    def put(self, value: Select) -> None:
+        """Show a selection; node ids stand there as the module paths that people know."""
+        self.by.put(value.by)
+        shown = [self._paths.get(v, v) for v in value.values] if value.by == "name" else list(value.values)
+        self._ids = {s: v for s, v in zip(shown, value.values, strict=True) if s != v}
+        self.values.put(shown)
+        self.values.setCursorPosition(0)
+        self._adapt()
+
+
+class SelectRow(SelectEditor):
+    """A selection among several, with the manners of a form."""
+
+    changed = Signal()
+
+    def __init__(self, graph: Graph | None = None) -> None:
+        super().__init__(graph)
+        self.edited.connect(self.changed)
+
+    def value(self) -> Select:
+        """The selection; raises OptionsError."""
+        return self.get()
+
+
+class _WordCompleter(QCompleter):
+    """Completes the last of several words between commas."""
+
+    def __init__(self, words: QStringListModel, owner: Line) -> None:
+        super().__init__(words, owner)
+        self._owner = owner
+        self.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+        self.setFilterMode(Qt.MatchFlag.MatchContains)
+        self.activated.connect(lambda _: owner.edited.emit())
+
+    def splitPath(self, path: str) -> list[str]:
+        return [path.rpartition(",")[2].strip()]
+
+    def pathFromIndex(self, index: Any) -> str:
+        head, comma, _ = self._owner.text().rpartition(",")
+        return f"{head}{comma} {index.data()}" if comma else str(index.data())
+
+
+def _names(graph: Graph) -> dict[str, list[str]]:
+    paths = {n.target if n.call == "call_module" else n.module_path for n in graph} - {""}
+    groups = {".".join(p.split(".")[:i]) for p in paths for i in range(1, p.count(".") + 2)}
+    named = [*graph.nodes, *sorted(paths)]
+    return {"type": types_in(graph), "name": named, "module": sorted(groups)}
+
+
+def _paths(graph: Graph) -> dict[str, str]:
+    """Node id → module path, where that path names no other node."""
+    targets = Counter(n.target for n in graph if n.call == "call_module")
+    return {n.id: n.target for n in graph if n.call == "call_module" and targets[n.target] == 1 and n.target != n.id
+            and n.target not in graph.nodes}  # fmt: skip
+
+
+class PortFormats(QWidget):
+    """dict[port, Format | None]: one row a port; a port that is left as it is, is not in the dict."""
+
+    edited = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[str, FormatEditor] = {}
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setHorizontalSpacing(12)
+        grid.setVerticalSpacing(6)
+        grid.setColumnStretch(1, 1)
+        for i, port in enumerate(PORTS):
+            editor = self.rows[port] = FormatEditor(allow_leave=True)
+            editor.leave()
+            editor.setProperty(OPTION, port)
+            editor.choice.setAccessibleName(f"{port} format")
+            editor.edited.connect(self.edited)
+            grid.addWidget(_caption(port), i, 0, Qt.AlignmentFlag.AlignTop)
+            grid.addWidget(editor, i, 1, Qt.AlignmentFlag.AlignTop)
+
+    def get(self) -> dict[str, Format | None]:
+        """Formats by port; raises FormatError."""
+        return {port: editor.value() for port, editor in self.rows.items() if not editor.left}
+
+    def put(self, value: Mapping[str, Format | None]) -> None:
+        """Show formats by port."""
+        for port, editor in self.rows.items():
+            editor.put(value[port]) if port in value else editor.leave()
+
+
+class Rows(QWidget):
+    """tuple of dataclasses: a small form each, with Add and Remove; of selections a line each."""
+
+    edited = Signal()
+
+    def __init__(self, kind: type, graph: Graph | None = None) -> None:
+        super().__init__()
+        self._kind, self._graph = kind, graph
+        self.forms: list[Form | SelectRow] = []
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(8)
+        noun = "selection" if kind is Select else kind.__name__.lower()
+        self._none = _caption(f"No {noun} yet.")
+        self._add = QPushButton(f"Add {noun}")
+        self._add.clicked.connect(self._added)
+        self._column.addWidget(self._none)
+        self._column.addWidget(self._add, 0, Qt.AlignmentFlag.AlignLeft)
+
+    def get(self) -> tuple[Any, ...]:
+        """The values; raises what a row raises."""
+        return tuple(form.value() for form in self.forms)
+
+    def put(self, value: tuple[Any, ...]) -> None:
+        """Show these values."""
+        for form in list(self.forms):
+            self._drop(form)
+        for item in value:
+            self._append(item)
+
+    def _form(self, item: Any) -> Form | SelectRow:
+        if self._kind is not Select:
+            return Form(self._kind, item, self._graph, inner=True)
+        row = SelectRow(self._graph)
+        row.put(item or Select("type", ("linear",)))
+        return row
+
+    def _append(self, item: Any = None) -> Form | SelectRow:
+        form = self._form(item)
+        form.changed.connect(self.edited)
+        card = QFrame()
+        card.setProperty("card", True)
+        row = QVBoxLayout(card)
+        row.setContentsMargins(10, 8, 10, 8)
+        row.addWidget(form)
+        row.addWidget(link("Remove", lambda: self._removed(form)), 0, Qt.AlignmentFlag.AlignLeft)
+        self.forms.append(form)
+        self._column.insertWidget(self._column.count() - 1, card)
+        for field in form.findChildren(QWidget):
+            if field.focusPolicy() & Qt.FocusPolicy.TabFocus and field.window() is self.window():
+                QWidget.setTabOrder(field, self._add)
+        self._none.hide()
+        return form
+
+    def _added(self) -> None:
+        self._append()
+        self.edited.emit()
+
+    def _removed(self, form: Form | SelectRow) -> None:
+        self._drop(form)
+        self.edited.emit()
+
+    def _drop(self, form: Form | SelectRow) -> None:
+        self.forms.remove(form)
+        card = form.parentWidget()
+        assert card is not None
+        card.hide()
+        card.setParent(None)
+        card.deleteLater()
+        self._none.setVisible(not self.forms)
+
+
+class Nested(QWidget):
+    """A dataclass inside another: its fields, indented."""
+
+    edited = Signal()
+
+    def __init__(self, kind: type, graph: Graph | None = None) -> None:
+        super().__init__()
+        self.form = Form(kind, None, graph, inner=True)
+        self.form.changed.connect(self.edited)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.form)
+
+    def get(self) -> Any:
+        """The value; raises what its fields raise."""
+        return self.form.value()
+
+    def put(self, value: Any) -> None:
+        """Show a value."""
+        self.form.put(value)
+
+
+def editor_for(kind: Any, metadata: Mapping[str, Any] | None = None, graph: Graph | None = None) -> Any:
+    """The widget for a value of type `kind`."""
+    plain = data_editor(metadata or {}) or scalar(kind, metadata)
+    if plain is not None:
+        return plain
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Select:
+        return SelectEditor(graph)
+    if _is_format(kind):
+        return FormatEditor(allow_none=False)
+    if origin in (Union, UnionType) and any(_is_format(k) for k in inner):
+        return FormatEditor()
+    if origin is dict and any(_is_format(k) for k in get_args(inner[1])):
+        return PortFormats()
+    if origin is tuple and inner[1:] == (...,) and _is_format(inner[0]):
+        return FormatsLine()
+    if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis and _is_plain_dataclass(inner[0]):
+        return Rows(inner[0], graph)
+    return Nested(kind, graph) if _is_plain_dataclass(kind) else JsonLine(kind)
+
+
+def _is_format(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Format)
+
+
+def _is_plain_dataclass(kind: Any) -> bool:
+    return isinstance(kind, type) and is_dataclass(kind) and not _is_format(kind)
+
+
+class Form(QWidget):
+    """One editor a field. `value()` gives the typed options or raises; `error` says why it would.
+
+    `only` names the fields that it has, in their order; the others keep what was last put. A brief form has its help in
+    tool tips alone; so has an inner one that is not told to be otherwise.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        options_type: type,
+        value: Any = None,
+        graph: Graph | None = None,
+        *,
+        inner: bool = False,
+        only: Sequence[str] | None = None,
+        brief: bool | None = None,
+    ) -> None:
+        super().__init__()
+        self._type, self._graph, self._inner = options_type, graph, inner
+        self._brief = inner if brief is None else brief
+        self._rest: dict[str, Any] = {}
+        self.editors: dict[str, Any] = {}
+        self._when: dict[str, tuple[str, Any]] = {}  # a field's name → the field and the value beside which it applies
+        self._lines: dict[str, tuple[QWidget, QWidget]] = {}
+        self.wrong = QLabel(wordWrap=True)
+        self.wrong.hide()
+        self.wrong.setProperty("role", "wrong")
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setHorizontalSpacing(12)
+        self._grid.setVerticalSpacing(8)
+        self._grid.setColumnStretch(1, 1)
+        known = hints(options_type)
+        by_name = {f.name: f for f in fields(options_type) if f.init}
+        for name in by_name if only is None else only:
+            self._add(by_name[name], known[name])
+        join(self.editors.values())
+        if not self.editors:
+            self._grid.addWidget(_caption("This pass has no options."), 0, 0, 1, 2)
+        self._grid.addWidget(self.wrong, self._grid.rowCount(), 0, 1, 2)
+        self._grid.setRowStretch(self._grid.rowCount(), 1)
+        if not inner:
+            wear_field_style(self)
+        self.put(value)
+
+    def _add(self, field: Field[Any], kind: Any) -> None:
+        editor = self.editors[field.name] = editor_for(kind, field.metadata, self._graph)
+        title = QLabel(field.name.replace("_", " "))
+        help_text = str(field.metadata.get("help", ""))
+        for widget in (title, editor):
+            widget.setToolTip(help_text)
+            widget.setProperty(OPTION, field.name)
+        editor.setAccessibleName(field.name)
+        editor.edited.connect(self._edited)
+        row = self._grid.rowCount()
+        wide = isinstance(editor, Rows | Nested | PortFormats)
+        title.setFixedHeight(23)
+        self._grid.addWidget(title, row, 0, 1, 2 if wide else 1, Qt.AlignmentFlag.AlignTop)
+        narrow = Qt.AlignmentFlag.AlignLeft if isinstance(editor, NumberField | Choice) else Qt.AlignmentFlag(0)
+        held = editor
+        if wide:
+            self._grid.addWidget(editor, row + 1, 0, 1, 2)
+        elif help_text and not self._brief and not isinstance(editor, DataField):
+            held = _with_help(editor, help_text, narrow)
+            self._grid.addWidget(held, row, 1)
+        else:
+            self._grid.addWidget(editor, row, 1, narrow)
+        if "when" in field.metadata:
+            self._when[field.name] = field.metadata["when"]
+            self._lines[field.name] = title, held
+
+    def _apply_whens(self) -> None:
+        """Show the fields alone that apply beside the others' values; one that is hidden and wrong gets its default."""
+        for field in fields(self._type):
+            if field.name not in self._when:
+                continue
+            name, value = self._when[field.name]
+            values = value if isinstance(value, frozenset) else (value,)
+            shown = name not in self.editors or self.editors[name].get() in values
+            for part in self._lines[field.name]:
+                part.setVisible(shown)
+            if not shown and trouble(self.editors[field.name].get):
+                self.editors[field.name].put(field.default)
+
+    def put(self, value: Any = None) -> None:
+        """Show a value; None shows the defaults."""
+        for field in fields(self._type):
+            if field.init:
+                found = _default(field) if value is None else getattr(value, field.name)
+                if field.name not in self.editors:
+                    self._rest[field.name] = found
+                elif found is not MISSING:
+                    self.editors[field.name].put(found)
+        self._tell()
+
+    def value(self) -> Any:
+        """The options; raises EspalierError where they are impossible."""
+        return self._type(**{**{n: v for n, v in self._rest.items() if v is not MISSING}, **self.parts()})
+
+    def parts(self) -> dict[str, Any]:
+        """The values of the fields that it has; raises EspalierError."""
+        values: dict[str, Any] = {}
+        for name, editor in self.editors.items():
+            try:
+                values[name] = editor.get()
+            except EspalierError as error:
+                raise type(error)(f"{name.replace('_', ' ')}: {error.message}", error.hint) from error
+        return values
+
+    @property
+    def error(self) -> str:
+        """Why there is no value; empty when there is one."""
+        return trouble(self.value)
+
+    def _edited(self) -> None:
+        self._tell()
+        self.changed.emit()
+
+    def _tell(self) -> None:
+        self._apply_whens()
+        text = "" if self._inner else self.error
+        self.wrong.setText(text)
+        self.wrong.setVisible(bool(text))
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return MISSING
+
+
+def _caption(text: str) -> QLabel:
+    label = QLabel(text)
+    label.setProperty("role", "muted")
+    label.setFixedHeight(23)
+    return label
+
+
+def _with_help(editor: QWidget, text: str, align: Qt.AlignmentFlag) -> QWidget:
+    held = QWidget()
+    column = QVBoxLayout(held)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(2)
+    words = QLabel(text, wordWrap=True)
+    words.setProperty("role", "small")
+    column.addWidget(editor, 0, align)
+    column.addWidget(words)
+    return held

@@ -1,0 +1,35 @@
+"""Several number formats as text, as a search lists them: `integer(width=4|8), mxint`. Nothing written means none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from espalier.app.widgets.forms.fields import Line
+from espalier.model.errors import OptionsError
+from espalier.model.formats.base import Format
+from espalier.passes.search.families import FLOAT, format_of, formats_of, named
+
+HINT = "integer(width=4|8), mxint"
+
+
+class FormatsLine(Line):
+    """A tuple of formats."""
+
+    def __init__(self) -> None:
+        super().__init__(HINT)
+
+    def get(self) -> tuple[Format, ...]:
+        """The formats; raises OptionsError or FormatError."""
+        if not self.text().strip():
+            return ()
+        try:
+            texts = formats_of(self.text())
+        except OptionsError as error:  # a form says itself which of its fields it is
+            raise OptionsError(error.message.removeprefix("values: "), error.hint) from error
+        if FLOAT in texts:
+            raise OptionsError("float is no format to try.", f"Write formats such as {HINT}.")
+        return tuple(f for text in texts if (f := format_of(text)) is not None)
+
+    def put(self, value: Any) -> None:
+        """Show formats."""
+        super().put(", ".join(named(str(f)) for f in value))

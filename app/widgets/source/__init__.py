@@ -1,0 +1,1 @@
+"""Source text with colours, marks and a search in it."""

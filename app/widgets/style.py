@@ -1,0 +1,113 @@
+"""The look of all widgets: a style sheet and a QPalette made of the theme's tokens, and which theme holds."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from string import Template
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette
+from PySide6.QtWidgets import QApplication
+
+from espalier.app.theme import BODY, DARK, LIGHT, PALETTES, Palette, mix
+from espalier.app.widgets.plain import PlainStyle
+
+RESOURCES = Path(__file__).resolve().parents[2] / "resources"
+SHEET = RESOURCES / "style.qss"
+FADE = 0.45  # how far a disabled word fades into its ground
+
+
+def sheet(palette: Palette) -> str:
+    """The style sheet of one theme."""
+    icons = (RESOURCES / "icons").as_posix()
+    tokens = {**asdict(palette), "faint": blend(palette.muted, palette.panel, FADE), "icons": icons}
+    return Template(SHEET.read_text(encoding="utf-8")).substitute(tokens)
+
+
+def blend(a: str, b: str, part: float) -> str:
+    """The colour `part` of the way from a to b."""
+    return mix((a, b), part)
+
+
+def qt_palette(palette: Palette) -> QPalette:
+    """The same tokens for what a style sheet does not reach (links, placeholders, native parts)."""
+    role = QPalette.ColorRole
+    colours = {
+        role.Window: palette.panel, role.Base: palette.background, role.AlternateBase: palette.group,
+        role.Text: palette.text, role.WindowText: palette.text, role.ButtonText: palette.text,
+        role.Button: palette.chip, role.Highlight: palette.accent, role.HighlightedText: palette.on_accent,
+        role.Link: palette.accent, role.LinkVisited: palette.accent, role.PlaceholderText: palette.muted,
+        role.ToolTipBase: palette.panel, role.ToolTipText: palette.text, role.Mid: palette.line,
+    }  # fmt: skip
+    result = QPalette()
+    for key, value in colours.items():
+        result.setColor(key, QColor(value))
+    faint = QColor(blend(palette.muted, palette.panel, FADE))
+    for key in (role.Text, role.WindowText, role.ButtonText):
+        result.setColor(QPalette.ColorGroup.Disabled, key, faint)
+    return result
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Without Python's collector: Qt walks a list of all widgets, and one that goes meanwhile ends the program."""
+    held = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if held:
+            gc.enable()
+
+
+class Appearance(QObject):
+    """Which theme holds: the user's choice, or the system's and its changes."""
+
+    changed = Signal(object)
+
+    def __init__(self, app: QApplication, mode: str = "system") -> None:
+        super().__init__(app)
+        self._app = app
+        self._mode = mode
+        self._palette: Palette | None = None
+        font = QFont(app.font())
+        font.setPixelSize(round(BODY))
+        app.setFont(font)
+        app.setStyle(PlainStyle("Fusion"))
+        QGuiApplication.styleHints().colorSchemeChanged.connect(self._follow)
+        self._apply()
+
+    @property
+    def mode(self) -> str:
+        """light, dark or system."""
+        return self._mode
+
+    @property
+    def palette(self) -> Palette:
+        """The tokens that hold now."""
+        return self._palette or LIGHT
+
+    def set_mode(self, mode: str) -> None:
+        """Choose light, dark or system."""
+        self._mode = mode
+        self._apply()
+
+    def _follow(self) -> None:
+        self._apply()
+
+    def _apply(self) -> None:
+        palette = PALETTES.get(self._mode) or self._system()
+        if palette is self._palette:
+            return
+        self._palette = palette
+        with _uncollected():
+            self._app.setPalette(qt_palette(palette))
+            self._app.setStyleSheet(sheet(palette))
+        self.changed.emit(palette)
+
+    def _system(self) -> Palette:
+        return DARK if QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark else LIGHT
