@@ -24,6 +24,7 @@ from espalier.app.commands.command import Answer, Command, Parser, UsageError, a
 from espalier.app.commands.console import Console, one_line, plain
 from espalier.app.commands.crash import write_crash_report
 from espalier.model.cache.entries import OFF
+from espalier.model.document.project import APP
 from espalier.model.errors import EspalierError, FileError, nearest
 from espalier.model.files import hint_of, told
 from espalier.model.leftovers import clear_scratch
@@ -145,6 +146,9 @@ def _dispatch(words: list[str], window: Window | None, out: TextIO) -> int:
     words = _common_last(words)
     if words and (command := _named(words[0])):  # without those of all others, so that it starts quickly
         return _run(command, words[1:], out)
+    if words and words[0] in ("-V", "--version"):
+        print(f"espalier {APP}", file=out)
+        return 0
     known = commands()
     if words and words[0] in ("-h", "--help", "help"):
         print(_overview(known), file=out)
@@ -279,13 +283,13 @@ def _window(words: list[str], window: Window | None) -> int:
         return 0
     if found.size or found.panel:
         raise UsageError("--size and --panel are for a picture of the window.", "Add --screenshot FILE.")
-    if not _has_display():
+    if not has_display():
         raise UsageError("There is no display, so the window cannot open.",
                          f"Use --screenshot FILE, or a command: {', '.join(commands())}.")  # fmt: skip
     return window.open(found.target, found.plugin, found.theme)
 
 
-def _has_display() -> bool:
+def has_display() -> bool:
     asked = os.environ.get("QT_QPA_PLATFORM", "").partition(":")[0]
     if asked or not sys.platform.startswith("linux"):
         return asked not in ("offscreen", "minimal")
@@ -299,5 +303,5 @@ def _overview(known: dict[str, Command]) -> str:
         *(f"  {name.ljust(width)}  {c.about}" for name, c in known.items()), "",
         "SOURCE  a Hugging Face folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory, model.pt2,",
         "        a packed model (F.packed.safetensors), demo:reviews, demo:digits or demo:digits-mlp",
-        "Every command takes --json, --seed N, --no-cache and --plugin FILE.py.",
+        "Every command takes --json, --seed N, --no-cache and --plugin FILE.py; --version prints the version.",
     ])  # fmt: skip

@@ -108,7 +108,7 @@ def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: st
         loaded = load_source(spec, inputs, seed, origin=origin)
         traced = trace(loaded.model, loaded.example, store, loaded.program)
     store.adopt(_in_files(loaded.files))
-    project = Project(_described(loaded, traced.graph, store), traced.graph, Recipe(), traced.graph)
+    project = Project(described(loaded, traced.graph, store), traced.graph, Recipe(), traced.graph)
     problems = (*(Problem(None, text, "warning") for text in loaded.notes), *traced.problems)
     capture = Capture(traced.seconds, traced.dynamic, traced.fixed)
     if key and not needs_source(traced.graph) and (depends := depends_on(spec, watched, begin)):
@@ -116,7 +116,7 @@ def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: st
     return Opened(project, store, problems, capture, loaded, traced.callables)
 
 
-def _described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
+def described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
     """The source with what its model takes and how it calls its classes."""
     from espalier.model.data.naming import model_names, names_of
     from espalier.model.sources.limits import context_length, limits_of

@@ -23,7 +23,7 @@ from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("app", "model", "passes", "kernels", "verilog")
-CORE = ("model", "passes", "kernels", "verilog", "app.cli", "app.commands")  # and each feature's commands
+CORE = ("model", "passes", "kernels", "verilog", "app.cli", "app.commands", "app.api")  # and each feature's commands
 QT = ("PySide6", "shiboken6", "pyqtgraph")
 HEAVY = {"torch", "transformers", "optuna", "triton", "numba"}
 LIGHT = (

@@ -53,11 +53,11 @@ def opened(spec: str, found: Arguments, console: Console, *, cached: bool = True
             console.note(str(notice))
         callables, refused = result.callables, None
         if not callables and is_project(spec):
-            callables, refused = _callables(project, folder)
+            callables, refused = functions_of(project, folder)
         context = Context(
             result.store, found.seed, console.progress, callables, project.source.reading, base=project.base
         )
-        with _explaining(refused):
+        with explaining(refused):
             yield Target(result, context)
 
 
@@ -70,7 +70,7 @@ def _reading_as(project: Project, found: Arguments) -> Project:
     return replace(project, source=project.source.taking(**given))
 
 
-def _callables(project: Project, folder: Path) -> tuple[dict[str, Any], SourceError | None]:
+def functions_of(project: Project, folder: Path) -> tuple[dict[str, Any], SourceError | None]:
     """Functions of opaque nodes are not in a project: its source is opened again for them, or why it is not."""
     if any(map(needs_source, (project.base, project.graph))):
         source = project.source
@@ -84,7 +84,7 @@ def _callables(project: Project, folder: Path) -> tuple[dict[str, Any], SourceEr
 
 
 @contextlib.contextmanager
-def _explaining(refused: SourceError | None) -> Generator[None]:
+def explaining(refused: SourceError | None) -> Generator[None]:
     """Where the code of a project is missing, say why its source was not opened, and what to do about that."""
     try:
         yield

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
@@ -24,13 +23,12 @@ from espalier.app.commands.scoring import (
     state_name,
     tell_warning,
 )
-from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
-from espalier.passes.base import Report, StepResult
+from espalier.passes.base import StepResult
 from espalier.passes.recipes.config import load_recipe
-from espalier.passes.recipes.replay import Memo, Replayed, check_ready, milestones, prefix_keys, remembered, replay
-from espalier.passes.recipes.set_up import check_set_up, options_of, source_after
+from espalier.passes.recipes.replay import Memo, Replayed, check_ready, prefix_keys, remembered, replay
+from espalier.passes.recipes.set_up import check_set_up, extended, from_anywhere, options_of
 from espalier.passes.sweep.outcome import FIGURES, mean_of
 from espalier.passes.training.curve import Recorder
 from espalier.passes.training.unfinished import clear, until_saved
@@ -50,7 +48,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     if not 1 <= found.seeds <= 1000:
         raise UsageError(f"--seeds is {found.seeds}.", "It must be a whole number from 1 to 1000.")
     curves = Curves(found)
-    recipe = _from_anywhere(load_recipe(found.recipe, found.seed))
+    recipe = from_anywhere(load_recipe(found.recipe, found.seed))
     check_ready(recipe)
     if not recipe.steps:
         console.note("The recipe has no steps.")
@@ -81,17 +79,6 @@ def _run(found: Arguments, console: Console) -> Answer:
             clear(folder)
         data |= {"curves": curves.written} if curves.written else {}
     return Answer(data, lambda: _lines(data))
-
-
-def _from_anywhere(recipe: Recipe) -> Recipe:
-    """Steps whose data are found from any folder: the project that keeps them may be opened from another."""
-    return Recipe(tuple(replace(s, options=_placed(s.options)) for s in recipe.steps))
-
-
-def _placed(options: Any) -> Any:
-    data = getattr(options, "data", None)
-    path = Path(data).expanduser() if isinstance(data, str) and data else None
-    return replace(options, data=str(path.resolve())) if path and path.exists() else options
 
 
 def _unsound(replayed: Replayed, target: Target, console: Console) -> list[str]:
@@ -150,18 +137,6 @@ def _repeated(
 def _short(found: dict[str, Any]) -> str:
     accuracy = found["accuracy"]
     return f"accuracy {accuracy:.4f}" if accuracy is not None else f"{found['size_bytes']} bytes"
-
-
-def extended(project: Project, recipe: Recipe, done: Replayed) -> Project:
-    """The project with further steps, and what took long among all of them."""
-    whole = Recipe((*project.recipe.steps, *recipe.steps))
-    own: list[StepResult | None] = [None] * len(project.recipe.active)
-    if own:
-        own[-1] = StepResult(project.graph, Report(project.recipe.active[-1].pass_name), 0.0)
-    kept = project.milestones | milestones(whole, [*own, *done.results])
-    reports = [r.report if r else None for r in done.results]
-    source = source_after(project.source, recipe.active[: len(reports)], reports)
-    return replace(project, source=source, recipe=whole, graph=done.graph, milestones=kept)
 
 
 def _steps(recipe: Recipe, results: tuple[StepResult | None, ...]) -> list[dict[str, Any]]:

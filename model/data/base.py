@@ -184,6 +184,10 @@ def load_with(spec: str, options: LoadOptions) -> TaskData:
         from espalier.model.data.hub import load_hub
 
         return load_hub(spec.removeprefix("hub:"), options)
+    if spec.startswith("memory:"):
+        from espalier.model.data.memory import load_memory
+
+        return load_memory(spec, options)
     from espalier.model.data.local import load_local
 
     return load_local(Path(spec).expanduser(), options)

@@ -25,7 +25,8 @@ class MXInt(PowerBlocks):
 
     name: ClassVar[str] = "mxint"
     title: ClassVar[str] = "MXINT"
-    aliases: ClassVar[tuple[str, ...]] = ("LinearMXINT", "LinearMXInt")
+    aliases: ClassVar[tuple[str, ...]] = ("mxint8", "mxint4", "LinearMXINT", "LinearMXInt")
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"mxint8": {"width": 8}, "mxint4": {"width": 4}}
     formula: ClassVar[str] = "clip(rne(x·2^(w−2−e)), ±(2^(w−1)−1))·2^(e−(w−2)), e = floor(log2 max|x|) of the block"
     source: ClassVar[str] = "OCP Microscaling Formats (MX) 1.0"
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 KINDS = "a Hugging Face folder, hf:NAME, config:TYPE?key=value, file.py:factory, model.pt2, a packed model or demo:NAME"
 
+OBJECT = "python:"  # begins the source of a project that was traced from an object of a program's
+
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:

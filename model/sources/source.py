@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.borders import read_bytes
 from espalier.model.errors import Interrupted, SourceError, first_line, nearest
-from espalier.model.sources.info import KINDS, Loaded, SourceInfo, demo_folder
+from espalier.model.sources.info import KINDS, OBJECT, Loaded, SourceInfo, demo_folder
 from espalier.model.sources.siblings import Siblings
 from espalier.model.trust import Origin, factory_of, require
 
@@ -53,6 +53,9 @@ def _loader(spec: str, origin: Origin) -> Callable[[str], Loaded]:
 
 
 def _unknown(spec: str) -> SourceError:
+    if spec.startswith(OBJECT):
+        text = f"{spec.removeprefix(OBJECT)} was traced from an object in Python, which nothing opens again."
+        return SourceError(text, "Open the project, or trace the object again.")
     path = Path(spec).expanduser()
     if path.suffix == ".onnx" and path.exists():
         hint = "Open the model that it was exported from: a Hugging Face folder, a file.py:factory or a .pt2 file."
@@ -110,7 +113,7 @@ def _factory(spec: str, origin: Origin) -> Loaded:
     if not callable(function):
         raise SourceError(f"{path.name} has no function {name!r}.", "Name a function that returns the model.")
     result = call_user_code(function, path, f"{name}() in {path.name}")
-    model, example, uncached = _module_and_example(result, name)
+    model, example, uncached = module_and_example(result, name)
     return Loaded(SourceInfo(f"{path}:{name}", f"{name} ({path.name})"), model, example, uncached=uncached)
 
 
@@ -169,7 +172,7 @@ def import_file(path: Path) -> Any:
     return loaded[0]
 
 
-def _module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
+def module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
     """A factory's module, its example inputs, and the configurations whose caches are off for the capture."""
     from torch import Tensor, nn
 

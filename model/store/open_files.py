@@ -9,7 +9,7 @@ import contextlib
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,9 +76,9 @@ class HeldFile:
             raise OSError(0, "it is no regular file")
         self.id = FileId.from_stat(found)
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # at the interpreter's end `os` is gone
         if self._fd >= 0:
-            os.close(self._fd)
+            close(self._fd)
 
     @property
     def version(self) -> Version:

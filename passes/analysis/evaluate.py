@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, analysis
 from espalier.passes.figure import Figure, accuracy_of, hits_of, wilson
@@ -37,6 +38,8 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
 
     data = load_task(options, context.reading, whole=options.split in ("", "all"))
     split = measured_split(data, options.split, options.limit)
+    if len(split) and int(split.labels.min()) < 0:
+        raise DataError(f"{data.name} has hidden labels (−1).", "Choose a split or data with labels.")
     module = build(graph, context.store, context.callables, packed=True)
     beside, correct = _beside(options, context), list[bool]()
     accuracy, loss = measure(module, graph, split, options.batch_size, context, beside, correct)

@@ -1,16 +1,19 @@
-"""The recipe as a Python file that repeats every step through our own functions."""
+"""The recipe as a Python file that repeats every step through the Python interface."""
 
 from __future__ import annotations
 
 import json
 import pprint
 from pathlib import Path
+from typing import Any
 
+from espalier.model.data.memory import PREFIX
 from espalier.model.document.project import Project
-from espalier.model.document.recipe import Recipe
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import ExportError
 from espalier.model.files import write_text
-from espalier.model.registry import FORMATS
+from espalier.model.registry import FORMATS, PASSES
+from espalier.model.sources.source import OBJECT
 from espalier.model.trust import named
 from espalier.passes.plugins.plugins import loaded_plugins
 from espalier.passes.recipes.config import recipe_to_dict
@@ -24,9 +27,6 @@ TEMPLATE = '''\
 
 import json
 import sys
-import tempfile
-from dataclasses import asdict, replace
-from pathlib import Path
 
 from espalier.model.opening import open_any
 from espalier.model.document.project import save_project
@@ -36,25 +36,21 @@ from espalier.passes.recipes.config import load_recipe
 from espalier.passes.plugins.plugins import load_plugins
 from espalier.passes.recipes.replay import replay
 from espalier.passes.score import static_score
+import espalier as es
 
 SOURCE = {source}
 INPUTS = {inputs}
 SEED = {seed}
 PLUGINS = {plugins}
-RECIPE = {recipe}
 
 
 def main() -> None:
-    load_plugins(PLUGINS, lambda text: print(text, file=sys.stderr))
-    with tempfile.TemporaryDirectory() as folder:
-        opened = open_any(SOURCE, Path(folder), INPUTS, SEED, origin=Origin.{origin})
-        context = Context(opened.store, SEED, callables=opened.callables, reading=opened.project.source.reading)
-        recipe = load_recipe(RECIPE, SEED)
-        done = replay(opened.project.graph, recipe, context)
-        print(json.dumps(asdict(static_score(done.graph))))
-        if len(sys.argv) > 1:
-            project = replace(opened.project, recipe=recipe, graph=done.graph)
-            save_project(project, opened.store, Path(sys.argv[1]))
+    es.load_plugins(*PLUGINS)
+    m = es.open(SOURCE, inputs=INPUTS, seed=SEED, origin="{origin}")
+{calls}
+    print(json.dumps(dict(m.score({data}).figures)))
+    if len(sys.argv) > 1:
+        m.save(sys.argv[1])
 
 
 if __name__ == "__main__":
@@ -74,6 +70,7 @@ def script_of(project: Project, file: str) -> str:
     if missing := missing_passes(Recipe(project.recipe.active)):
         what = f"The script needs the pass {missing[0]}, whose plug-in is not loaded."
         raise ExportError(what, "Load the plug-in (--plugin FILE.py), and the script names it.")
+    _refuse_memory(project)
     names = {s.pass_name for s in project.recipe.active} | _formats(project.recipe)
     plugins = [p.source for p in loaded_plugins() if names & {*p.passes, *p.formats}]
     return TEMPLATE.format(
@@ -81,12 +78,40 @@ def script_of(project: Project, file: str) -> str:
         name=_comment(source.name),
         file=_comment(file),
         source=json.dumps(source.spec, ensure_ascii=False),
-        origin="TYPED" if named(source.spec) else "FILE",
+        origin="typed" if named(source.spec) else "file",
         inputs=repr(source.inputs),
         seed=source.seed,
         plugins=repr(plugins),
-        recipe=pprint.pformat(recipe_to_dict(project.recipe), width=110, sort_dicts=False),
+        calls="\n".join(map(_call, project.recipe.steps)) or "    # no steps",
+        data=repr(source.data) if source.data else "",
     )
+
+
+def _refuse_memory(project: Project) -> None:
+    """Raise ExportError for what only the program that made it has."""
+    if project.source.spec.startswith(OBJECT):
+        what = f"{project.source.name} was traced from an object in Python, which a script cannot make."
+        raise ExportError(what, "Save the project, or open the model as file.py:function.")
+    held = next((s for s in project.recipe.active if str(getattr(s.options, "data", "")).startswith(PREFIX)), None)
+    if held is not None:
+        what = f"The step {held.pass_name} used arrays of a Python program, which a script cannot name."
+        raise ExportError(what, "Give the step a file or folder of data instead.")
+
+
+def _call(step: Step) -> str:
+    """A step as a line of the script: a method, or `apply` for what no method of the same name is sure to do."""
+    (readable,) = recipe_to_dict(Recipe((step,)))["steps"]
+    method = step.enabled and PASSES.is_own(step.pass_name) and PASSES.get(step.pass_name).kind == "transform"
+    if not method:
+        return f"    m.apply({_indented({'steps': [readable]})})"
+    given = {**readable["options"], "seed": step.seed}
+    inner = "".join(f"        {name}={_indented(value, 8)},\n" for name, value in given.items())
+    return f"    m.{step.pass_name}(\n{inner}    )"
+
+
+def _indented(value: Any, indent: int = 4) -> str:
+    text = pprint.pformat(value, width=112 - indent, sort_dicts=False)
+    return text.replace("\n", "\n" + " " * (indent + 4))
 
 
 def _formats(recipe: Recipe) -> set[str]:

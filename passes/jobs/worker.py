@@ -25,7 +25,7 @@ from espalier.passes.jobs.kernel import AnswerJob, KernelsJob, LabJob
 from espalier.passes.jobs.kinds import (
     AnalyseJob,
     ExportJob,
-    Found,
+    Found,  # fmt: skip
     Locations,
     OpenJob,
     OpenResult,

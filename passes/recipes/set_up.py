@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.document.recipe import Step
+from espalier.model.document.project import Project
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.model.sources.info import SourceInfo
-from espalier.passes.base import Context, Report, ask_limits
+from espalier.passes.base import Context, Report, StepResult, ask_limits
+from espalier.passes.recipes.replay import Replayed, milestones
 from espalier.passes.running.data_fit import text_facts
 from espalier.passes.running.splits import EvaluateOptions, length_of, load_task, measured_split
 from espalier.passes.training.options import FinetuneOptions
@@ -74,3 +78,26 @@ def source_after(source: SourceInfo, steps: Iterable[Step], reports: Iterable[Re
             classes = () if source.classes else tuple(report.summary.get("classes", ()))
             source = source.taking(**named, classes=classes)
     return source
+
+
+def extended(project: Project, recipe: Recipe, done: Replayed) -> Project:
+    """The project with further steps, and what took long among all of them."""
+    whole = Recipe((*project.recipe.steps, *recipe.steps))
+    own: list[StepResult | None] = [None] * len(project.recipe.active)
+    if own:
+        own[-1] = StepResult(project.graph, Report(project.recipe.active[-1].pass_name), 0.0)
+    kept = project.milestones | milestones(whole, [*own, *done.results])
+    reports = [r.report if r else None for r in done.results]
+    source = source_after(project.source, recipe.active[: len(reports)], reports)
+    return replace(project, source=source, recipe=whole, graph=done.graph, milestones=kept)
+
+
+def from_anywhere(recipe: Recipe) -> Recipe:
+    """Steps whose data are found from any folder: the project that keeps them may be opened from another."""
+    return Recipe(tuple(replace(s, options=_placed(s.options)) for s in recipe.steps))
+
+
+def _placed(options: Any) -> Any:
+    data = getattr(options, "data", None)
+    path = Path(data).expanduser() if isinstance(data, str) and data else None
+    return replace(options, data=str(path.resolve())) if path and path.exists() else options

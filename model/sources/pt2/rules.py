@@ -33,7 +33,16 @@ _MATHS = frozenset(("trunc", "ceil", "floor"))
 _FILES = ("filename", "path", "file")  # arguments by which a function reads or writes files
 # They trust sizes, offsets or storages that they are given, or are for tests and other devices.
 _UNCHECKED = re.compile(r"unsafe|nested|sparse|cudnn|mkldnn|miopen|^_?set_|_set_|record_stream|^_test|^_print|resize_")
-_CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
+# Those of fx are what a dict or a list in a graph's results becomes.
+_FX = "torch.fx.immutable_collections.immutable_"
+_CONTAINERS = (
+    "builtins.tuple",
+    "builtins.list",
+    "builtins.dict",
+    "collections.OrderedDict",
+    f"{_FX}dict",
+    f"{_FX}list",
+)
 _RESULT = re.compile(r"transformers\.(modeling_outputs|models\.\w+\.modeling_\w+)\.\w+", re.ASCII)
 _KEPT = ("stack_trace", "nn_module_stack")  # of a node's metadata: where it comes from
 

@@ -14,7 +14,6 @@ from espalier.app.commands.command import Answer, Arguments, Command, Parser, Us
 from espalier.app.commands.console import Console, cell, seconds, table
 from espalier.app.commands.opening import Target, opened, save
 from espalier.app.commands.option_flags import read_options
-from espalier.app.commands.run import extended
 from espalier.app.commands.scoring import add_data, bit_lines, data_options, figures, noise_lines, plain, score
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.files import write_text
@@ -32,6 +31,7 @@ from espalier.passes.dominant import dominant_fields
 from espalier.passes.export.recipe import to_toml
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.replay import replay
+from espalier.passes.recipes.set_up import extended
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.families import formats_of
 from espalier.passes.sensitivity.places import expansion, expansion_name
@@ -76,14 +76,14 @@ def _run(found: Arguments, console: Console) -> Answer:
     with opened(found.target, found, console) as target:
         options = _options(found, target)
         start = time.perf_counter()
-        rows, summary = _sensitivities(options, target)
+        rows, summary = sensitivities(options, target)
         spent = time.perf_counter() - start
         who = _competing(found, options)
         data: dict[str, Any] = {"sensitivity": {**summary, "seconds": round(spent, 3)}}
         table = Wholes(rows, correction_of(summary))
         graph, before, rest = settled(target.project.graph, limits)
         name = found.cost or (rest[0].figure if rest else FIRST)
-        _find({*(x.figure for x in rest), *((name,) if found.front else ())}, rows, options, target)
+        find_costs({*(x.figure for x in rest), *((name,) if found.front else ())}, rows, options, target)
         if found.front:
             data |= {
                 "cost": name,
@@ -143,7 +143,8 @@ def _share(text: str) -> float:
         raise UsageError(f"--sparsities: {text!r} is no number.", "Write 0.3,0.5 or 30%,50%.") from error
 
 
-def _sensitivities(options: SensitivityOptions, target: Target) -> tuple[tuple[Sensitivity, ...], dict[str, Any]]:
+def sensitivities(options: SensitivityOptions, target: Target) -> tuple[tuple[Sensitivity, ...], dict[str, Any]]:
+    """What each candidate costs, row by row, and the summary of the analysis."""
     rows: dict[tuple[str, str], Sensitivity] = {}
 
     def hear(part: object) -> None:
@@ -155,7 +156,7 @@ def _sensitivities(options: SensitivityOptions, target: Target) -> tuple[tuple[S
     return tuple(rows.values()), {k: v for k, v in report.summary.items() if k != "evidence"}
 
 
-def _find(names: Iterable[str], rows: Sequence[Sensitivity], options: SensitivityOptions, target: Target) -> None:
+def find_costs(names: Iterable[str], rows: Sequence[Sensitivity], options: SensitivityOptions, target: Target) -> None:
     """What costs need to know beforehand, of what competes: times of layers, or what a plug-in looks up."""
     formats = tuple(dict.fromkeys(c.format for r in rows for c in r.candidates if c.format is not None))
     for name in sorted(names):

@@ -1,0 +1,293 @@
+"""Data as Python programs have it (arrays, datasets, loaders, generators) in the form that passes read."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espalier.model.data.base import ALL, Split, TaskData, join
+from espalier.model.data.memory import Held, hold
+from espalier.model.data.rows import SPLIT_NAMES
+from espalier.model.errors import DataError, nearest
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import floating
+from espalier.passes.base import Context, ask_limits
+from espalier.passes.running.data_fit import text_limit
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# What `data=` takes: the command line's name of some, arrays (x, y) or {name: array}, a torch Dataset or DataLoader,
+# any iterable of (x, y) or dicts, or a dict of these by split.
+Data: TypeAlias = Any
+Array: TypeAlias = NDArray[Any]
+LABELS = ("labels", "label", "y", "target", "targets")
+TEXTS = ("text", "sentence")
+SHAPES = "Give (x, y), a dict of arrays, a Dataset, a DataLoader or a generator; the first axis is the sample."
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Data as options name them, and what keeps arrays while they do."""
+
+    spec: str
+    held: Held | None = None
+
+
+def given(data: Data, graph: Graph, context: Context, limit: int = 0) -> Given:
+    """The name of `data` for options; arrays are held under a name of their own. Raises DataError."""
+    if isinstance(data, str | os.PathLike):
+        return Given(os.fspath(data))
+    splits = splits_of(data, graph, context, limit)
+    held = hold(_task(type(data).__name__, splits, context.reading.classes))
+    return Given(held.name, held)
+
+
+def splits_of(data: Data, graph: Graph, context: Context, limit: int = 0) -> dict[str, Split]:
+    """Samples by split (`all` where the caller names none), checked against what the model takes; raises DataError.
+
+    `limit`: samples to read at most of an iterable, 0 for all.
+    """
+    ask_limits(context, graph)
+    if isinstance(data, Mapping) and data and all(isinstance(k, str) and k in SPLIT_NAMES for k in data):
+        named = cast("Mapping[str, Data]", data)
+        return {SPLIT_NAMES[k]: _split(v, graph, context, limit) for k, v in named.items()}
+    return {ALL: _split(data, graph, context, limit)}
+
+
+def _split(data: Data, graph: Graph, context: Context, limit: int) -> Split:
+    if isinstance(data, Split):
+        return data
+    reader = _Reader(graph, context)
+    whole = _whole(data)
+    parts = [reader.part(data, batched=True)] if whole else reader.parts(_items(data), limit)
+    parts = [p for p in parts if len(p)]
+    if not parts:
+        raise DataError("The data hold no samples.", SHAPES)
+    if len({p.labels.dtype == _NONE for p in parts}) > 1:
+        raise DataError("Some samples have labels, others have none.", "Give all of them labels, or none.")
+    if len(parts) == 1:
+        return parts[0].take(limit or None)
+    joined = join(parts) if parts[0].labels.ndim == 1 and parts[0].labels.dtype.kind in "iu" else _stacked(parts)
+    return joined.take(limit or None)
+
+
+_NONE = np.dtype(bool)  # of labels that are not there
+
+
+def _stacked(parts: Sequence[Split]) -> Split:
+    """As `join`, of labels that are no classes."""
+    labels = [p.labels for p in parts]
+    blank = [Split(p.inputs, np.zeros(len(p), np.int64), p.lengths) for p in parts]
+    inputs = join(blank)
+    return Split(inputs.inputs, np.concatenate(labels), inputs.lengths)
+
+
+def _whole(data: Data) -> bool:
+    """Whether it is all samples at once, not an iterable of samples or batches."""
+    if isinstance(data, Mapping):
+        return True
+    if isinstance(data, tuple) and data and all(map(_is_array, cast("tuple[Any, ...]", data))):
+        return True
+    return _is_array(data) and not isinstance(data, list)
+
+
+def _is_array(value: Any) -> bool:
+    """An array of samples; a list only of numbers or texts, since one of pairs is samples."""
+    if isinstance(value, list):
+        return bool(value) and not isinstance(value[0], tuple | dict)
+    return hasattr(value, "__array__") and getattr(value, "ndim", 0) > 0
+
+
+def _items(data: Data) -> Iterator[Any]:
+    """Samples or batches, one after another; a map-style Dataset by its length, as it may know no end."""
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+        return (data[i] for i in range(len(data)))
+    if isinstance(data, Iterable):
+        return iter(cast("Iterable[Any]", data))
+    raise DataError(f"{type(data).__name__} is no data that can be read.", SHAPES)
+
+
+class _Reader:
+    """Reads samples and batches for the inputs of a graph."""
+
+    def __init__(self, graph: Graph, context: Context) -> None:
+        self.context = context
+        self.inputs = {n.target: n for n in graph.placeholders if n.target != "labels"}
+
+    def parts(self, items: Iterator[Any], limit: int) -> list[Split]:
+        """Each item as a split; a dataset of texts in one, as they are tokenised together."""
+        first = next(items, None)
+        if first is None:
+            return []
+        items = itertools.chain([first], items)
+        if self._texts(first) is not None:
+            rows = list(itertools.islice(items, limit or None))
+            texts = [self._texts(row) for row in rows]
+            return [self.part(({"text": texts}, [self._pair(row)[1] for row in rows]), batched=True)]
+        found: list[Split] = []
+        for item in items:
+            found.append(self.part(item))
+            if limit and sum(map(len, found)) >= limit:
+                break
+        return found
+
+    def part(self, item: Any, batched: bool | None = None) -> Split:
+        """The samples of an item; `batched`: that it holds several, None to see it by the number of axes."""
+        values, labels = self._pair(item)
+        texts = values.get("text") if "text" not in self.inputs else None
+        arrays = self._encoded(texts) if texts is not None else {k: _array(k, v) for k, v in values.items()}
+        kept = {k: v for k, v in self._named(arrays).items() if k in self.inputs}
+        name = next(iter(kept))
+        if batched is None:
+            batched = kept[name].ndim != self._rank(name) - 1
+        if not batched:
+            kept = {k: v[None] for k, v in kept.items()}
+        kept = {k: _fitted(k, v, self.inputs[k]) for k, v in kept.items()}
+        count = len(kept[name])
+        told = _labels(labels, self.context.reading.classes, batched, count)
+        for what, size in (*((k, len(v)) for k, v in kept.items()), ("labels", len(told))):
+            if size != count:
+                raise DataError(f"{name} has {count} samples, {what} has {size}.", "Give both as many.")
+        mask = kept.get("attention_mask")
+        return Split(kept, told, None if mask is None else mask.sum(1).astype(np.int64))
+
+    def _pair(self, item: Any) -> tuple[dict[str, Any], Any]:
+        """(inputs by name, labels or None) of `x`, `(x, y)`, `(x1, x2, …, y)` or a dict."""
+        if isinstance(item, tuple | list) and len(cast("Sequence[Any]", item)) > 1:
+            *values, labels = cast("Sequence[Any]", item)
+            if len(values) == 1 and isinstance(values[0], Mapping):
+                return dict(cast("Mapping[str, Any]", values[0])), labels
+            if len(values) == 1 and _is_text(values[0]):
+                return {"text": values[0]}, labels
+            if len(values) > len(self.inputs):
+                raise DataError(f"A sample has {len(values)} inputs; the model takes {', '.join(self.inputs)}.", SHAPES)
+            return dict(zip(self.inputs, values, strict=False)), labels
+        if isinstance(item, Mapping):
+            held = dict(cast("Mapping[str, Any]", item))
+            key = next((k for k in LABELS if k in held), None)
+            labels = held.pop(key) if key else None
+            text = next((k for k in (self.context.reading.text, *TEXTS) if k in held and k not in self.inputs), None)
+            return ({"text": held[text]} if text else held), labels
+        return ({"text": item} if _is_text(item) else {next(iter(self.inputs)): item}), None
+
+    def _texts(self, item: Any) -> str | None:
+        """The text of a sample that is one."""
+        if isinstance(item, Mapping | tuple | list | str):
+            text = self._pair(item)[0].get("text")
+            return text if isinstance(text, str) else None
+        return None
+
+    def _named(self, arrays: dict[str, Array]) -> dict[str, Array]:
+        """By the model's names; one input takes one array, whatever it is called."""
+        if len(self.inputs) == 1 and len(arrays) == 1:
+            return {next(iter(self.inputs)): next(iter(arrays.values()))}
+        if not set(arrays) & set(self.inputs):
+            names = ", ".join(self.inputs)
+            told = nearest(next(iter(arrays), ""), self.inputs)
+            raise DataError(f"The model takes {names}; the data hold {', '.join(arrays) or 'nothing'}.", told)
+        return arrays
+
+    def _rank(self, name: str) -> int:
+        out = self.inputs[name].out
+        return len(out.shape) if out else 1
+
+    def _encoded(self, texts: Any) -> dict[str, Array]:
+        from espalier.model.data.tokens import open_tokenizer
+
+        reading = self.context.reading
+        if not reading.tokenizer:
+            raise DataError("These are texts, and the model has no tokenizer.", "Give input_ids and attention_mask.")
+        limit = text_limit(0, reading, reading.tokenizer).tokens
+        listed = [texts] if isinstance(texts, str) else [str(t) for t in texts]
+        return open_tokenizer(reading.tokenizer)(listed, limit)[0]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and bool(value) and isinstance(value[0], str))
+
+
+def _array(name: str, value: Any) -> Array:
+    """A numpy array of numbers; raises DataError."""
+    if hasattr(value, "detach"):
+        tensor = cast("Tensor", value).detach().cpu()
+        value = tensor.float() if str(tensor.dtype) in ("torch.bfloat16", "torch.float16") else tensor
+    try:
+        found = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise DataError(f"{name} cannot become an array: {error}.", "Give arrays of equal sizes.") from error
+    if found.dtype.kind not in "biuf":
+        raise DataError(f"{name} holds {type(value).__name__}, not numbers.", "Give an array or a tensor.")
+    return found
+
+
+def _fitted(name: str, array: Array, node: Node) -> Array:
+    """In the kind of the model's input, if it has its shape; raises DataError."""
+    out = node.out
+    if out is None:
+        return array
+    wish, own = out.shape, array.shape
+    fits = len(wish) == len(own) and all(isinstance(w, str) or w == s for w, s in zip(wish[1:], own[1:], strict=True))
+    if not fits:
+        text = " × ".join(str(w) for w in wish)
+        raise DataError(f"{name} is {' × '.join(map(str, own))}; the model takes {text}.", SHAPES)
+    if floating(out):
+        return np.ascontiguousarray(array, np.float32)
+    if array.dtype.kind == "f":
+        if not (array == np.floor(array)).all():
+            raise DataError(f"{name} holds fractions; the model takes {out.dtype}.", "Give whole numbers.")
+        array = array.astype(np.int64)
+    return np.ascontiguousarray(array, np.bool_ if out.dtype == "bool" else np.int64)
+
+
+def _labels(labels: Any, classes: Sequence[str], batched: bool, count: int) -> Array:
+    """Labels with a sample axis; class names become numbers. Where there are none: `_NONE`, which no label is."""
+    if labels is None or (isinstance(labels, list) and labels and all(v is None for v in labels)):
+        return np.zeros(count, _NONE)
+    if _is_text(labels):
+        labels = [_class(name, classes) for name in ([labels] if isinstance(labels, str) else labels)]
+        batched = True
+    found = _array("labels", labels)
+    found = found.astype(np.int64) if found.dtype.kind in "bu" else found
+    found = found if batched else found[None]
+    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 and found.dtype.kind == "i" else found
+
+
+def _class(name: str, classes: Sequence[str]) -> int:
+    known = [c.strip().casefold() for c in classes]
+    if name.strip().casefold() not in known:
+        raise DataError(f"{name!r} is no class of the model.", nearest(name, classes) if classes else "Give numbers.")
+    return known.index(name.strip().casefold())
+
+
+def _task(name: str, splits: Mapping[str, Split], names: Sequence[str]) -> TaskData:
+    """A data set of these splits; labels that are no class numbers are hidden (−1), and a note says so."""
+    found: dict[str, Split] = {}
+    notes: dict[str, None] = {}
+    for key, split in splits.items():
+        labels = split.labels
+        if labels.dtype.kind == "i" and labels.ndim == 1:
+            found[key] = Split(split.inputs, labels.astype(np.int64), split.lengths)
+            continue
+        if labels.dtype != _NONE:
+            shape = " × ".join(map(str, labels.shape))
+            notes[f"The labels are {labels.dtype} of shape {shape}, not a class number a sample."] = None
+        found[key] = Split(split.inputs, np.full(len(split), -1, np.int64), split.lengths)
+    count = max((int(s.labels.max()) + 1 for s in found.values()), default=0)
+    classes = tuple(names) if len(names) >= count else tuple(map(str, range(count)))
+    kind = "text" if any("input_ids" in s.inputs for s in found.values()) else "image"
+    return TaskData(f"{name} in Python", kind, classes, found, {}, notes=tuple(notes))
+
+
+def check_labels(data: Given) -> None:
+    """Raise DataError for arrays without class numbers."""
+    task = data.held.data if data.held is not None else None
+    if task is not None and any(bool((s.labels < 0).any()) for s in task.splits.values()):
+        message = task.notes[0] if task.notes else "The data have no labels to compare with."
+        raise DataError(message, "Give (x, y) with class numbers, or evaluate with a metric of your own.")

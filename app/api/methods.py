@@ -1,0 +1,225 @@
+"""Registered passes as methods: their options as keyword arguments, signature and documentation from the registry."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from espalier.model.document.codec import encode
+from espalier.model.errors import OptionsError, nearest
+from espalier.model.formats.base import Format
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import category
+from espalier.passes.base import PassSpec
+from espalier.passes.recipes.config import decode_options
+from espalier.passes.select import Select, types_in
+from espalier.passes.transform.quantize import PORTS
+
+if TYPE_CHECKING:
+    from espalier.app.api.steps import Editable
+
+WAYS = ("type", "name", "regex", "module")
+FORMATS_HELP = 'a format such as "int8", "mxint4" or "integer(width=8, frac_width=4)"; "float" takes it away'
+SELECT_HELP = (
+    'the nodes: a type ("linear"), a node or module path, a list of these, "all", "regex:…", "module:…", or a '
+    "table {by, values}"
+)
+Keyword = inspect.Parameter.KEYWORD_ONLY
+
+
+def selection(select: Any, graph: Graph) -> dict[str, Any]:
+    """`{by, values}` of what a caller wrote; raises OptionsError with the nearest name."""
+    if isinstance(select, Select):
+        return encode(select)
+    if isinstance(select, Mapping):
+        return dict(cast("Mapping[str, Any]", select))
+    words = [select] if isinstance(select, str) else list(cast("Sequence[Any]", _listed(select)))
+    if not words or not all(isinstance(w, str) for w in words):
+        raise OptionsError(f"select is {select!r}.", 'Write a type such as "linear", a name, or a list of these.')
+    if words == ["all"]:
+        return {"by": "all"}
+    ways = {_way(w, graph) for w in words}
+    if len(ways) > 1:
+        raise OptionsError(f"select mixes {' and '.join(sorted(ways))}.", "Select by one of them.")
+    way = ways.pop()
+    return {"by": way, "values": [w.removeprefix(f"{way}:") for w in words]}
+
+
+def _listed(select: Any) -> Any:
+    return select if isinstance(select, list | tuple | set) else []
+
+
+def _way(word: str, graph: Graph) -> str:
+    """How a word selects: as it says itself, by type, by a node's name, by a module's path."""
+    head = word.partition(":")[0]
+    if head in WAYS and ":" in word:
+        return head
+    types = types_in(graph)
+    if word in types or word.replace("_", "").casefold() in {t.casefold() for t in types}:
+        return "type"
+    if word in graph.nodes or any(n.target == word for n in graph if n.call == "call_module"):
+        return "name"
+    paths = {n.module_path for n in graph if n.module_path} | {n.target for n in graph if n.call == "call_module"}
+    if any(p == word or p.startswith(f"{word}.") for p in paths):
+        return "module"
+    known = {n.id for n in graph if category(n) != "io"} | set(types) | paths
+    raise OptionsError(f"{word!r} selects nothing: it is no type, node or module.", nearest(word, known))
+
+
+def options_from(spec: PassSpec, select: Any, values: Mapping[str, Any], graph: Graph) -> Any:
+    """Typed options of a pass from keyword arguments; raises OptionsError with the nearest name."""
+    given = {k: _plain(v) for k, v in values.items()}
+    names = {f.name for f in dataclasses.fields(spec.options)}
+    if spec.name == "quantize":
+        return _quantize(spec, select, given, graph)
+    if select is not None:
+        if "select" not in names:
+            raise OptionsError(
+                f"{spec.name} selects no nodes.", f"Its options are {', '.join(sorted(names)) or 'none'}."
+            )
+        given["select"] = selection(select, graph)
+    return decode_options(spec.name, given, "")
+
+
+def _quantize(spec: PassSpec, select: Any, given: dict[str, Any], graph: Graph) -> Any:
+    """Options of `quantize`: one rule from ports as keywords, or whole rules."""
+    known = (*PORTS, "gradient", "rules", "seed")
+    for name in given:
+        if name not in known:
+            raise OptionsError(f"{name} is not an option.", nearest(name, known))
+    formats = {p: given[p] for p in PORTS if p in given}
+    rules = list(given.get("rules", ()))
+    if formats:
+        rule: dict[str, Any] = {"select": selection("all" if select is None else select, graph), "formats": formats}
+        rules.append(rule | ({"gradient": given["gradient"]} if "gradient" in given else {}))
+    elif select is not None or not rules:
+        raise OptionsError("quantize names no format.", 'Write m.quantize("linear", weight="int8").')
+    return decode_options(spec.name, {"rules": rules}, "")
+
+
+def _plain(value: Any) -> Any:
+    """As options are decoded from: formats stay, other dataclasses, numpy numbers and paths become plain."""
+    match value:
+        case Format() | None | bool() | int() | float() | str():
+            return value
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(k): _plain(v) for k, v in cast("Mapping[Any, Any]", value).items()}
+        case list() | tuple() | set():
+            return [_plain(v) for v in cast("Sequence[Any]", value)]
+        case _ if dataclasses.is_dataclass(value):
+            return encode(value)
+        case _ if callable(getattr(value, "tolist", None)):
+            return value.tolist()
+        case _:
+            return value
+
+
+def method(spec: PassSpec) -> Callable[..., Any]:
+    """The method of a pass, for the class of models."""
+
+    def call(self: Editable, select: Any = None, /, *, seed: int = 0, **options: Any) -> Any:
+        return self.run(spec.name, options.pop("select", None) if select is None else select, seed=seed, **options)
+
+    call.__name__ = spec.name
+    call.__qualname__ = f"Model.{spec.name}"
+    call.__module__ = "espalier"
+    call.__doc__ = documentation(spec)
+    setattr(call, "__signature__", signature(spec))  # noqa: B010  functions declare no such attribute
+    return call
+
+
+def signature(spec: PassSpec) -> inspect.Signature:
+    """Of the method: the selection by place, all options by name."""
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    kinds = {f.name: f for f in dataclasses.fields(spec.options) if f.init}
+    listed = [own]
+    if selects(spec):
+        place = inspect.Parameter.POSITIONAL_ONLY
+        default: Any = "all" if spec.name == "quantize" else None
+        listed.append(inspect.Parameter("select", place, default=default, annotation="str | list[str] | Select"))
+    if spec.name == "quantize":
+        listed += [inspect.Parameter(p, Keyword, default=None, annotation="str | Format | None") for p in PORTS]
+        listed.append(
+            inspect.Parameter("gradient", Keyword, default="range", annotation="Literal['range', 'identity']")
+        )
+    for name, f in kinds.items():
+        if name != "select":
+            listed.append(inspect.Parameter(name, Keyword, default=_default(f), annotation=_kind(f)))
+    listed.append(inspect.Parameter("seed", Keyword, default=0, annotation="int"))
+    result = "Report" if spec.kind == "analysis" else "Model"
+    return inspect.Signature(listed, return_annotation=result)
+
+
+def selects(spec: PassSpec) -> bool:
+    """Whether the method takes nodes as its first argument."""
+    return spec.name == "quantize" or any(f.name == "select" for f in dataclasses.fields(spec.options))
+
+
+def _default(f: dataclasses.Field[Any]) -> Any:
+    if f.default is not dataclasses.MISSING:
+        return f.default
+    return inspect.Parameter.empty if f.default_factory is dataclasses.MISSING else f.default_factory()
+
+
+def _kind(f: dataclasses.Field[Any]) -> str:
+    """The type as a caller may write it."""
+    text = f.type if isinstance(f.type, str) else getattr(f.type, "__name__", str(f.type))
+    return "Data" if f.name == "data" else text.replace("Format", "str | Format")
+
+
+def documentation(spec: PassSpec) -> str:
+    """The method's docstring."""
+    lines = [inspect.cleandoc(spec.doc or spec.title), "", "Args:"]
+    if selects(spec):
+        lines.append(f"    select: {SELECT_HELP}.")
+    if spec.name == "quantize":
+        lines += [f"    {p}: {FORMATS_HELP}." for p in PORTS]
+        lines.append("    gradient: in training, the gradient passes inside the format's range only, or everywhere.")
+    for f in dataclasses.fields(spec.options):
+        if f.init and f.name != "select":
+            lines.append(f"    {f.name}: {_help(f)}".rstrip() + ".")
+    lines.append("    seed: of what the pass draws; equal seeds give equal results.")
+    result = (
+        "a Report: rows and figures" if spec.kind == "analysis" else "the model itself, so that calls can be chained"
+    )
+    lines += ["", "Returns:", f"    {result[0].upper()}{result[1:]}.", "", "Raises:",
+              "    OptionsError: an option does not exist or has an impossible value.",
+              "    PassError, DataError: the pass cannot work on this model, or on these data.", "",
+              "Example:", f"    {_example(spec)}"]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _help(f: dataclasses.Field[Any]) -> str:
+    """What an option means; its range and default stand in the signature."""
+    if f.name == "data":
+        return "a name (demo:NAME, hub:NAME, a file or folder), arrays, a Dataset, a DataLoader or a generator"
+    low, high = f.metadata.get("min"), f.metadata.get("max")
+    spans = [f"at least {low:g}"] if low is not None and high is None else []
+    spans += [f"{low:g} to {high:g}"] if low is not None and high is not None else []
+    return "; ".join(t.rstrip(".") for t in (str(f.metadata.get("help", "")), *spans) if t) or f"{_kind(f)}"
+
+
+def _example(spec: PassSpec) -> str:
+    if spec.name == "quantize":
+        return 'm.quantize("linear", weight="mxint4", data_in="int8")'
+    required = [f.name for f in dataclasses.fields(spec.options) if _default(f) is inspect.Parameter.empty]
+    names = [f.name for f in dataclasses.fields(spec.options)]
+    words = ['"linear"'] if selects(spec) else []
+    words += [f"{n}=…" for n in required]
+    words += [f"{n}=0.5" for n in ("sparsity", "ratio") if n in names]
+    words += ['data="demo:digits"'] if "data" in names else []
+    return f"m.{spec.name}({', '.join(words)})"
+
+
+def install(cls: type) -> None:
+    """Give a class a method for each registered pass whose name it has not."""
+    from espalier.model.registry import PASSES
+
+    for name, spec in PASSES.items():
+        if name.isidentifier() and not hasattr(cls, name):
+            setattr(cls, name, method(spec))

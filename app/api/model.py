@@ -1,0 +1,284 @@
+"""`open`, `trace`, `diff` and the class that they are about: a model with everything the window can do with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from espalier.app.api.difference import Difference, difference
+from espalier.app.api.measures import Measurable
+from espalier.app.api.methods import install
+from espalier.app.api.reports import Report
+from espalier.app.api.showing import check_display, open_window, temporary_file
+from espalier.app.api.steps import Progress, Workplace
+from espalier.app.canvas.svg import to_svg
+from espalier.app.commands.console import count, size
+from espalier.model.document.project import save_project
+from espalier.model.errors import ProjectError
+from espalier.model.leftovers import Scratch
+from espalier.model.opening import is_project, open_any
+from espalier.model.trust import Origin, require
+from espalier.passes.score import static_score
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from torch import fx, nn
+
+    from espalier.model.document.project import Project
+
+PathName = str | PathLike[str]
+
+
+def _silent(done: int, total: int, text: str) -> None:
+    """No progress wanted."""
+
+
+def open(
+    source: PathName, *, inputs: Iterable[str] = (), seed: int = 0, trust: Iterable[PathName] = (),
+    origin: Literal["typed", "file"] = "typed", progress: Progress = _silent,
+) -> Model:  # fmt: skip
+    """Open a model or a project.
+
+    Args:
+        source: a Hugging Face folder, `hf:NAME`, `config:bert?num_hidden_layers=2`, `net.py:make` (a function or class
+            that returns a module, or (module, example inputs)), `model.pt2`, a packed model, `demo:reviews`, or a
+            project `x.espalier`. Code that you name here runs; what a project names is data.
+        inputs: names of the inputs to trace with; default: the usual ones.
+        seed: of weights that are drawn, as of `config:` sources.
+        trust: Python files that a project names and that may run, where its model needs them.
+        origin: "file" where you read `source` from a file: code that it names then runs only if it is trusted.
+        progress: is called with (done, total, text) in long work; what it raises stops the work.
+
+    Returns:
+        The Model.
+
+    Raises:
+        SourceError, ProjectError: the source is missing, unreadable or unknown.
+        TraceError: the model cannot be captured. TrustError: a file names code that is not trusted.
+
+    Example:
+        import espalier as es
+        m = es.open("demo:digits")
+    """
+    spec = os.fspath(source)
+    for path in trust:
+        require(Path(path), "code", Origin.TYPED)
+    scratch = Scratch()
+    try:
+        opened = open_any(spec, scratch.folder, tuple(inputs), seed, origin=Origin(origin))
+        place = Workplace.of(opened, scratch, progress, is_project=is_project(spec))
+        return Model(place, opened.project, path=Path(spec) if is_project(spec) else None)
+    except BaseException:
+        scratch.close()
+        raise
+
+
+def trace(module: nn.Module, example: Any, *, name: str = "", progress: Progress = _silent) -> Model:
+    """Trace a torch module of your own. It stays as it is; the model holds a copy of its weights.
+
+    Args:
+        module: in any mode; it is traced in eval mode.
+        example: a tensor, a tuple of tensors in the order of `forward`, or a dict of keyword arguments. Give each free
+            size (batch, sequence) at least 2, so that it stays free.
+        name: what the model is called; default: its class.
+        progress: as of `open`.
+
+    Returns:
+        The Model. A project saved from it holds all weights and opens without the module's code.
+
+    Raises:
+        TraceError: the module cannot be captured. SourceError: it is no module, or the example is none.
+
+    Example:
+        net = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        m = es.trace(net, torch.randn(2, 8))
+    """
+    from espalier.app.api.tracing import traced
+
+    scratch = Scratch()
+    try:
+        opened = traced(module, example, name, scratch.folder)
+        return Model(Workplace.of(opened, scratch, progress, is_project=False), opened.project)
+    except BaseException:
+        scratch.close()
+        raise
+
+
+def diff(before: Model | PathName, after: Model | PathName) -> Difference:
+    """What differs between two models: nodes, formats, sparsities, weights, costs.
+
+    Args:
+        before, after: models, or what `open` takes.
+
+    Returns:
+        A Difference: a row a change (`node`, `what`, `before`, `after`); false where nothing differs.
+
+    Example:
+        es.diff("before.espalier", m).rows
+    """
+    pair = [m if isinstance(m, Model) else open(m) for m in (before, after)]
+    return difference(pair[0].project.graph, pair[1].project.graph)
+
+
+def load_plugins(*files: PathName) -> list[str]:
+    """Load the plug-ins of the user's folder and of installed packages, and these files; their code runs.
+
+    Args:
+        files: Python files that register passes, formats, costs or hardware rules.
+
+    Returns:
+        The names of the passes that came; each is a method of every model from then on.
+
+    Raises:
+        PassError, RegistryError: one of the files cannot be loaded, or a name is taken. Others are left out, and named
+            on stderr.
+
+    Example:
+        es.load_plugins("halve.py")
+    """
+    from espalier.passes.plugins.plugins import load_plugins as load
+
+    loaded = load([os.fspath(f) for f in files], lambda text: print(text, file=sys.stderr))
+    return [name for plugin in loaded for name in plugin.passes]
+
+
+class Model(Measurable):
+    """A model as a graph, with the steps that were done to it.
+
+    Every registered pass is a method of its name: transforms return the model, so that calls can be chained, analyses
+    return a Report. `es.open` and `es.trace` make one.
+
+    Example:
+        m = es.open("demo:digits")
+        m.fold_batch_norm().quantize("linear", weight="mxint4", data_in="int8")
+        print(m.score())
+        m.export("onnx", "digits.onnx")
+    """
+
+    def __init__(
+        self, place: Workplace, project: Project, *, held: Iterable[Any] = (), path: Path | None = None
+    ) -> None:
+        super().__init__(place, project, held=held)
+        self._path, self._saved = path, project
+
+    def to_torch(self) -> fx.GraphModule:
+        """The model as a torch module that computes with its formats and masks (fake quantisation).
+
+        Inputs are the names of the graph's inputs, by place or by name; results leave as the original's did (a
+        tensor, a tuple, or a dict by name). It is in eval mode and can be trained: gradients pass through formats
+        straight. Its tensors are its own; training it does not change the model.
+
+        Raises:
+            GraphError: the model was opened without weights, or needs code that was not loaded.
+
+        Example:
+            module = m.to_torch()
+            logits = module(x)
+        """
+        from espalier.model.torch.build import build
+
+        return build(self._graph, self._place.opened.store, self._place.callables)
+
+    def to_networkx(self) -> nx.MultiDiGraph[str]:
+        """The graph in networkx: node attributes op, kind, module_path; edge attributes output, shape.
+
+        Example:
+            networkx.dag_longest_path_length(m.to_networkx())
+        """
+        return self._graph.to_networkx()
+
+    def export(self, form: str, path: PathName, *, leave_float: bool = False) -> Report:
+        """Hand the result on in another form.
+
+        Args:
+            form: "safetensors" (a folder with the weights as they compute), "packed" (one file in the bits of the
+                formats), "onnx", "pt2" (torch.export), "adapter" (LoRA as PEFT saves it), "script" (a Python program
+                in this interface), "recipe" (TOML or JSON).
+            path: the file or folder to write.
+            leave_float: onnx: leave formats of activations that it has no equal of in float, and say so.
+
+        Returns:
+            A Report: a row a file; `bytes`, `notes` (what the form could not take along) and, where the file was run,
+            `max_abs_diff` of its results from the model's.
+
+        Raises:
+            ExportError: the form does not exist, or cannot hold this model.
+
+        Example:
+            m.export("packed", "small.packed.safetensors").bytes
+        """
+        from espalier.passes.export import export
+        from espalier.passes.export.settings import Settings
+
+        settings = Settings(leave_float, self._place.progress)
+        done = export(self._project, self._place.opened.store, form, Path(path), settings)
+        rows = tuple({"file": f, "bytes": Path(f).stat().st_size} for f in done.files)
+        return Report(f"export {form}", {"bytes": done.bytes, "notes": list(done.notes),
+                                         "max_abs_diff": done.max_abs_diff}, rows)  # fmt: skip
+
+    def save(self, path: PathName) -> Path:
+        """Save the model as a project, whole or not at all; the window and `es.open` open it.
+
+        Args:
+            path: a file that ends in `.espalier`; an older one is replaced.
+
+        Returns:
+            The path.
+
+        Raises:
+            ProjectError: the file cannot be written, or has another ending.
+
+        Example:
+            m.save("digits.espalier")
+        """
+        place = Path(path).expanduser()
+        if not is_project(place.name):
+            raise ProjectError(f"{place.name} is no name of a project.", "End it in .espalier.")
+        save_project(self._project, self._place.opened.store, place)
+        self._path, self._saved = place, self._project
+        return place
+
+    def show(self) -> subprocess.Popen[bytes]:
+        """Open the window on the model in a process of its own; the program goes on at once.
+
+        The window opens the file that the model was opened from or saved to, if nothing changed since; else a copy,
+        which goes with the window unless it is saved. Changes in the window do not come back: save there, and open the
+        file here. In a notebook the model as the last line of a cell draws its graph.
+
+        Returns:
+            The process; `m.show().wait()` waits until the window closes.
+
+        Raises:
+            EspalierError: there is no display.
+
+        Example:
+            m.show()
+        """
+        check_display()
+        if self._path is not None and self._project is self._saved and self._path.exists():
+            return open_window(self._path, temporary=False)
+        path = temporary_file(self._project.source.name)
+        save_project(self._project, self._place.opened.store, path)
+        return open_window(path, temporary=True)
+
+    def __repr__(self) -> str:
+        graph, source = self._graph, self._project.source
+        static, parameters = (
+            static_score(graph),
+            sum(w.elements for w in graph.weights.values() if w.role == "parameter"),
+        )
+        steps = [s.pass_name for s in self._project.recipe.active]
+        return (f"<Model {source.name}: {count(len(graph))} nodes, {count(parameters)} parameters, "
+                f"{static.weight_bits:.2f} weight bits, {size(static.size_bytes)}; "
+                f"steps: {', '.join(steps) or 'none'}>")  # fmt: skip
+
+    def _repr_svg_(self) -> str:
+        return to_svg(self._graph)
+
+
+install(Model)

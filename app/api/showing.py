@@ -1,0 +1,41 @@
+"""The window on a model, in a process of its own: the program that asked for it goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from espalier.app.cli import has_display
+from espalier.model.errors import EspalierError
+
+PREFIX = "espalier-shown-"
+
+
+def open_window(path: Path, *, temporary: bool) -> subprocess.Popen[bytes]:
+    """Start the window on a project; raises EspalierError without a display.
+
+    `temporary`: the file goes with the window, unless it was saved there.
+    """
+    root = str(Path(__file__).absolute().parents[3])
+    places = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    words = [sys.executable, "-m", "espalier.app.shell.shown", str(path)] if temporary else [
+        sys.executable, "-m", "espalier", str(path)]  # fmt: skip
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(words, env={**os.environ, "PYTHONPATH": os.pathsep.join(places)}, stdin=quiet, stdout=quiet,
+                            stderr=quiet, start_new_session=True)  # fmt: skip
+
+
+def check_display() -> None:
+    """Raise EspalierError where no window can open."""
+    if not has_display():
+        raise EspalierError("There is no display, so the window cannot open.",
+                            "Save the model with m.save(path) and open it where there is one.")  # fmt: skip
+
+
+def temporary_file(name: str) -> Path:
+    """A new place for a project that is only to be looked at."""
+    kept = "".join(c if c.isalnum() or c in "-_ " else "-" for c in name).strip() or "model"
+    return Path(tempfile.mkdtemp(prefix=PREFIX)) / f"{kept[:60]}.espalier"

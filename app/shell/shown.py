@@ -1,0 +1,27 @@
+"""The window on a project that a program shows: a file of its own, which goes with the window unless it was saved.
+
+Its process is started by `espalier.app.api.showing`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from espalier.app.shell.application import open_window
+from espalier.model.store.open_files import Version
+
+
+def show(path: Path) -> int:
+    """Run the window on the project, and delete the project's folder where the file is as it was."""
+    before = Version.of(path)
+    try:
+        return open_window(str(path))
+    finally:
+        if Version.of(path) == before:
+            shutil.rmtree(path.parent, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(show(Path(sys.argv[1])))
