@@ -88,6 +88,7 @@ class Sheet(Input):
         self.scene, self.open_groups, self._told, self.waiting = None, None, None, False
         self.chrome.show(False)
         self.tiles.clear()
+        self.kit.sprites.clear()
         self.select(())
         self.update()
 

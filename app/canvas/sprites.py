@@ -13,7 +13,7 @@ from espalier.app.canvas.primitives import font, pen
 from espalier.app.figures.captions import BADGES_FROM, NODE_HEIGHT, adapter_words, leaves_name
 from espalier.app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, Palette, mix
 
-MOST = 3000
+MEMORY = 48 << 20  # bytes of pictures kept
 NAMES_FROM, DETAILS_FROM = 0.42, 0.62  # zoom from which names, and second lines and badges, are written
 
 
@@ -39,21 +39,28 @@ class Sprites:
     def __init__(self) -> None:
         self._key: object = None
         self._made: dict[object, QPixmap] = {}
+        self._bytes = 0
+
+    def clear(self) -> None:
+        """Forget the pictures."""
+        self._made.clear()
+        self._bytes = 0
 
     def prepare(self, scale: float, ratio: float, palette: Palette) -> None:
         """Forget the pictures when any of these changed."""
         if self._key != (scale, ratio, palette.name):
             self._key = (scale, ratio, palette.name)
-            self._made.clear()
+            self.clear()
         self.scale, self.ratio, self.palette = scale, ratio, palette
 
     def get(self, key: object, width: float, height: float, paint: Callable[[QPainter], None]) -> QPixmap:
         """The picture under `key`, painted by `paint` in canvas units when it is new."""
         found = self._made.get(key)
         if found is None:
-            if len(self._made) > MOST:
-                self._made.clear()
+            if self._bytes > MEMORY:
+                self.clear()
             found = self._made[key] = self._paint(width, height, paint)
+            self._bytes += 4 * found.width() * found.height()
         return found
 
     def _paint(self, width: float, height: float, paint: Callable[[QPainter], None]) -> QPixmap:

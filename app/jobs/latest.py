@@ -18,7 +18,7 @@ class Latest(QObject):
     def __init__(self, owner: QObject, heard: Callable[[Future[Any]], None]) -> None:
         super().__init__(owner)
         self._heard = heard
-        self._pools: list[ThreadPoolExecutor] = []  # one, once it is needed
+        self._pools: list[ThreadPoolExecutor] = []  # one, while it is needed
         self._future: Future[Any] | None = None
         self._done.connect(self._take, Qt.ConnectionType.QueuedConnection)
         pools = self._pools
@@ -51,8 +51,11 @@ class Latest(QObject):
         if future is self._future:
             self._future = None
             self._heard(future)
+        if self._future is None:  # an idle thread would stay as long as the window
+            _end(self._pools)
 
 
 def _end(pools: list[ThreadPoolExecutor]) -> None:
     for pool in pools:
         pool.shutdown(wait=False, cancel_futures=True)
+    pools.clear()

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.jobs.runner import Listener
 from espalier.model.errors import JobError
-from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, Job, JobEvent, JobInfo, Yielded
+from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, Job, JobEvent, JobInfo, Yielded, emptied
 
 
 class Runner(Protocol):
@@ -136,6 +136,8 @@ class JobQueue(QObject):
         if isinstance(heard.event, TERMINAL):
             self._finish(heard)
         self.job_event.emit(heard)
+        if isinstance(heard.event, TERMINAL):
+            heard.job.job = emptied(heard.job.job)  # lists keep it as long as the window lives
 
     def _go_on(self, job: JobInfo, event: Yielded) -> JobEvent:
         """The event as it is told: the end of a job of which nothing is left."""

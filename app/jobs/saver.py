@@ -102,7 +102,7 @@ class Saver:
         try:
             over = self._now(job)
             wanted = None if job.anyway else over
-            saved = save_project(job.project, job.store, job.path, over=wanted, progress=progress)
+            saved = save_project(job.project, job.store, job.path, over=wanted, progress=progress, placing=job.placing)
             if over and saved.version:
                 self._replaced[job.path, over] = saved.version
             return Done(saved)

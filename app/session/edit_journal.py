@@ -22,6 +22,7 @@ from espalier.app.words import moment
 from espalier.model.borders import tried
 from espalier.model.document.project import recipe_from_json, recipe_to_json
 from espalier.model.document.recipe import Recipe
+from espalier.model.leftovers import PART, PREFIX
 
 ENDING = ".journal"
 SYNC = 0.5  # seconds after a line until the disk has it
@@ -49,7 +50,8 @@ UNKNOWN = Subject("a model whose name is lost", "", "", "")
 class Edits:
     """What a journal holds. `when`: seconds since 1970 of the last edit; `waiting`: what the worker had not done.
 
-    `count` 0: no edit of it can be read. `damaged`: how many of its lines cannot.
+    `count` 0: no edit of it can be read. `damaged`: how many of its lines cannot. `placed`: versions that the window
+    was about to give the file, each as text like that of the subject.
     """
 
     subject: Subject
@@ -59,6 +61,7 @@ class Edits:
     label: str
     waiting: tuple[str, ...] = ()
     damaged: int = 0
+    placed: tuple[str, ...] = ()
 
 
 class EditJournal:
@@ -68,6 +71,7 @@ class EditJournal:
         self.path = folder / f"{secrets.token_hex(8)}{ENDING}"
         self.failed, self.cost = "", 0.0  # seconds of the processor that the last line took
         self._head = b""  # what is written with the next edit
+        self._lock = threading.RLock()  # a thread that saves writes too
         self._held: Locked | None = None
         self._disk: _Disk | None = None
 
@@ -79,8 +83,6 @@ class EditJournal:
                 if (held := hold(self.path)) is None:
                     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
                 self._held, self._disk = held, _Disk(held.handle)
-            elif self.long:
-                os.ftruncate(self._held.handle, 0)
 
     def adopt(self, held: Locked) -> None:
         """Go on with the journal of a window that is gone."""
@@ -97,9 +99,22 @@ class EditJournal:
         begun = time.thread_time()
         with self._noting():
             now = {"edit": label, "when": time.time(), "waiting": waiting, "recipe": recipe_to_json(recipe)}
-            self._write(self._head + _line(now))
+            lines = self._head + _line(now)
+            if self._head and self.long:
+                self._renew(lines)
+            else:
+                self._write(lines)
             self._head = b""
         self.cost = time.thread_time() - begun
+
+    def placing(self, version: str) -> None:
+        """Add a version that the file is about to become, in any thread: whoever recovers the edits knows it again."""
+        line = _line({"placing": version})
+        with self._lock, contextlib.suppress(OSError):
+            if self._head:
+                self._head += line
+            elif self._held is not None:
+                self._write(line)
 
     @property
     def long(self) -> bool:
@@ -108,21 +123,23 @@ class EditJournal:
 
     def forget(self) -> None:
         """Nothing is unsaved: hold no edits."""
-        with contextlib.suppress(OSError):
-            self.path.unlink(missing_ok=True)
-        if self._disk:
-            self._disk.end()
-        if self._held:
-            self._held.release()
-        self._held = self._disk = None
+        with self._lock:
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
+            if self._disk:
+                self._disk.end()
+            if self._held:
+                self._held.release()
+            self._held, self._disk, self._head = None, None, b""
 
     @contextlib.contextmanager
     def _noting(self) -> Generator[None]:
-        try:
-            yield
-            self.failed = ""
-        except OSError as error:
-            self.failed = error.strerror or str(error)
+        with self._lock:
+            try:
+                yield
+                self.failed = ""
+            except OSError as error:
+                self.failed = error.strerror or str(error)
 
     def _write(self, lines: bytes) -> None:
         """All at once, so that the system has them whole when this process dies."""
@@ -134,6 +151,27 @@ class EditJournal:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if self._disk:
             self._disk.wanted.set()
+
+    def _renew(self, lines: bytes) -> None:
+        """Put another file, held from its beginning, in the place of this one, which is whole until then."""
+        fresh = hold(self.path.with_name(f"{PREFIX}{secrets.token_hex(8)}{PART}"))
+        if fresh is None:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        before, self._held = self._held, fresh
+        try:
+            self._write(lines)
+            os.replace(fresh.path, self.path)
+        except OSError:
+            self._held = before
+            fresh.path.unlink(missing_ok=True)
+            fresh.release()
+            raise
+        fresh.path = self.path
+        if before and self._disk:
+            self._disk.end()
+            before.release()
+        self._disk = _Disk(fresh.handle)
+        self._disk.wanted.set()
 
 
 def _line(data: Mapping[str, Any]) -> bytes:
@@ -167,7 +205,7 @@ def read(path: Path) -> Edits | None:
 
     Raises OSError where there is a journal that cannot be read.
     """
-    subject, last, damaged = UNKNOWN, None, 0
+    subject, last, damaged, placed = UNKNOWN, None, 0, list[str]()
     try:
         lines, changed = path.read_bytes().splitlines(), path.stat().st_mtime
     except FileNotFoundError:
@@ -178,18 +216,22 @@ def read(path: Path) -> Edits | None:
                 subject, last, damaged = begun, None, 0
             case Edits() as edits:
                 last = replace(edits, count=last.count + 1 if last else 1)
+            case str() as version:
+                placed.append(version)
             case _:
                 damaged += 1
     if last:
-        return replace(last, subject=subject, damaged=damaged)
-    return Edits(subject, Recipe(), 0, changed, "", damaged=damaged) if damaged else None
+        return replace(last, subject=subject, damaged=damaged, placed=tuple(placed))
+    return Edits(subject, Recipe(), 0, changed, "", damaged=damaged, placed=tuple(placed)) if damaged else None
 
 
-def _record(line: bytes) -> Subject | Edits:
-    """What a line tells; raises whatever reading it raises."""
+def _record(line: bytes) -> Subject | Edits | str:
+    """What a line tells, a version as text; raises whatever reading it raises."""
     data = json.loads(line)
     if "begin" in data:
         return Subject(*(str(data["begin"][name]) for name in Subject.__dataclass_fields__))
+    if "placing" in data:
+        return str(data["placing"])
     waiting, when = tuple(str(w) for w in data["waiting"]), float(data["when"])
     moment(when)
     return Edits(UNKNOWN, recipe_from_json(data["recipe"]), 1, when, str(data["edit"]), waiting)

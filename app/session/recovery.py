@@ -144,6 +144,7 @@ class Recovery(QObject):
         session.saved.connect(self._saved)
         session.opened.connect(self._opened)
         session.job_event.connect(self._heard)
+        session.placing = lambda version: self.journal.placing(_as_text(version))
 
     @property
     def recovered(self) -> bool:
@@ -192,11 +193,9 @@ class Recovery(QObject):
         self._told = why
 
     def _subject(self, document: Document) -> Subject:
-        version = document.version
-        facts = (version.file.device, version.file.inode, version.size, version.time) if version else ()
         opened = self._held.edits.subject.opened if self._held else self._session.named
         path, source = str(document.path or ""), document.project.source.spec
-        return Subject(title_of(document), path, source, opened, " ".join(map(str, facts)))
+        return Subject(title_of(document), path, source, opened, _as_text(document.version))
 
     def _plan(self, document: Document) -> None:
         """Write a copy soon; seldom where that takes long."""
@@ -275,7 +274,7 @@ class Recovery(QObject):
         if self._session.named in copies:
             unsaved = {"": b""}  # no file holds it: studies, which are no steps, are unsaved too until they are saved
             document.saved(leftover.file, State(Recipe(), document.project.base), unsaved)
-            document.path, document.version = Path(subject.path) if subject.path else None, version_of(subject)
+            document.path, document.version = Path(subject.path) if subject.path else None, version_of(leftover.edits)
         if leftover.edits.count and self._session.recipe != leftover.edits.recipe:
             self._session.set_recipe(leftover.edits.recipe, "Recover edits")
         self.look()
@@ -303,9 +302,22 @@ def _to_read(file: Path) -> Path:
     return base
 
 
-def version_of(subject: Subject) -> Version | None:
-    """The version of the file that edits go on from; None where none is known."""
+def version_of(edits: Edits) -> Version | None:
+    """The version of the file that edits go on from; None where none is known.
+
+    Where their window died before it heard that a save of its own was done, it is what that save left.
+    """
+    there = Version.of(Path(edits.subject.path)) if edits.subject.path else None
+    return there if there and _as_text(there) in edits.placed else _from_text(edits.subject.version)
+
+
+def _as_text(version: Version | None) -> str:
+    facts = (version.file.device, version.file.inode, version.size, version.time) if version else ()
+    return " ".join(map(str, facts))
+
+
+def _from_text(text: str) -> Version | None:
     with contextlib.suppress(ValueError):
-        device, inode, size, when = map(int, subject.version.split())
+        device, inode, size, when = map(int, text.split())
         return Version(FileId(device, inode), size, when)
     return None

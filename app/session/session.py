@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +46,7 @@ from espalier.passes.jobs.kinds import (
     SaveJob,
 )
 from espalier.passes.recipes.offered import kept
+from espalier.passes.training.unfinished import note_copied
 
 STAYING = (OpenJob, PluginJob, *KERNEL_JOBS)  # jobs that are not of a document
 
@@ -76,6 +79,7 @@ class Session(Scored):
         self.named = ""  # what the user opened
         self.selection: tuple[str, ...] = ()
         self.view_provider: Callable[[], dict[str, Any]] = dict
+        self.placing: Callable[[Version], object] | None = None  # hears each version of the file before it is there
         self._edits = Edits(self)
         self._folders: dict[Path, Scratch] = {}  # of documents, by place
         self._store: WeightStore | None = None
@@ -123,6 +127,8 @@ class Session(Scored):
             self.cancel(job.id)
         # Whatever of this document still runs has nobody left to tell.
         self._on_done = {j.id: self._on_done[j.id] for j in self.jobs if _stays(j.job)}
+        if self._store:
+            self._store.close()
         self.document, self._store, self.problems = None, None, ()
         self._edits, self.measures = Edits(self), Measures()
         self.select(())
@@ -132,6 +138,8 @@ class Session(Scored):
         if not self._shut:
             self._shut = True
             self._clearing.stop()
+            for folder in self._folders:  # what was not saved is not wanted
+                note_copied(folder, math.inf)
             self.end_jobs()
             for folder in self._folders.values():
                 folder.close()
@@ -156,12 +164,14 @@ class Session(Scored):
 
     def save_as(self, path: Path, *, copy: bool = False, over: Version | None = None, anyway: bool = False) -> JobInfo:
         """Save to `path`, whatever the worker does; a copy leaves the document's own path and state alone."""
-        document, path = self.open_document, path.resolve()
+        document, path, begun = self.open_document, path.resolve(), time.monotonic()
         self.saving.emit()
         state, extras, store = document.present, document.project.extras, document.store
-        job = SaveJob(self._snapshot(), store.view(), path, copy=copy, over=over, anyway=anyway)
+        placing = None if copy else self.placing
+        job = SaveJob(self._snapshot(), store.view(), path, copy=copy, over=over, anyway=anyway, placing=placing)
 
         def done(written: Saved) -> None:
+            note_copied(store.folder, begun)
             if not copy and self.document is document:
                 store.moved(path, written.places, by=job.store)
                 document.saved(path, state, extras, written.version)
@@ -284,8 +294,6 @@ class Session(Scored):
     def _heard_end(self, heard: JobEvent) -> None:
         if isinstance(heard.event, TERMINAL) and not self._shut:
             self._clearing.start()
-            if isinstance(save := heard.job.job, SaveJob):  # lists keep it: not the files of a closed document too
-                heard.job.job = replace(save, store=WeightStore(save.store.folder))
 
     def _ended(self, job: JobInfo) -> None:
         if isinstance(job.job, ReplayJob):

@@ -14,6 +14,7 @@ from PySide6.QtCore import (
     QMessageLogContext,
     QSettings,
     QSize,
+    QThreadPool,
     QTimer,
     QtMsgType,
     qInstallMessageHandler,
@@ -30,6 +31,7 @@ from espalier.model.errors import EspalierError, OptionsError, nearest
 from espalier.model.leftovers import scratch
 
 SETTLED = 5000  # milliseconds after which all that stays for good has been made
+IDLE = 2000  # milliseconds after which a pooled thread that has nothing to do ends, and what it holds open
 SWITCH = 0.001  # seconds that a thread which computes may keep the window's waiting; Python's own are 5 ms
 
 
@@ -43,6 +45,7 @@ def make_application(arguments: Sequence[str] = ()) -> QApplication:
     app.setApplicationDisplayName("")
     app.setOrganizationName("Espalier")
     sys.setswitchinterval(SWITCH)
+    QThreadPool.globalInstance().setExpiryTimeout(IDLE)
     return app
 
 

@@ -14,6 +14,7 @@ from espalier.model.data.columns import choose_columns, looks_like_header
 from espalier.model.data.rows import Rows, label_name
 from espalier.model.errors import DataError, damage
 
+UNPACKED, RATIO = 1 << 28, 100  # bytes, and times its size, that such a file may unpack to
 Table = Any  # a pandas DataFrame: pandas comes untyped
 
 
@@ -151,9 +152,40 @@ def _read_json(path: Path, options: LoadOptions) -> Table:
 
 
 def _read_parquet(path: Path, options: LoadOptions) -> Table:
-    pandas = _pandas()
+    """A few bytes may stand for any number of rows, or of copies of one long text."""
+    from pyarrow import parquet, types
 
-    return pandas.read_parquet(path)
+    _pandas()
+    size = path.stat().st_size
+    with parquet.ParquetFile(path) as file:
+        facts = file.metadata
+        plain = sum(facts.row_group(n).total_byte_size for n in range(facts.num_row_groups))
+        _check_unpacked(path, max(plain, 8 * facts.num_rows * facts.num_columns), size)
+        texts = [f.name for f in file.schema_arrow if types.is_string(f.type) or types.is_large_string(f.type)]
+    with parquet.ParquetFile(path, read_dictionary=texts) as file:  # a text that repeats is held once
+        held = file.read().unify_dictionaries()
+    parts = [part for column in held.columns for part in column.chunks if types.is_dictionary(part.type)]
+    _check_unpacked(path, sum(map(_characters, parts)), size)
+    table = held.to_pandas()
+    return table.astype({name: object for name in texts if name in table.columns})
+
+
+def _characters(part: Any) -> int:
+    """Bytes of the texts of an array that holds each once."""
+    import pyarrow.compute
+
+    compute: Any = pyarrow.compute
+    if not (pyarrow.types.is_string(part.type.value_type) or pyarrow.types.is_large_string(part.type.value_type)):
+        return 0
+    each = compute.binary_length(part.dictionary)
+    return compute.sum(each.take(part.indices)).as_py() or 0
+
+
+def _check_unpacked(path: Path, unpacked: int, size: int) -> None:
+    """Raise DataError for what is far more than its file."""
+    if unpacked > max(UNPACKED, RATIO * size):
+        raise DataError(f"{path.name} unpacks to more than {unpacked >> 20} MiB out of {size / (1 << 20):.1f} MiB.",
+                        "Give the data as CSV, or in several smaller files.")  # fmt: skip
 
 
 _READERS: dict[str, Callable[[Path, LoadOptions], Table]] = {

@@ -154,13 +154,14 @@ def save_project(
     everything: bool = False,
     over: Version | None = None,
     progress: Progress | None = None,
+    placing: Callable[[Version], object] | None = None,
 ) -> Saved:
     """Write the project to `path`, whole or not at all.
 
     Tensors that lie in a file of the source are referred to, unless `everything` is wanted in the file. `over`: the
     version of the file that is to be replaced. `progress` hears how many bytes of how many are written; what it
-    raises ends the save. Raises ProjectError, ChangedError where the file is another version than `over` by now; the
-    old file is then as it was.
+    raises ends the save. `placing` hears the new version just before it has the path. Raises
+    ProjectError, ChangedError where the file is another version than `over` by now; the old file is then as it was.
     """
     path = Path(path).resolve()
     keys = sorted(keys_of(*project.graphs))
@@ -175,6 +176,8 @@ def save_project(
         os.fsync(raw.fileno())  # before the last look at the file that goes, as it may take long
         if over is not None and Version.of(path) not in (over, None):
             raise changed(path)
+        if placing:
+            placing(version)
     store.moved(path, places)
     return Saved(version, places)
 

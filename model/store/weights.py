@@ -321,6 +321,10 @@ class WeightStore:
         """Where all tensors lie that are in files."""
         return dict(self._locations)
 
+    def close(self) -> None:
+        """Its document is gone: hold no file open, whoever still refers to it; what is asked for is opened again."""
+        self._files.let_go(())
+
     def view(self) -> WeightStore:
         """A store with the same tensors and files, for another thread: what is added to either is not in the other."""
         other = WeightStore(self.folder)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pickle
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +148,7 @@ class SaveJob:
 
     `store`: a view of the document's. `copy`: for recovery; the document's own file stays what it is. `over`: the
     version of the file that is to be replaced, None where it does not matter; `anyway`: also where it is another.
+    `placing` hears, in the thread that saves, the new version just before it has the path.
     """
 
     project: Project
@@ -155,6 +157,7 @@ class SaveJob:
     copy: bool = False
     over: Version | None = None
     anyway: bool = False
+    placing: Callable[[Version], object] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,29 @@ class Continue:
 
 Word = Finish | Pause | Continue
 Job = OpenJob | ReplayJob | AnalyseJob | SweepJob | SearchJob | TrialJob | SaveJob | ExportJob | PluginJob | KernelJob
+
+
+def emptied(job: Job) -> Job:
+    """A job that has ended, as lists keep it: what it did, without the graphs, tensors and results it was given."""
+    none = Graph({})
+    match job:
+        case ReplayJob():
+            return replace(job, base=none, locations={}, known=None)
+        case AnalyseJob():
+            return replace(job, graph=none, locations={}, base=None)
+        case SweepJob():
+            return replace(job, base=none, locations={}, held=(), known=())
+        case SearchJob():
+            return replace(job, search=replace(job.search, base=none), locations={}, held=(), by_hand=())
+        case TrialJob():
+            return replace(job, search=replace(job.search, base=none), locations={})
+        case SaveJob(project=was):
+            store = WeightStore(job.store.folder)  # with none of the files that a closed document had open
+            return replace(job, project=Project(was.source, none, was.recipe, none), store=store, placing=None)
+        case ExportJob(project=was):
+            return replace(job, project=Project(was.source, none, was.recipe, none), locations={})
+        case _:
+            return job
 
 
 # -- events: plain values that come back; each job ends with exactly one of Done, Failed, Cancelled

@@ -43,7 +43,7 @@ from espalier.passes.recipes.replay import Memo, replay
 from espalier.passes.recipes.set_up import check_set_up, options_of
 from espalier.passes.score import Scorer
 from espalier.passes.sweep.run import run
-from espalier.passes.training.unfinished import clear, until_saved
+from espalier.passes.training.unfinished import clear, is_copied, until_saved
 
 _Source = tuple[str, tuple[str, ...], int]  # what is opened, with what inputs, from what seed
 
@@ -55,14 +55,13 @@ class _State:
     stores: dict[Path, WeightStore] = field(default_factory=dict)  # type: ignore[assignment]
     memos: OrderedDict[str, Memo] = field(default_factory=OrderedDict)  # type: ignore[assignment]
     opened: OrderedDict[_Source, dict[str, Any]] = field(default_factory=OrderedDict)  # type: ignore[assignment]
-    trained: list[tuple[Path, float]] = field(default_factory=list)  # type: ignore[assignment]
+    trained: list[tuple[Path, Path, float]] = field(default_factory=list)  # type: ignore[assignment]
     files: int = 0
 
 
 _STATE = _State()
 HANDLERS: Registry[type, Callable[[Any, Channel], Any]] = Registry("kind of job", JobError)
 LONG = 1.0  # seconds
-SAVED = 60.0  # seconds after which the window has copied what a training gave
 
 
 def main(pipe: Connection) -> None:
@@ -71,16 +70,15 @@ def main(pipe: Connection) -> None:
     for name in ("torch", "torch.export", "transformers"):
         importlib.import_module(name)
     serve(pipe, _tidily)
-    _clear_trained(0)
+    _clear_trained()
 
 
-def _clear_trained(after: float) -> None:
-    """Delete the checkpoints of trainings that ended so many seconds ago."""
-    now = time.monotonic()
-    for folder, ended in _STATE.trained:
-        if now - ended >= after:
-            clear(folder)
-    _STATE.trained = [(f, ended) for f, ended in _STATE.trained if now - ended < after]
+def _clear_trained() -> None:
+    """Delete the checkpoints of trainings whose results the window has copied since."""
+    kept = [(folder, workdir, ended) for folder, workdir, ended in _STATE.trained if not is_copied(workdir, ended)]
+    for folder, _, _ in set(_STATE.trained) - set(kept):
+        clear(folder)
+    _STATE.trained = kept
 
 
 def _forget_closed() -> None:
@@ -93,7 +91,7 @@ def _forget_closed() -> None:
 def _tidily(job: Any, channel: Channel) -> Any:
     """Run one job; what a long one leaves goes back to the system, which takes milliseconds."""
     begin = time.monotonic()
-    _clear_trained(SAVED)
+    _clear_trained()
     _forget_closed()
     try:
         return handle(job, channel)
@@ -173,7 +171,7 @@ def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     with until_saved() as trained:
         done = replay(job.base, job.recipe, context, memo)
         _flush(store)
-    _STATE.trained += [(folder, time.monotonic()) for folder in trained]
+    _STATE.trained += [(folder, job.workdir, time.monotonic()) for folder in trained]
     graphs = [done.graph, *(r.graph for r in done.results if r)]
     return ReplayResult(done.graph, done.results, store.locate(keys_of(*graphs)))
 

@@ -28,6 +28,8 @@ VERSION = 1  # raise it when a checkpoint would hold something else
 DAYS = 30  # that a checkpoint is kept for a training that nobody goes on with
 INDIFFERENT = ("checkpoint_every", "resume")  # options that change nothing of the result
 STATE, TENSORS = "state.json", "tensors.safetensors"
+COPIED = "copied"  # file of a working folder: when the newest whole copy of its document was begun, by time.monotonic
+ARRIVING = 0.5  # seconds that a result may need from the worker into the document
 _ended: list[Path] | None = None  # trainings whose results are not saved yet; None: nobody saves them
 
 
@@ -104,6 +106,19 @@ def end(folder: Path) -> None:
         clear(folder)
     else:
         _ended.append(folder)
+
+
+def note_copied(workdir: Path, begun: float) -> None:
+    """A copy of the document of this working folder was begun then, and is whole; told by who wrote it."""
+    with contextlib.suppress(OSError):
+        (workdir / COPIED).write_text(str(begun))
+
+
+def is_copied(workdir: Path, ended: float) -> bool:
+    """Whether what ended then is kept elsewhere than in checkpoints, or nobody wants it: its document is closed."""
+    if not workdir.exists():
+        return True
+    return tried(lambda: float((workdir / COPIED).read_text()), 0.0) > ended + ARRIVING
 
 
 def clear_old() -> None:

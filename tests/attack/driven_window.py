@@ -111,8 +111,9 @@ class Driver:
 
     def _heard(self, heard: JobEvent) -> None:
         job, event = heard.job.job, heard.event
-        if isinstance(event, Found) and isinstance(event.part, Trial) and event.part.state in ENDED:
-            title, number = heard.job.title, event.part.number
+        trial = event.part if isinstance(event, Found) else None
+        if isinstance(trial, Trial) and trial.state in ENDED and not trial.lost:
+            title, number = heard.job.title, trial.number
             QTimer.singleShot(0, lambda: self.tell("trial", study=title, number=number))
         if isinstance(job, SaveJob) and isinstance(event, TERMINAL):
             if isinstance(event, Done) and not job.copy:
@@ -202,6 +203,7 @@ class Driver:
         document: Any = self.session.document
         self.tell("saving", recipe=mark(document.recipe))
         if document.path is None:
+            assert self.window.ownership.free(self.folder / PROJECT)  # as the menu asks: its note says where to tidy
             self.session.save_as(self.folder / PROJECT)
         else:
             self.session.save()

@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from espalier.model.borders import MOST_DIRECTORY, parse_json, parse_toml
@@ -54,6 +55,39 @@ def test_a_member_that_unpacks_to_gigabytes_is_refused(name: str, project: Path)
     with pytest.raises(ProjectError, match=r"unpacks to|more than the project") as caught:
         load_project(project, WeightStore(project.parent))
     assert time.perf_counter() - begin < 1 and caught.value.hint
+
+
+@pytest.mark.parametrize(("rows", "text"), [(200_000_000, ""), (2_000_000, "x" * 1_000_000)])
+def test_a_small_table_of_many_rows_takes_no_memory(rows: int, text: str, tmp_path: Path) -> None:
+    """Of equal values, and of a text that is held once."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, part = tmp_path / "rows.parquet", 1_000_000
+    codes = pyarrow.array(np.zeros(part, np.int32))
+    column = pyarrow.DictionaryArray.from_arrays(codes, pyarrow.array([text])) if text else codes
+    with parquet.ParquetWriter(path, pyarrow.schema([("label", column.type)]), compression="zstd") as file:
+        for _ in range(rows // part):
+            file.write_table(pyarrow.table({"label": column}))
+    assert path.stat().st_size < 1 << 20
+    words = [sys.executable, "-c", READ, str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    told, seconds, megabytes = done.stdout.split("|")
+    assert "unpacks to more than" in told and float(seconds) < 2 and float(megabytes) < 200, done.stdout + done.stderr
+
+
+READ = """
+import resource, sys, time
+from pathlib import Path
+import pandas, pyarrow.parquet
+from espalier.model.data.base import LoadOptions
+from espalier.model.data.tables import read_table
+from espalier.model.errors import DataError
+before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+try:
+    told = len(read_table(Path(sys.argv[1]), LoadOptions()))
+except DataError as error:
+    told = error
+print(told, time.perf_counter() - begun, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024, sep="|")
+"""
 
 
 @pytest.mark.slow

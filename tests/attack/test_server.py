@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import stat
+import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from espalier.app.cli import main
 from espalier.model.errors import StorageError
 from espalier.passes.search.fleet import serve as serving
 from espalier.passes.search.fleet.files import SERVICE, FolderFiles, GrpcFiles
-from espalier.passes.search.fleet.serve import serve
+from espalier.passes.search.fleet.serve import Quota, QuotaError, serve
 from espalier.passes.search.fleet.token import KEY, TOKEN, TOKEN_FILE, served_token, token_file
 from espalier.passes.search.storage import open_storage, study_names
 
@@ -146,6 +147,26 @@ def test_altered_files_cost_nothing(folder: Path, monkeypatch: pytest.MonkeyPatc
         files.put(hashlib.sha256(data).hexdigest(), [data])
     finally:
         server.stop(None).wait()
+
+
+def test_one_file_that_two_put_at_once_counts_once(folder: Path) -> None:
+    quota, files, both = Quota(3_000_000, 0), FolderFiles(folder / "files"), threading.Barrier(2, timeout=30)
+    data, other = b"y" * 1_000_000, b"z" * 2_000_000
+
+    def slowly() -> Iterator[bytes]:
+        both.wait()  # neither is there yet
+        yield data
+
+    def put() -> None:
+        quota.put(files, hashlib.sha256(data).hexdigest(), slowly())
+
+    beside = threading.Thread(target=put)
+    beside.start()
+    put()
+    beside.join()
+    quota.put(files, hashlib.sha256(other).hexdigest(), iter([other]))
+    with pytest.raises(QuotaError):
+        quota.put(files, hashlib.sha256(b"x").hexdigest(), iter([b"x"]))
 
 
 def test_a_message_has_a_limit(port: int) -> None:

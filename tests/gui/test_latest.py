@@ -1,4 +1,4 @@
-"""Work on a thread whose owner goes: the thread goes with it, idle or busy."""
+"""Work on a thread: it goes with its work, and with its owner."""
 
 from __future__ import annotations
 
@@ -19,21 +19,34 @@ def threads() -> int:
     return sum(t.name.startswith("latest") for t in threading.enumerate())
 
 
-@pytest.mark.parametrize("busy", [False, True])
-def test_a_thread_ends_with_its_owner(busy: bool, qtbot: QtBot) -> None:
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_thread_ends_with_its_work(dropped: bool, qtbot: QtBot) -> None:
+    """Else each panel that ever asked would keep one."""
+    owner, gate, heard = QObject(), threading.Event(), list[Future[object]]()
+    asked = Latest(owner, heard.append)
+    asked.ask(gate.wait)
+    assert threads() == 1
+    if dropped:
+        asked.drop()
+    gate.set()
+    qtbot.waitUntil(lambda: threads() == 0)
+    assert len(heard) == (not dropped)
+    asked.ask(lambda: 2)
+    qtbot.waitUntil(lambda: bool(heard) and heard[-1].result() == 2)
+    owner.deleteLater()
+
+
+def test_a_thread_ends_with_its_owner() -> None:
     owner, gate, heard = QObject(), threading.Event(), list[Future[bool]]()
     asked = Latest(owner, heard.append)
     asked.ask(gate.wait)
-    if not busy:
-        gate.set()
-        qtbot.waitUntil(lambda: len(heard) == 1 and not asked.busy)
     assert threads() == 1
     owner.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     gate.set()
     until(lambda: threads() == 0)
     QCoreApplication.processEvents()
-    assert len(heard) == (not busy)
+    assert not heard
 
 
 def test_only_the_latest_is_heard(qtbot: QtBot) -> None:

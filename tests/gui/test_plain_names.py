@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -31,6 +33,35 @@ def hostile() -> Project:
     ]  # fmt: skip
     held = replace(graph, nodes={n.id: n for n in nodes})
     return Project(SourceInfo(LINK, PICTURE, ("x",), classes=(LINK, PICTURE)), held, Recipe(), held)
+
+
+MISTAKEN = """
+import shiboken6
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QDialogButtonBox, QLabel, QMessageBox, QWidgetItem
+from espalier.app.plain import PlainStyle
+
+application = QApplication([])
+message, box = QMessageBox(), QDialogButtonBox(QDialogButtonBox.StandardButton.Ok)
+message.setText("x")
+
+widgets = [*box.buttons(), message.findChild(QLabel, "qt_msgbox_label")]
+held = [shiboken6.getCppPointer(widget)[0] for widget in widgets]
+for widget in widgets:
+    shiboken6.invalidate(widget)
+items = [shiboken6.wrapInstance(address, QWidgetItem) for address in held]
+assert all(type(item) is QWidgetItem for item in items)
+application.setStyle(PlainStyle("Fusion"))
+message.show()
+box.show()
+print(message.findChild(QLabel, "qt_msgbox_label").textFormat() == Qt.TextFormat.PlainText)
+"""
+
+
+def test_a_widget_that_is_mistaken_for_a_layout_item_ends_nothing() -> None:
+    """As when one is made at the address of an item that is gone: an error in a style's method ended the process."""
+    done = subprocess.run([sys.executable, "-c", MISTAKEN], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["True"]), done.stderr
 
 
 def labels(window: Window) -> list[QLabel]:

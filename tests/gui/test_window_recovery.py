@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
@@ -19,7 +20,7 @@ from espalier.app.session.edit_journal import ENDING, read
 from espalier.app.session.recovery import Recovery, leftovers, version_of
 from espalier.app.session.session import Session
 from espalier.app.shell.window import Window
-from espalier.model.document.project import Saved, recipe_to_json
+from espalier.model.document.project import Saved, recipe_to_json, save_project
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError
 from espalier.model.store.open_files import Version
@@ -316,7 +317,33 @@ def test_what_waits_while_a_save_ends_goes_on_from_what_was_saved(
     runner[0].tell(save, Done(Saved(version)))
     held = read(kept.journal.path)
     assert version and held and held.recipe == session.recipe and held.waiting == ("Prune half",) and held.count == 1
-    assert version_of(held.subject) == version and held.subject.path == str(folder / "a.espalier")
+    assert version_of(held) == version and held.subject.path == str(folder / "a.espalier")
+
+
+def test_a_save_that_its_window_did_not_live_to_hear_of_is_its_own(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
+) -> None:
+    """Killed after the new file had its name: that is no change by another program."""
+    path = folder / "a.espalier"
+
+    def save(**more: Any) -> tuple[JobInfo, Saved]:
+        info = session.save_as(path, **more)
+        job = info.job
+        assert isinstance(job, SaveJob)
+        return info, save_project(job.project, job.store, job.path, over=job.over, placing=job.placing)
+
+    open_small(session, runner[0])
+    info, first = save()
+    runner[0].tell(info, Done(first))
+    edit(session)
+    save(over=first.version)  # and no Done: the window is dead
+    held = read(kept.journal.path)
+    assert held and held.recipe == session.recipe and first.version != Version.of(path) == version_of(held)
+    path.write_bytes(path.read_bytes())
+    assert version_of(held) == first.version, "what another program wrote is told"
+    kept.keep()
+    copy = next(j.job for j in runner[0].waiting if isinstance(j.job, SaveJob) and j.job.copy)
+    assert copy.placing is None, "a copy for recovery is not the document's file"
 
 
 def test_a_journal_whose_window_died_before_its_first_edit_is_deleted(folder: Path) -> None:

@@ -74,6 +74,10 @@ def test_a_module_is_checked_with_its_parts_and_its_uses() -> None:
 @pytest.mark.parametrize("text", [
     'initial $system("x");', 'initial $c("x");', 'integer f = $fopen("x", "w");', '`define s(x) $``x', "import p::*;",
     'import "DPI-C" function int system(string s);', 'export "DPI-C" function f;', 'initial $dumpfile("x");',
+    'initial $readmemh("/etc/passwd", m);', 'initial $readmemh("../x.mem", m);', 'initial $readmemh("x", m);',
+    'initial $readmemh({8\'h2f, "x.mem"}, m);', 'initial $readmemh/**/("/x", m);', 'parameter T_FILE = "/dev/zero"',
+    'pieces #(.T_FILE({8\'h2f, "x"})) u ();', 'defparam u.T_FILE = "\\057x";', 'pieces #("/etc/x") u ();',
+    'localparam A = "\\057etc"; initial $readmemh(A, m);',
     'string a = """\n//"""; `s(system)("x")', 'string a = "\\\n//"; `s(system)("x")',
 ])  # fmt: skip
 def test_a_copy_only_computes(text: str) -> None:

@@ -30,6 +30,11 @@ _REMARK = re.compile(
 )  # a line of its own, which no text runs into: see the last two below
 _FOREIGN = re.compile(r"""`|\b(?:import|export)\b|\"{3}|\\\s*$""", re.MULTILINE)
 
+# What a memory may be filled from: a file of the design, by the parameter that names it. A path leads elsewhere.
+_FILLED = re.compile(r"(?:\$readmemh\s*\(|\b[A-Z]_FILE\s*[=(])\s*([^\s,);]*)")
+_DESIGN_FILE = re.compile(r'[A-Z]_FILE|"\w+\.mem"')
+_PATH = re.compile(r'"(?:/|\\|[^"\n]*\.\.)[^"\n]*"?')
+
 
 @dataclass(frozen=True, slots=True)
 class Edited:
@@ -76,9 +81,11 @@ def _texts(name: Any, held: Any) -> tuple[str, str]:
 def check_pure(module: str, text: str) -> None:
     """Raise OptionsError for a module that could do more in a simulation than compute."""
     called = next((f"${n}" for n in _CALLED.findall(text) if n not in PURE), None)
-    foreign = _FOREIGN.search(_REMARK.sub("", text))
-    if called or foreign:
-        what = called or (foreign.group().strip() if foreign else "")
+    bare = _REMARK.sub("", text)
+    foreign = _FOREIGN.search(bare) or _PATH.search(bare)
+    filled = next((f.group() for f in _FILLED.finditer(bare) if not _DESIGN_FILE.fullmatch(f[1])), None)
+    if called or foreign or filled:
+        what = called or filled or (foreign.group().strip() if foreign else "")
         hint = "Take it out of the edited module, or revert the module to ours."
         raise OptionsError(f"The edited module {module} uses {what}, which can reach files and programs.", hint)
 

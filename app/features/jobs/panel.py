@@ -42,7 +42,7 @@ from espalier.passes.jobs.kinds import (
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-KEPT = 60
+KEPT = 40
 EMPTY = "No jobs yet. Opening, evaluating and measuring appear here while they run."
 
 
@@ -97,33 +97,39 @@ class JobRow(QFrame):
         self._session = session
         self.heard = False  # it has told something: it does not only wait
         self._bar = Bar()
-        self._note = warning()
+        self._only_running: list[QWidget] = [self._stop, self._keep, self._bar]
+        self._box = QVBoxLayout(self)
+        self._box.setContentsMargins(12, 3, 12, 3)
+        self._box.setSpacing(3)
         line = QHBoxLayout()
+        self._box.addLayout(line)  # while empty: else PySide holds its items, also of widgets that are deleted
         line.addWidget(self._title)
         line.addStretch(1)
         self._title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         line.addWidget(self._status)
         line.addWidget(self._keep)
         line.addWidget(self._stop)
-        box = QVBoxLayout(self)
-        box.setContentsMargins(12, 3, 12, 3)
-        box.setSpacing(3)
-        box.addLayout(line)
-        box.addWidget(self._bar)
-        box.addWidget(self._note)
+        self._box.addWidget(self._bar)
         self.refresh(time.monotonic())
 
     def refresh(self, now: float) -> None:
         """Show where the job stands."""
-        running = self.job.finished is None
         self._status.setText(status_text(self.job, now, elapsed=True))
-        self._stop.setVisible(running)
+        if self.job.finished is not None:
+            self._shed()
+            return
         self._keep.setVisible(can_keep(self.job))
-        self._bar.setVisible(running)
         p = self.job.progress
         known = p is not None and p.total > 1
         busy = self.job.state == "running" and not known
         self._bar.show_done(p.done if p and known else 0, 0 if busy else (p.total if p and known else 1))
+
+    def _shed(self) -> None:
+        """Only a line is left of a job that has ended: the list holds many of them."""
+        while self._only_running:
+            widget = self._only_running.pop()
+            widget.hide()
+            widget.deleteLater()
 
     def _finish(self) -> None:
         """Ask once: the job ends after the step that it is in."""
@@ -133,8 +139,10 @@ class JobRow(QFrame):
 
     def fail(self, message: str) -> None:
         """Say below the line why it failed."""
-        self._note.setText(message)
-        self._note.show()
+        note = warning()
+        note.setText(message)
+        self._box.addWidget(note)
+        note.show()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self.chosen.emit(self.job.id)

@@ -41,6 +41,7 @@ class Quota:
 
     def __init__(self, most: int, held: int) -> None:
         self._left, self._lock = most - held, threading.Lock()
+        self._counted: set[str] = set()  # digests of files that were put
 
     def limited(self, chunks: Iterator[bytes]) -> Generator[bytes]:
         """The same chunks; raises QuotaError past the limit. What is not kept in the end is to be given back."""
@@ -63,7 +64,9 @@ class Quota:
 
         try:
             files.put(digest, counted())
-            kept = not known
+            with self._lock:  # two may put one file at once
+                kept = not known and digest not in self._counted
+                self._counted.add(digest)
         finally:
             if not kept:
                 with self._lock:

@@ -66,9 +66,18 @@ def handed(study: Study) -> Handed | None:
 
 
 def hand_over(
-    study: Study, url: str, project: Project, store: WeightStore, path: str = "", plain: Iterable[Any] = ()
+    study: Study,
+    url: str,
+    project: Project,
+    store: WeightStore,
+    path: str = "",
+    plain: Iterable[Any] = (),
+    may: Callable[[str], bool] = lambda _: False,
 ) -> Handed:
-    """Put the model beside the storage unless it is there; `plain`: JSON whose paths trials will read."""
+    """Put the model beside the storage unless it is there; `plain`: JSON whose paths trials will read.
+
+    `may`: whether what lies at such a path may leave this machine; the JSON, and the project, may be a stranger's.
+    """
     files, held = files_of(url), handed(study)
     if held is not None and held.digest and files.has(held.digest):
         return held
@@ -78,9 +87,8 @@ def hand_over(
     with scratch() as folder:
         if size <= LIMIT:
             made = replace(made, digest=_put(files, _saved(lean, store, folder)))
-        tokenizer = project.source.tokenizer or ""
-        paths = {*local_paths(plain), *([tokenizer] if tokenizer and Path(tokenizer).is_dir() else [])}
-        zips = {p: _zipped(Path(p), folder / f"{i}.zip") for i, p in enumerate(sorted(paths))}
+        paths = sorted(p for p in read_by(project, plain) if may(p))
+        zips = {p: _zipped(Path(p), folder / f"{i}.zip", may) for i, p in enumerate(paths)}
         beside = {p: _put(files, z) for p, z in zips.items() if z.stat().st_size <= LIMIT}
     made = replace(made, beside=beside)
     study.set_user_attr(PROJECT, encode(made))
@@ -116,6 +124,12 @@ def _put(files: Files, path: Path) -> str:
     return digest
 
 
+def read_by(project: Project, plain: Iterable[Any]) -> set[str]:
+    """The files and folders of this machine that trials read besides the model."""
+    tokenizer = project.source.tokenizer or ""
+    return {*local_paths(plain), *([tokenizer] if tokenizer and Path(tokenizer).is_dir() else [])}
+
+
 def local_paths(plain: Iterable[Any]) -> set[str]:
     """The files and folders that options called data and tokenizer name."""
     return {v for p in plain for k, v in _texts(p) if k in ("data", "tokenizer") and v and Path(v).exists()}
@@ -135,15 +149,15 @@ def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
             return
 
 
-def _zipped(path: Path, target: Path) -> Path:
-    """What is needed of a data set or a tokenizer; equal contents make equal bytes."""
+def _zipped(path: Path, target: Path, may: Callable[[str], bool]) -> Path:
+    """What is needed of a data set or a tokenizer, and may leave; equal contents make equal bytes."""
     try:
         wanted = find(path).paths()
     except DataError:
         wanted = [p for p in path.iterdir() if p.name.startswith((*TOKENIZER_FILES, "config"))]
     root = path if path.is_dir() else path.parent
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for file in sorted(wanted):
+        for file in sorted(f for f in wanted if may(str(f))):  # links may lead elsewhere
             info = zipfile.ZipInfo(file.relative_to(root).as_posix(), _EPOCH)
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, file.read_bytes())

@@ -62,6 +62,7 @@ def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = E
     clock.timeout.connect(free)
     clock.start()
     settle(1)
+    user.look_round()
     gc.collect()
     gc.freeze()  # as the program itself does once all that stays has been made
     try:
@@ -117,7 +118,7 @@ def apart(seed: int, minutes: float, actions: int, every: float = EVERY) -> dict
                        "TMPDIR": str(folder / "tmp"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}  # fmt: skip
         words = f"-m tests.attack.soak --one {seed} --minutes {minutes} --actions {actions} --every {every}".split()
         words = [sys.executable, *words, "-o", str(folder / "found.json"), "--folder", str(folder)]
-        limit = 60 * (1.5 * minutes + 3) + 30 * 60 * minutes / every
+        limit = 60 * (1.5 * minutes + 6) + 30 * 60 * minutes / every
         with (folder / "log").open("wb") as log:
             code: int | str
             try:

@@ -30,6 +30,7 @@ from PySide6.QtWidgets import (
 )
 
 from espalier.app.shell.actions import file as files
+from espalier.app.shell.application import IDLE
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Step
 from espalier.model.formats.base import Format
@@ -506,6 +507,21 @@ class User:
         self.window.banner.clear()
         settle(0.7)
 
+    def look_round(self) -> None:
+        """Look at each panel and at each page of it: what is made when it is first looked at is no growth."""
+        self.session.open("demo:digits-mlp")
+        end = time.monotonic() + 180
+        while self.session.document is None and time.monotonic() < end:
+            settle(0.1)
+        for name in self.window.docks.docks:
+            self.window.show_dock(name)
+            settle(0.1)
+            for bar in [b for b in self.window.docks.docks[name].findChildren(QTabBar) if b.isVisible()]:
+                for place in range(bar.count()):
+                    bar.setCurrentIndex(place)
+                    settle(0.05)
+        self.rest()
+
     def warm(self, patience: float = 180.0) -> None:
         """Have a worker that has done something, whatever became of the one before; then rest."""
         end, told = time.monotonic() + patience, len(self.watch.problems)
@@ -515,6 +531,7 @@ class User:
         if self.session.document is None and len(self.watch.problems) == told:
             self.watch.wrong("worker", "It opens nothing any more.")
         self.rest()
+        settle(IDLE / 1000 + 0.5)  # threads of the pool end, with what they hold open
 
 
 def _words(widget: QWidget) -> str:

@@ -15,7 +15,7 @@ from espalier.app.canvas.camera import Area
 from espalier.app.canvas.layout import HEAD
 from espalier.app.canvas.paint import DETAIL_FROM
 from espalier.app.canvas.scene import Scene
-from espalier.app.canvas.sprites import Face, paint_node
+from espalier.app.canvas.sprites import MEMORY, Face, Sprites, paint_node
 from espalier.app.canvas.view import GraphCanvas
 from espalier.app.theme import DARK, LIGHT
 from espalier.model.errors import FileError
@@ -41,6 +41,20 @@ def test_high_dpi_tiles(canvas: GraphCanvas, qtbot: QtBot) -> None:
     small = picture.scaled(900, 600, mode=Qt.TransformationMode.SmoothTransformation)
     fine, plain = (pixels(p) & 0xFF for p in (small, canvas.grab().toImage()))
     assert np.abs(fine.astype(int) - plain.astype(int)).mean() < 3
+
+
+def test_pictures_of_nodes_take_a_bounded_memory(canvas: GraphCanvas) -> None:
+    """However large they are, and none without a graph."""
+    made, kept = Sprites(), list[int]()
+    made.prepare(2.0, 2.0, LIGHT)
+    for number in range(40):
+        made.get(number, 1000, 100, lambda painter: None)
+        kept.append(sum(4 * p.width() * p.height() for p in made._made.values()))
+    assert MEMORY / 2 < max(kept) < MEMORY * 1.2 and len(made._made) < 40
+    held = canvas.kit.sprites
+    assert held._made
+    canvas.set_graph(None)
+    assert not held._made
 
 
 def test_tiles_agree_with_one_painting(canvas: GraphCanvas, qtbot: QtBot) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -137,6 +138,19 @@ def test_what_a_dead_window_had_found_is_found_again(
     assert now and project_studies.path_for(now.store.folder, "formats 1").read_bytes().count(b"\n") == 2
     panel.searches.write()
     assert now.dirty
+
+
+def test_the_note_of_a_study_goes_with_its_document(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window
+) -> None:
+    """Each is an open file."""
+    feed(runner, begin(panel, runner), [trial(0, 0.95)])
+    document = window.session.document
+    assert document and any(path.is_relative_to(document.store.folder) for path, _ in files._NOTES)
+    quiet(runner)
+    shutil.rmtree(document.store.folder)
+    open_small(window, runner)
+    assert not any(path.is_relative_to(document.store.folder) for path, _ in files._NOTES)
 
 
 def test_a_study_that_no_project_has_yet_is_found_again_where_it_was_begun(

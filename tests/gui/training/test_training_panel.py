@@ -290,3 +290,8 @@ def test_the_learning_rate_follows_the_graph_until_one_is_written(
     monkeypatch.setattr(module, "begins_with", lambda graph: (1e-4, "all weights"))
     panel._changed()
     assert panel.options().learning_rate == 0.02 and "0.0001" in panel.hint.text()
+
+
+def test_a_report_that_tells_nothing_says_no_more() -> None:
+    """As of a training that was recovered with the model after it."""
+    assert did(Report("finetune", (), {})) == "Finished."

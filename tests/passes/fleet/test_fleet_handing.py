@@ -120,7 +120,7 @@ def test_data_and_tokenizer_travel_along(model: Opened, tmp_path: Path) -> None:
     plain = {"score": {"data": str(data)}, "steps": [{"options": {"data": str(split), "select": "demo:digits"}}]}
     assert local_paths([plain]) == {str(data), str(split)}
     project = replace(model.project, source=replace(model.project.source, tokenizer=str(words)))
-    hand_over(study, url, project, model.store, plain=[plain])
+    hand_over(study, url, project, model.store, plain=[plain], may=lambda _: True)
     for path in (data, split, words):
         shutil.move(path, tmp_path / f"gone-{path.name}")
     (tmp_path / "w").mkdir()
@@ -145,7 +145,7 @@ def test_a_worker_needs_only_storage_and_name(model: Opened, tmp_path: Path) -> 
     project = model.project
     context = Context(model.store, base=project.base)
     running = begin(Plan(Search(spec, Recipe(), project.base, project.source), context, url))
-    hand_over(running.study, url, project, model.store, plain=[encode(spec)])
+    hand_over(running.study, url, project, model.store, plain=[encode(spec)], may=lambda _: True)
     data.unlink()
     part = Part(Wish(url, "a", trials=2))
     (tmp_path / "w").mkdir()

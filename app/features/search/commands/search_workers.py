@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espalier.app.commands.command import Arguments, Parser, UsageError
 from espalier.app.commands.console import Console
 from espalier.app.commands.opening import Target
+from espalier.app.features.search.commands.search_files import spec_path
 from espalier.model.document.codec import encode
 from espalier.model.document.project import recipe_to_json
 from espalier.model.opening import is_project
+from espalier.model.trust import factory_of
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -49,13 +52,38 @@ def check_workers(found: Arguments) -> None:
 def _hand_over(running: Running, storage: str, found: Arguments, target: Target, console: Console) -> None:
     if not found.storage and found.workers == 1:
         return
-    from espalier.passes.search.fleet.sharing import LIMIT, hand_over
+    from espalier.passes.search.fleet.sharing import LIMIT, hand_over, read_by
 
     search = running.plan.search
     plain = [encode(search.spec), recipe_to_json(search.recipe)]
     path = found.target if is_project(found.target) else ""
     console.progress(0, 0, "handing the model over")
-    made = hand_over(running.study, storage, target.project, target.store, path, plain)
+    may = may_leave(found)
+    made = hand_over(running.study, storage, target.project, target.store, path, plain, may)
+    for kept in sorted(p for p in read_by(target.project, plain) if found.storage and not may(p)):
+        console.note(f"{kept} is not handed over: a file names it, and it lies elsewhere than that file. "
+                     f"Add --trust {kept}, or have it at that path on each machine.")  # fmt: skip
     if not made.digest:
         console.note(f"The model ({made.size / 1e9:.1f} GB) is larger than what is handed over ({LIMIT / 1e9:.1f} GB): "
                      f"give workers elsewhere its project with --project.")  # fmt: skip
+
+
+def may_leave(found: Arguments) -> Callable[[str], bool]:
+    """Whether what lies at a path may go to a storage: the user named it, or it lies beside a file that he named.
+
+    Projects and specs come from other people too, and may name whatever this user can read.
+    """
+    named = {Path(p).expanduser().resolve() for p in (found.data, *found.trust) if p}
+    target = Path((factory_of(found.target) or (found.target,))[0]).expanduser().resolve()
+    spec = spec_path(found.spec).resolve()
+    folders = {*named, target if target.is_dir() else target.parent, spec.parent}
+    if not target.exists():
+        folders.discard(target.parent)
+    home = Path.home().resolve()
+    inside = folders - {home, *home.parents}  # all that the user has lies beside a file in there
+
+    def may(path: str) -> bool:
+        true = Path(path).expanduser().resolve()
+        return true in named or any(true.is_relative_to(folder) for folder in inside)
+
+    return may

@@ -86,7 +86,7 @@ def begin_record(path: Path, data: bytes, key: str, document: Document) -> None:
     """Write a record as it is, and note where it lies, and of what document it is."""
     with contextlib.suppress(OSError, FileError):  # without it nothing is lost but what a crash would take
         write_bytes(path, data)
-        _let_go()
+        let_go()
         if (path, key) in _NOTES:
             return
         note = data_folder("studies") / f"{key}-{secrets.token_hex(8)}.json"
@@ -95,7 +95,7 @@ def begin_record(path: Path, data: bytes, key: str, document: Document) -> None:
             _NOTES[path, key] = held
 
 
-def _let_go() -> None:
+def let_go() -> None:
     """Forget the notes of records that are gone with their document, or were removed."""
     for place in [place for place in _NOTES if not place[0].exists()]:
         held = _NOTES.pop(place)

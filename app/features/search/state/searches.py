@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QTimer, Signal
 
-from espalier.app.features.search.state.files import Copies, add_line, begin_record, record_path, recovered, unsaved
+from espalier.app.features.search.state.files import (
+    Copies,
+    add_line,
+    begin_record,
+    let_go,
+    record_path,
+    recovered,
+    unsaved,
+)
 from espalier.app.features.search.state.present_choices import present_choices
 from espalier.app.features.search.state.record import Record, damage, member_of, records
 from espalier.app.features.search.state.study import FINISHED, Study, cut_off
@@ -91,6 +99,7 @@ class Searches(Applied):
         self._forget()
         self.studies.clear()
         self._copies.forget()
+        let_go()
         document = self._session.document
         if document:
             _unpack(self._session, document)

@@ -27,16 +27,20 @@ def will_do(told: Mapping[str, Any]) -> str:
 
 
 def did(report: Report) -> str:
-    """How a training ended: the best validation against that at its start, the step whose weights are kept."""
+    """How a training ended: the best validation against that at its start, the step whose weights are kept.
+
+    Of a training whose result came out of a file, where its report need not be whole, what there is.
+    """
     told, rows = report.summary, report.rows
     words = [str(told.get("ended", "finished")).capitalize()]
     best, start = told.get("validation_accuracy"), rows[0].get("validation_accuracy") if rows else None
     if best is not None:
         change = f" ({signed(100 * (best - start), 1)} points)" if start is not None else ""
         words.append(f"validation accuracy {percent(best)}{change}")
-    if told["kept_step"]:  # else the warning says that the training did not help
+    if told.get("kept_step"):  # else the warning says that the training did not help
         words.append(f"weights of step {count(told['kept_step'])} of {count(told['steps'])} are kept")
-    words.append(duration(float(told["seconds"])))
+    if "seconds" in told:
+        words.append(duration(float(told["seconds"])))
     if told.get("resumed_from"):
         words.append(f"went on from step {count(told['resumed_from'])}")
     return " · ".join(words) + "." + (f" {told['warning']}" if told.get("warning") else "")
