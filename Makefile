@@ -15,7 +15,7 @@ SIZE := 1600x1000
 # A process a core; tests/conftest.py brings the long files first.
 PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test test-all check attack setup setup-test lint types contracts format screenshots demo-weights bench clean
+.PHONY: help run test test-all check attack setup setup-test lint types contracts format guide screenshots demo-weights bench clean
 
 help:
 	@echo 'make run           set up, then open the window on the demo project (without a display: render it to a file)'
@@ -25,7 +25,8 @@ help:
 	@echo 'make attack        open 5 000 damaged files of each kind (KINDS="pt2 tables": some; COUNT=100: fewer), and kill'
 	@echo '                   the window, sweeps, searches, workers and trainings 200 times each (KILLS=20: fewer)'
 	@echo 'make format        let ruff format and mend the source'
-	@echo 'make screenshots   render the window, light and dark, to resources/screenshots'
+	@echo 'make guide         write the generated pages of the guide again'
+	@echo 'make screenshots   render the window, light and dark, to resources/guide/pictures'
 	@echo 'make demo-weights  train the weights of the demo projects again'
 	@echo 'make bench         run the benchmarks (NAMES="trace edit": some) and compare them with their targets'
 	@echo 'make clean         remove build results and caches (not .venv)'
@@ -86,6 +87,9 @@ contracts: setup-test
 format: setup-test
 	@$(PY) -m ruff check --fix --quiet . || true
 	@$(PY) -m ruff format --quiet .
+
+guide: setup-test
+	@$(PY) -m tests.reference
 
 screenshots: setup
 	@$(PY) .ci/screenshots.py

@@ -218,7 +218,7 @@ def show_crash(banner: Banner, path: str, error: BaseException) -> None:
         banner.error(error)
         return
     hint = "See whether the last edit is there, and undo it where it is not as meant."
-    hint += f" A report lies in {path}." if path else ""
+    hint += f" The report is in {path}." if path else ""
     open_it: list[Button] = [("Open report", lambda: open_file(path))] if path else []
     what = redacted(f"{type(error).__name__}: {error}")
     banner.tell(f"Something went wrong inside Espalier: {what}", hint, open_it, "error")

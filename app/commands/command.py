@@ -85,7 +85,9 @@ def add_common(parser: Parser) -> None:
     """What every command takes."""
     parser.add_argument("--seed", type=int, default=0, help="equal seeds give equal results (default 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    parser.add_argument("--no-cache", action="store_true", help="capture and measure anew, and keep nothing of it")
+    parser.add_argument(
+        "--no-cache", action="store_true", help="capture and measure again; do not use or write the cache"
+    )
     parser.add_argument(
         "--trust",
         action="append",

@@ -61,6 +61,4 @@ def _packed_lines(tensors: list[dict[str, Any]]) -> Iterable[str]:
     yield f"tensors: {size(real)}, of which padding to whole bytes {real - ideal:g} bytes; the rest is header and graph"
 
 
-COMMAND = Command(
-    "export", "hands a project on: weights, ONNX, a torch program, a recipe or a script", _arguments, _run
-)
+COMMAND = Command("export", "exports a project: weights, ONNX, a torch program, a recipe or a script", _arguments, _run)

@@ -92,7 +92,7 @@ def writer(path: str) -> Writer:
     """What writes a report into a file of this ending; raises UsageError for others."""
     kind = Path(path).suffix.lower()
     if kind not in _WRITERS:
-        raise UsageError(f"{path} has no known kind.", f"End it in {', '.join(_WRITERS)}.")
+        raise UsageError(f"{path} has an unknown file type.", f"End it in {', '.join(_WRITERS)}.")
     return _WRITERS[kind]
 
 
@@ -151,4 +151,4 @@ def _json(reports: list[Report], data: dict[str, Any]) -> str:
 
 
 _WRITERS: dict[str, Writer] = {".csv": _csv, ".html": _html, ".json": _json}
-COMMAND = Command("report", "prints or writes what the analyses find", _arguments, _run)
+COMMAND = Command("report", "prints or writes reports of the analyses", _arguments, _run)

@@ -46,7 +46,7 @@ class Curves:
         if table and (found.compare or found.inset):
             raise UsageError("--compare and --inset are for a picture.", "Add --curves F.svg or --curves F.png.")
         if self.path is not None and self.path.suffix.lower() not in KINDS:
-            raise UsageError(f"{found.curves} has no known kind.", f"End it in {', '.join(KINDS)}.")
+            raise UsageError(f"{found.curves} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
         if self.path is not None and not self.path.parent.is_dir():
             raise UsageError(f"There is no folder {self.path.parent}.", "Make it, or choose another.")
         self.others = [(Path(name), _read(name)) for name in found.compare]

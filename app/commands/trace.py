@@ -73,7 +73,7 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
     shown["fixed sizes"] = ", ".join(data["fixed"]) or "none"
     shown["seconds"] = ", ".join(f"{k} {seconds(v)}" for k, v in data["seconds"].items())
     if data["captured_at"] is not None:
-        shown["seconds"] += f" (captured {age(data['captured_at'])}; --no-cache captures anew)"
+        shown["seconds"] += f" (captured {age(data['captured_at'])}; --no-cache captures again)"
     if "verified" in data:
         difference = data["max_abs_diff"]
         told = "–" if difference is None else f"{difference:.3g}"

@@ -108,7 +108,7 @@ def training(runs: Sequence[Runs], look: Palette = LIGHT, *, inset: bool = False
             panels.append(Panel(figure, TITLES.get(figure, f"validation {figure}"), [line for _, _, line in lines]))
             entries += [(r.entry(n), line.colour, line.dashes) for r, n, line in lines if figure == "loss"]
     if not panels:
-        return empty("No training has told its loss.", look)
+        return empty("No training has reported a loss.", look)
     counts = sorted({r.samples for r in runs if r.samples and any(c.series.get(ACCURACY) for c in r.curves)})
     if counts:
         entries.append((f"bands of accuracy: 95 % of n = {', '.join(map(str, counts))}", look.line, ()))
@@ -124,7 +124,7 @@ def on_the_way(groups: Sequence[Group], look: Palette = LIGHT, *, inset: bool = 
     figure = figure_of(first)
     values = np.concatenate([told(s) for g in groups for s in g.studies])
     if not len(values):
-        return empty("No trial tells values on its way: trials that train do, and rungs and pruners.", look)
+        return empty("No trial has intermediate values. Trials that train, rungs and pruners report them.", look)
     low, high, room = core_of(values, rising=first.sign(figure) > 0)
     panel = Panel(figure, TITLES.get(figure, title(figure)), _by_trial(groups, lambda t: t.steps, look),
                   (low - room, high + room))  # fmt: skip
@@ -137,7 +137,7 @@ def losses(groups: Sequence[Group], look: Palette = LIGHT, *, inset: bool = Fals
     """A line a trial that trains: its training loss."""
     panel = Panel("loss", f"training {TITLES['loss']}", _by_trial(groups, lambda t: t.losses, look))
     if not panel.lines:
-        return empty("No trial of this study has told a training loss.", look)
+        return empty("No trial of this study has reported a training loss.", look)
     entries = _entries(groups, lambda t: t.losses, look)
     return by_step("Training loss of trials by step", "training step (number)", [panel], entries, look, inset=inset)
 

@@ -218,7 +218,7 @@ class Sensitivities(QObject):
         """Measure afresh; a run of before is stopped. Raises OptionsError where there is no data."""
         document, wish = self._session.open_document, options or self.default_options()
         if not wish.data:
-            raise OptionsError("Sensitivities are found on data.", NO_DATA)
+            raise OptionsError("Sensitivities need data.", NO_DATA)
         self.stop()
         self.error = None
         self._next = Held(self._foundation(document.graph), wish)

@@ -61,7 +61,7 @@ class Entrance(QStackedWidget):
             buttons: list[Button] = [("Discard it", lambda: self._forgo(found))]
             if found.opens:
                 buttons.insert(0, ("Recover", lambda: files.guard(self._window, lambda: self._recover_still(found))))
-            hint = f"What it had not saved is kept: {found.holds}."
+            hint = f"Unsaved work is kept: {found.holds}."
             self._window.banner.offer(f"A window with {name} ended before it was saved.", hint, buttons)
 
     def _recover_still(self, leftover: Leftover) -> None:

@@ -125,7 +125,7 @@ class Plugins(QObject):
         elif failed:
             names = ", ".join(Path(s.source).name for s in failed)
             text = f"{len(failed)} plug-ins could not be loaded: {names}."
-            self._session.problem.emit(PassError(text, "Model → Plug-ins… tells why."))
+            self._session.problem.emit(PassError(text, "Model → Plug-ins… shows why."))
 
     def _tell_missing(self) -> None:
         document = self._session.document

@@ -42,9 +42,9 @@ class Binary(Format):
     source: ClassVar[str] = "Courbariaux et al. 2016, arXiv:1602.02830"
     keeps_zero: ClassVar[bool] = False
 
-    bipolar: bool = field(default=True, metadata={"help": "−1 and +1; no: 0 and 1"})
+    bipolar: bool = field(default=True, metadata={"help": "yes: −1 and +1; no: 0 and 1"})
     stochastic: bool = field(  # pyright: ignore[reportIncompatibleVariableOverride]
-        default=False, metadata={"help": "round at random, nearer values more often"}
+        default=False, metadata={"help": "stochastic rounding"}
     )
 
     def __post_init__(self) -> None:

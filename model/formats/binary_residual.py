@@ -50,8 +50,8 @@ class BinaryResidual(ScaledFormat):
     source: ClassVar[str] = "Ghasemzadeh et al. 2018, arXiv:1711.01243"
     keeps_zero: ClassVar[bool] = False
 
-    levels: int = field(default=2, metadata={"min": 1, "max": 3, "help": "how many signs are summed"})
-    granularity: Coarse = field(default="channel", metadata={"help": "what shares its scales: the tensor or a row"})
+    levels: int = field(default=2, metadata={"min": 1, "max": 3, "help": "number of binary terms"})
+    granularity: Coarse = field(default="channel", metadata={"help": "granularity of scales: tensor or row"})
 
     def __post_init__(self) -> None:
         whole(self.name, "levels", self.levels, 1, 3)

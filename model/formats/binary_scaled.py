@@ -50,7 +50,7 @@ class BinaryScaled(ScaledFormat):
     source: ClassVar[str] = "Rastegari et al. 2016, arXiv:1603.05279"
     keeps_zero: ClassVar[bool] = False
 
-    granularity: Coarse = field(default="channel", metadata={"help": "what shares a scale: the tensor or a row"})
+    granularity: Coarse = field(default="channel", metadata={"help": "granularity of scales: tensor or row"})
 
     def __post_init__(self) -> None:
         coarse(self.name, self.granularity)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST = 65536
-BLOCK = {"help": "elements in a row that share a scale", "min": 1, "max": MOST}
+BLOCK = {"help": "elements that share a scale", "min": 1, "max": MOST}
 ROWS = {"help": "rows of a tile that shares a scale", "min": 1, "max": MOST}
 
 

@@ -73,11 +73,11 @@ class ScaledInteger(ScaledFormat):
 
     width: int = field(default=8, metadata={"min": 2, "max": 16, "help": "bits of a code"})
     granularity: Literal["tensor", "channel", "group"] = field(
-        default="channel", metadata={"help": "what shares a scale: the tensor, a row, or a group within a row"}
+        default="channel", metadata={"help": "granularity of scales: tensor, row, or group within a row"}
     )
     group: int = field(default=128, metadata=_GROUP_SIZE)
-    symmetric: bool = field(default=True, metadata={"help": "no: codes from 0, with a zero point"})
-    scale_dtype: ScaleType = field(default="float32", metadata={"help": "how a scale is stored"})
+    symmetric: bool = field(default=True, metadata={"help": "yes: symmetric; no: codes from 0, with a zero point"})
+    scale_dtype: ScaleType = field(default="float32", metadata={"help": "type in which a scale is stored"})
 
     def __post_init__(self) -> None:
         whole(self.name, "width", self.width, 2, 16)

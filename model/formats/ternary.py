@@ -52,7 +52,7 @@ class Ternary(ScaledFormat):
     source: ClassVar[str] = "Li et al. 2016, arXiv:1605.04711"
 
     threshold: float = field(default=0.7, metadata={"min": 0.0, "max": 0.99, "help": "Δ as a multiple of mean|x|"})
-    granularity: Coarse = field(default="channel", metadata={"help": "what shares Δ and α: the tensor or a row"})
+    granularity: Coarse = field(default="channel", metadata={"help": "granularity of Δ and α: tensor or row"})
 
     def __post_init__(self) -> None:
         value: Any = self.threshold

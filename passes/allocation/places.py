@@ -113,9 +113,7 @@ def _slot(rows: Sequence[Sensitivity], graph: Graph, wanted: set[Column] | None,
     places = tuple((r.node, r.port) for r in rows)
     if not common:
         names = ", ".join(f"{n}.{p}" for n, p in places[:3])
-        raise OptionsError(
-            f"Nothing of what competes fits {names}.", "Let more formats compete, or float.", rows[0].node
-        )
+        raise OptionsError(f"No candidate fits {names}.", "Add formats, or float.", rows[0].node)
     kl = tuple(sum(h[c][1] for h in held) for c in common)
     choices = tuple(tuple(h[c][0] for c in common) for h in held)
     weights = dict.fromkeys(w for n, p in places if (w := weight_at(graph[n], p, graph)))

@@ -117,7 +117,7 @@ class _Counting:
                 rest += found
         if not groups:
             names = " or ".join(c.name for c in self.costs)
-            raise OptionsError(f"Nothing that competes changes {names}.", "Let other ports compete, or other formats.")
+            raise OptionsError(f"No candidate changes {names}.", "Choose other ports or formats.")
         return Problem(tuple(groups), rest, self.costs, self.graph)
 
     def _rest(self, each: Cost, score: Score) -> float:
@@ -144,7 +144,7 @@ class _Counting:
         if math.prod(shape) > MOST:
             names = ", ".join(n for s in slots for n, _ in s.places[:1])
             raise OptionsError(f"{math.prod(shape)} combinations are too many to decide {names} together.",
-                               "Let fewer formats compete, or fewer ports.")  # fmt: skip
+                               "Choose fewer formats or ports.")  # fmt: skip
         kl = np.zeros(shape)
         for axis, slot in enumerate(slots):
             kl = kl + _along(np.array(slot.kl), axis, len(shape))

@@ -60,7 +60,9 @@ def problem_of(
     who, wanted = competing or Competing(), [cost(name) for name in dict.fromkeys(costs)]
     for each in wanted:
         if each.shares is None:
-            raise OptionsError(f"{each.name} is no sum over layers, so no budget.", "Choose another cost.")
+            raise OptionsError(
+                f"{each.name} is not a sum over layers, so it cannot be a budget.", "Choose another cost."
+            )
     ports = who.ports or tuple(dict.fromkeys(r.port for r in table))
     found = slots(table, graph, who.columns, whole=who.whole, tied=who.tied, ports=ports)
     return counted(graph, [s for s in found if any(_looks_at(c, s) for c in wanted)], wanted)
@@ -218,7 +220,7 @@ def _refusal(problem: Problem, limits: Sequence[Limit], scorer: Scorer) -> Optio
         if least > wanted[number]:
             return _beyond(problem, limits, number, problem.figure(number, least))
     words = " and ".join(limit.text for limit in limits)
-    return OptionsError(f"No allocation was found that holds {words}.", WIDER)
+    return OptionsError(f"No allocation meets {words}.", WIDER)
 
 
 def points(problem: Problem, solutions: Iterable[Solution], number: int = 0) -> list[Point]:

@@ -19,7 +19,7 @@ MOST = 1 << 14  # values of a port that are handed on
 class ActivationOptions(ObserveOptions):
     """The data, and how much of it."""
 
-    limit: int = field(default=16, metadata={"min": 0, "help": "at most so many samples; 0 = all"})
+    limit: int = field(default=16, metadata={"min": 0, "help": "maximum number of samples; 0 = all"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from espalier.verilog.design.options import EmitOptions, sizes_in
 class BalanceFrontOptions:
     """How many points, at which sizes."""
 
-    points: int = field(default=24, metadata={"min": 2, "max": 200, "help": "designs to tell of at most"})
+    points: int = field(default=24, metadata={"min": 2, "max": 200, "help": "maximum number of designs"})
     sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
 
 

@@ -25,7 +25,7 @@ KEPT = 2  # baselines whose outputs stay
 class BesideOptions(EvaluateOptions):
     """An evaluation that tells the divergence from the baseline as well, and the change of the accuracy."""
 
-    baseline: str = field(default=OPENED, metadata={"help": "what the graph is called that is compared with"})
+    baseline: str = field(default=OPENED, metadata={"help": "name of the graph that is compared with"})
     AGAINST_BASE: ClassVar[bool] = True
 
 

@@ -39,12 +39,15 @@ COMPILER = "torch.compile with inductor needs a C++ compiler on the CPU, and the
 class CompileOptions(TimedOptions):
     """How it is compiled, and on what it runs; without data on made inputs of the model's sizes."""
 
-    backend: Backend = field(default="inductor", metadata={"help": "what compiles the graphs that are found"})
-    mode: Mode = field(default="default", metadata={"help": "of inductor: how much it tries"})
-    dynamic: bool = field(default=False, metadata={"help": "one program for all sizes, instead of one for each"})
-    runs: int = field(default=50, metadata={"min": 5, "max": 1000, "help": "rounds at most, each eager and compiled"})
+    backend: Backend = field(default="inductor", metadata={"help": "backend that compiles the captured graphs"})
+    mode: Mode = field(default="default", metadata={"help": "inductor's mode: how much it optimises"})
+    dynamic: bool = field(default=False, metadata={"help": "one program for all sizes instead of one per size"})
+    runs: int = field(
+        default=50, metadata={"min": 5, "max": 1000, "help": "maximum number of rounds, each eager and compiled"}
+    )
     part: str = field(
-        default="", metadata={"help": "modules' paths, such as encoder.layer.0, or nodes, with commas; none: all"}
+        default="",
+        metadata={"help": "module paths, such as encoder.layer.0, or nodes, separated by commas; empty: all"},
     )
 
 

@@ -22,11 +22,11 @@ SIDE = 64  # pixels of a picture, at most
 class DataRowsOptions(EvaluateOptions):
     """Which samples; `limit` is how many are shown."""
 
-    limit: int = field(default=PAGE, metadata={"min": 1, "help": "samples shown"})
-    start: int = field(default=0, metadata={"min": 0, "help": "samples passed over"})
-    of_class: str = field(default="", metadata={"help": "those of one class alone"})
-    holding: str = field(default="", metadata={"help": "those whose text holds these words"})
-    among: tuple[int, ...] = field(default=(), metadata={"help": "those with these numbers, in this order"})
+    limit: int = field(default=PAGE, metadata={"min": 1, "help": "number of samples shown"})
+    start: int = field(default=0, metadata={"min": 0, "help": "number of samples skipped"})
+    of_class: str = field(default="", metadata={"help": "only samples of this class"})
+    holding: str = field(default="", metadata={"help": "only samples whose text contains these words"})
+    among: tuple[int, ...] = field(default=(), metadata={"help": "only samples with these numbers, in this order"})
 
 
 @analysis("data_rows", "Samples of the data", DataRowsOptions)

@@ -37,8 +37,10 @@ class Cell:
 class DivergenceOptions(EvaluateOptions):
     """Which data; `cells` are tried one at a time in place of the graph's own choices, from the present weights."""
 
-    baseline: str = field(default=OPENED, metadata={"help": "what the graph is called that is measured against"})
-    cells: tuple[Cell, ...] = field(default=(), metadata={"help": "single choices to measure; none: the graph's own"})
+    baseline: str = field(default=OPENED, metadata={"help": "name of the baseline graph"})
+    cells: tuple[Cell, ...] = field(
+        default=(), metadata={"help": "single choices to measure; empty: those of the graph"}
+    )
     AGAINST_BASE: ClassVar[bool] = True
 
 
@@ -88,7 +90,7 @@ def _each(
     place = {name: i for i, name in enumerate(start.nodes)}
     unknown = next((c.node for c in cells if c.node not in place), None)
     if unknown is not None:
-        raise OptionsError(f"There is no node {unknown!r}.", "Find the sensitivities again.")
+        raise OptionsError(f"There is no node {unknown!r}.", "Compute the sensitivities again.")
     ordered = sorted(cells, key=lambda c: place[c.node])
     return zip(ordered, baseline.walk(given(start, c, context) for c in ordered), strict=True)
 

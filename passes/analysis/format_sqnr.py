@@ -58,8 +58,10 @@ USUAL: dict[str, tuple[str, ...]] = {
 class FormatSqnrOptions:
     """Which formats are tried."""
 
-    formats: tuple[Format, ...] = field(default=(), metadata={"help": "the formats to try; none: all, at usual widths"})
-    fit: bool = field(default=True, metadata={"help": "choose binary points and exponent biases for each weight"})
+    formats: tuple[Format, ...] = field(
+        default=(), metadata={"help": "formats to try; empty: all at their usual widths"}
+    )
+    fit: bool = field(default=True, metadata={"help": "fit fraction widths and exponent biases to each weight"})
 
 
 @dataclass(frozen=True, slots=True)

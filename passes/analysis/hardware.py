@@ -33,31 +33,33 @@ class HardwareOptions:
     """What to write, and how far to prove it."""
 
     folder: str = field(
-        default="", metadata={"help": "where to write the design; empty: nowhere", "writes": "emit -o DIR"}
+        default="", metadata={"help": "folder for the design; empty: do not write it", "writes": "emit -o DIR"}
     )
     name: str = field(default="top", metadata={"help": "name of the top module"})
     sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
     engine: Literal["folded", "unrolled"] = field(
         default="folded",
-        metadata={"help": "folded: layers multiply in turns; unrolled: weights become adders, a row or pixel a cycle"},
+        metadata={
+            "help": "folded: multipliers are shared; unrolled: weights become adders, one row or pixel per cycle"
+        },
     )
-    adders: int = field(default=4, metadata={"min": 1, "help": "unrolled: adders between two registers"})
+    adders: int = field(default=4, metadata={"min": 1, "help": "unrolled: number of adders between two registers"})
     simulate: bool = field(default=False, metadata={"help": "compare with the integer model in a simulator"})
     simulator: Literal["", "verilator", "icarus"] = field(
-        default="", metadata={"help": "default: what is there", "empty": "what is there"}
+        default="", metadata={"help": "default: Verilator if installed", "empty": "automatic"}
     )
     samples: int = field(default=32, metadata={"min": 1, "help": "samples to simulate"})
-    stalls: bool = field(default=True, metadata={"help": "also with inputs and outputs that pause at random"})
+    stalls: bool = field(default=True, metadata={"help": "also with random stalls of inputs and outputs"})
     waves: Literal["", "fst", "vcd"] = field(
         default="",
-        metadata={"help": "also write a trace of all signals of the instances (without pauses)", "empty": "no trace"},
+        metadata={"help": "also write a trace of all signals of the instances (without stalls)", "empty": "no trace"},
     )
     cocotb: bool = field(default=False, metadata={"help": "also write a test bench in Python, for cocotb"})
     data: str = field(default="", metadata={"help": "data to simulate; empty: random values", "edit": "data"})
     split: str = field(default="", metadata={"help": "which part of the data", "edit": "split"})
     synthesize: Literal["", "xilinx", "ecp5", "ice40"] = field(
         default="",
-        metadata={"help": "family for which Yosys tells the resources; empty: only estimates", "empty": "estimates"},
+        metadata={"help": "FPGA family for a synthesis by Yosys; empty: estimates only", "empty": "estimates"},
     )
     route: bool = field(default=False, metadata={"help": "with a synthesis, also place and route for a clock"})
     modules: dict[str, str] = field(

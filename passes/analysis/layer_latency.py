@@ -23,9 +23,9 @@ ABOUT = ("Formats are simulated on this machine: layers multiply in float. A for
 class LayerLatencyOptions(EvaluateOptions):
     """The batch that is timed, and the formats whose rounding is."""
 
-    batch_size: int = field(default=16, metadata={"min": 1, "help": "samples of the batch that is timed"})
+    batch_size: int = field(default=16, metadata={"min": 1, "help": "batch size"})
     formats: tuple[Format, ...] = field(
-        default=(), metadata={"help": "the formats to time; none: all, at usual widths"}
+        default=(), metadata={"help": "formats to time; empty: all at their usual widths"}
     )
 
 

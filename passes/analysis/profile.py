@@ -28,7 +28,9 @@ ABOUT = ("Formats are simulated: layers multiply in float, and rounding their op
 class ProfileOptions(TimedOptions):
     """What is run, and how often. Without data, on made inputs of the model's sizes."""
 
-    runs: int = field(default=5, metadata={"min": 1, "max": 100, "help": "runs that are profiled; medians are told"})
+    runs: int = field(
+        default=5, metadata={"min": 1, "max": 100, "help": "number of profiled runs; medians are reported"}
+    )
     trace: str = field(
         default="",
         metadata={
@@ -66,7 +68,7 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
 def _check(options: ProfileOptions) -> None:
     check_device(options.device)
     if options.trace and not options.trace.endswith(".json"):
-        raise ExportError(f"{options.trace} has no known kind.", "End it in .json.")
+        raise ExportError(f"{options.trace} has an unknown file type.", "End it in .json.")
 
 
 # -- what was seen

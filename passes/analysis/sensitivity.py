@@ -35,21 +35,23 @@ if TYPE_CHECKING:
 class SensitivityOptions(EvaluateOptions):
     """Which candidates at which ports, on what data, and how many of them are measured as well."""
 
-    limit: int = field(default=256, metadata={"min": 0, "help": "samples of the pass with gradients; 0 = all"})
-    formats: tuple[Format, ...] = field(default=(), metadata={"help": "the formats to try; none: all, at usual widths"})
+    limit: int = field(default=256, metadata={"min": 0, "help": "samples for the gradients; 0 = all"})
+    formats: tuple[Format, ...] = field(
+        default=(), metadata={"help": "formats to try; empty: all at their usual widths"}
+    )
     ports: tuple[str, ...] = field(
-        default=(), metadata={"help": "such as weight, data_in; empty: all that can take formats"}
+        default=(), metadata={"help": "ports, such as weight, data_in; empty: all that take formats"}
     )
     sparsities: tuple[float, ...] = field(
-        default=(), metadata={"help": "shares of weights and inputs of layers to prune as well, such as 0.5"}
+        default=(), metadata={"help": "sparsities of weights and layer inputs to try as well, such as 0.5"}
     )
     select: Select = field(default=Select(), metadata={"help": "which nodes"})
     measure: int = field(
-        default=24, metadata={"min": 0, "help": "true measurements that correct the predictions; 0: none"}
+        default=24, metadata={"min": 0, "help": "number of measurements that correct the predictions; 0: none"}
     )
     configurations: int = field(
         default=8,
-        metadata={"min": 0, "help": "whole configurations measured, to correct what formats do together"},
+        metadata={"min": 0, "help": "number of whole configurations measured, to correct joint effects"},
     )
     exact: bool = field(default=False, metadata={"help": "measure every candidate, one at a time"})
     seconds: float = field(
@@ -79,8 +81,8 @@ def sensitivity(graph: Graph, options: SensitivityOptions, context: Context) -> 
     """
     start = time.perf_counter()
     if not options.data:
-        raise DataError("Sensitivities are found on data, and none is named.",
-                        "Name some: demo:NAME, hub:NAME, a file or a folder; random inputs tell nothing.")  # fmt: skip
+        raise DataError("Sensitivities need data, and none is named.",
+                        "Name some: demo:NAME, hub:NAME, a file or a folder; random inputs do not help.")  # fmt: skip
     try:
         work = _Work(graph, options, _ending(context))
         rows = work.rows()

@@ -14,7 +14,7 @@ from espalier.passes.base import Context, Report, Row, analysis
 class TrainableOptions:
     """How deep."""
 
-    depth: int = field(default=0, metadata={"min": 0, "max": 64, "help": "levels of modules; 0 = all"})
+    depth: int = field(default=0, metadata={"min": 0, "max": 64, "help": "depth of the module tree; 0 = all"})
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ class FreezeOptions:
     """Which nodes, and which of their parameters."""
 
     select: Select = field(default=Select(), metadata={"help": "which nodes"})
-    part: Part = field(default="all", metadata={"help": "which of their parameters; own: all but adapters"})
+    part: Part = field(default="all", metadata={"help": "which parameters; own: all except adapters"})
 
 
 def trained_by(node: Node, graph: Graph, part: Part = "all") -> Iterator[str]:

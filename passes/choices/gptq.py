@@ -15,8 +15,10 @@ class GptqOptions(RecoveryOptions):
     damping: float = field(
         default=0.01, metadata={"min": 0.0, "max": 1.0, "help": "share of the Hessian's mean diagonal added to it"}
     )
-    act_order: bool = field(default=True, metadata={"help": "inputs with the most energy first, under fixed scales"})
-    clip: bool = field(default=True, metadata={"help": "scales of least squared error, not those of the largest value"})
+    act_order: bool = field(
+        default=True, metadata={"help": "quantise inputs with the most energy first, under fixed scales"}
+    )
+    clip: bool = field(default=True, metadata={"help": "scales with the least squared error instead of the maximum"})
 
     def __post_init__(self) -> None:
         if not 0 < self.damping <= 1:

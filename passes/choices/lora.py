@@ -14,7 +14,7 @@ class Rank:
     """Another rank of the selected layers; 0 = no adapter."""
 
     select: Select
-    rank: int = field(default=8, metadata={"min": 0, "max": 4096, "help": "of the correction; 0 = no adapter"})
+    rank: int = field(default=8, metadata={"min": 0, "max": 4096, "help": "rank of the correction; 0 = no adapter"})
 
     def __post_init__(self) -> None:
         if self.rank < 0:
@@ -25,18 +25,20 @@ class Rank:
 class LoraOptions:
     """Which layers get adapters of which rank, how much these count, and what else trains."""
 
-    rank: int = field(default=8, metadata={"min": 0, "max": 4096, "help": "of the correction; 0 takes adapters away"})
-    alpha: float = field(default=16.0, metadata={"min": 0.0, "help": "the correction counts alpha / rank"})
+    rank: int = field(default=8, metadata={"min": 0, "max": 4096, "help": "rank of the correction; 0 removes adapters"})
+    alpha: float = field(default=16.0, metadata={"min": 0.0, "help": "the correction is scaled by alpha / rank"})
     dropout: float = field(
-        default=0.0, metadata={"min": 0.0, "max": 0.99, "help": "of what flows into the adapter, in training"}
+        default=0.0, metadata={"min": 0.0, "max": 0.99, "help": "dropout of the adapter's input in training"}
     )
-    rooted: bool = field(default=False, metadata={"help": "the correction counts alpha / √rank (rsLoRA)"})
+    rooted: bool = field(default=False, metadata={"help": "the correction is scaled by alpha / √rank (rsLoRA)"})
     select: Select = field(default=Select("type", ("linear",)), metadata={"help": "which layers"})
-    ranks: tuple[Rank, ...] = field(default=(), metadata={"help": "other ranks of some of them; the last holds"})
-    train_head: bool = field(
-        default=False, metadata={"help": "the last layer trains whole and gets no adapter: for new classes"}
+    ranks: tuple[Rank, ...] = field(
+        default=(), metadata={"help": "other ranks for some layers; the last match applies"}
     )
-    freeze: bool = field(default=True, metadata={"help": "everything but adapters and the head rests"})
+    train_head: bool = field(
+        default=False, metadata={"help": "train the last layer whole, without adapter, for new classes"}
+    )
+    freeze: bool = field(default=True, metadata={"help": "freeze all except adapters and the head"})
 
     def __post_init__(self) -> None:
         if self.rank < 0:

@@ -15,10 +15,10 @@ class ParallelRule:
     """How much of some nodes at once: inputs, outputs and rows, or a number of products that is split by itself."""
 
     select: Select = field(default_factory=Select, metadata={"help": "the nodes"})
-    inputs: int = field(default=1, metadata={"min": 1, "help": "inputs of a node in a cycle"})
-    outputs: int = field(default=1, metadata={"min": 1, "help": "outputs of a node in a cycle"})
-    tokens: int = field(default=1, metadata={"min": 1, "help": "rows (tokens, pixels) in a cycle"})
-    products: int = field(default=0, metadata={"min": 0, "help": "at most so many products a cycle; 0: as above"})
+    inputs: int = field(default=1, metadata={"min": 1, "help": "inputs per cycle"})
+    outputs: int = field(default=1, metadata={"min": 1, "help": "outputs per cycle"})
+    tokens: int = field(default=1, metadata={"min": 1, "help": "rows (tokens, pixels) per cycle"})
+    products: int = field(default=0, metadata={"min": 0, "help": "maximum number of products per cycle; 0: as above"})
 
     def of(self, sizes: tuple[int, int, int], node: str) -> Parallel:
         """For a node of these inputs, outputs and rows; raises PassError where numbers do not divide them."""
@@ -39,7 +39,7 @@ class ParallelizeOptions(ParallelRule):
 
     sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
     rules: tuple[ParallelRule, ...] = field(
-        default=(), metadata={"help": "instead: several groups of nodes, each with its own; the last one holds"}
+        default=(), metadata={"help": "instead: several groups of nodes, each with its own; the last match applies"}
     )
 
 
@@ -47,6 +47,8 @@ class ParallelizeOptions(ParallelRule):
 class BalanceOptions:
     """Where to stop."""
 
-    multipliers: int = field(default=64, metadata={"min": 1, "help": "products in a cycle that the design may compute"})
-    interval: int = field(default=0, metadata={"min": 0, "help": "cycles a sample that are short enough; 0 = any"})
+    multipliers: int = field(
+        default=64, metadata={"min": 1, "help": "maximum number of products per cycle of the design"}
+    )
+    interval: int = field(default=0, metadata={"min": 0, "help": "cycles per sample that suffice; 0 = any"})
     sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})

@@ -26,7 +26,9 @@ class Budget:
     """A share of their own for some nodes."""
 
     select: Select = field(default=Select("name"), metadata={"help": "which nodes"})
-    sparsity: float = field(default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "their share; 0 leaves them whole"})
+    sparsity: float = field(
+        default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "their sparsity; 0 leaves them whole"}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +46,34 @@ class PruneOptions:
     )
     select: Select = field(default=Select("all"), metadata={"help": "which nodes"})
     pattern: Pattern = field(
-        default="element", metadata={"help": "single elements; n of every m kept, whatever the sparsity; whole blocks"}
+        default="element", metadata={"help": "elements; n of every m kept (ignores the sparsity); whole blocks"}
     )
-    n: int = field(default=2, metadata={"min": 1, "max": MOST, "help": "of n:m: so many are kept …", **NM})
-    m: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "… of so many in a row", **NM})
-    rows: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "of a block: outputs", **BLOCK})
-    columns: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "of a block: inputs", **BLOCK})
+    n: int = field(default=2, metadata={"min": 1, "max": MOST, "help": "n:m: elements kept …", **NM})
+    m: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "… of this many", **NM})
+    rows: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "outputs of a block", **BLOCK})
+    columns: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "inputs of a block", **BLOCK})
     least: float = field(
-        default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "global: at least this of each weight", **GLOBAL}
+        default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "global: minimum sparsity of each weight", **GLOBAL}
     )
     most: float = field(
-        default=1.0, metadata={"min": 0.0, "max": 1.0, "help": "global: at most this of each weight", **GLOBAL}
+        default=1.0, metadata={"min": 0.0, "max": 1.0, "help": "global: maximum sparsity of each weight", **GLOBAL}
     )
     budgets: tuple[Budget, ...] = field(
-        default=(), metadata={"help": "other shares for some nodes; the last one holds"}
+        default=(), metadata={"help": "other sparsities for some nodes; the last match applies"}
     )
     data: str = field(default="", metadata={"help": "for methods that need it: demo:NAME, hub:NAME, a file or a folder",
                                             "edit": "data", **DATA})  # fmt: skip
-    split: str = field(default="train", metadata={"help": "never the one that is scored on", "edit": "split", **DATA})
-    limit: int = field(default=128, metadata={"min": 0, "help": "at most so many samples; 0 = all", **DATA})
-    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples that run at once", **DATA})
+    split: str = field(
+        default="train", metadata={"help": "must not be the split that is scored", "edit": "split", **DATA}
+    )
+    limit: int = field(default=128, metadata={"min": 0, "help": "maximum number of samples; 0 = all", **DATA})
+    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "batch size", **DATA})
     text: str = field(default="", metadata={"help": "name of the text column", "edit": "text", **DATA})
     label: str = field(default="", metadata={"help": "name of the label column", "edit": "label", **DATA})
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's", **DATA})
     max_length: int = field(
-        default=0, metadata={"min": 0, "help": "longest text in tokens; 0 = what model and tokenizer take", **DATA}
+        default=0,
+        metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer", **DATA},
     )
 
     def __post_init__(self) -> None:

@@ -28,10 +28,10 @@ class PruneActivationsOptions:
 
     sparsity: float = field(default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "fraction of values to zero"})
     method: Literal["l1", "random"] = field(
-        default="l1", metadata={"help": "the smallest magnitudes, or random places, the same in every sample"}
+        default="l1", metadata={"help": "smallest magnitudes, or random positions, equal for all samples"}
     )
     pattern: Literal["top_k", "threshold"] = field(
-        default="top_k", metadata={"help": "just so many of each sample, or all up to a magnitude that data tells"}
+        default="top_k", metadata={"help": "top-k per sample, or all below a magnitude measured on data"}
     )
     scope: Literal["local", "global"] = field(
         default="local", metadata={"help": "threshold: one for each tensor, or one for all of them"}
@@ -42,21 +42,23 @@ class PruneActivationsOptions:
     select: Select = field(default=Select("type", LAYERS), metadata={"help": "which nodes"})
     data: str = field(default="", metadata={"help": "for a threshold: demo:NAME, hub:NAME, a file or a folder",
                                             "edit": "data"})  # fmt: skip
-    split: str = field(default="train", metadata={"help": "never the one that is scored on", "edit": "split"})
-    limit: int = field(default=128, metadata={"min": 0, "help": "at most so many samples; 0 = all"})
-    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples that run at once"})
+    split: str = field(default="train", metadata={"help": "must not be the split that is scored", "edit": "split"})
+    limit: int = field(default=128, metadata={"min": 0, "help": "maximum number of samples; 0 = all"})
+    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "batch size"})
     text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
     label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
     max_length: int = field(
-        default=0, metadata={"min": 0, "help": "longest text in tokens; 0 = what model and tokenizer take"}
+        default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
 
     def __post_init__(self) -> None:
         if not 0 <= self.sparsity <= 1:
             raise OptionsError(f"sparsity is {self.sparsity}.", "sparsity must be a number from 0 to 1.")
         if self.method == "random" and self.pattern == "threshold":
-            raise OptionsError("Random places have no threshold.", "Choose the pattern top_k, or the method l1.")
+            raise OptionsError(
+                "Threshold pruning is not defined for method = random.", "Choose the pattern top_k, or the method l1."
+            )
         if self.scope == "global" and self.pattern == "top_k":
             raise OptionsError("top_k takes its share of each sample of each tensor, so its scope is local.",
                                "Choose the pattern threshold for one limit over all.")  # fmt: skip

@@ -24,24 +24,24 @@ class PruneStructuredOptions:
         "help": "heads (groups that share a key); queries of each group; neurons of feed-forwards; channels of "
                 "convolutions; the residual width (norms then see other statistics: fine-tune after); whole pre-norm "
                 "layers"})  # fmt: skip
-    ratio: float = field(default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "share of the units that goes"})
-    count: int = field(default=0, metadata={"min": 0, "help": "so many of each set instead; 0 = by the ratio"})
+    ratio: float = field(default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "fraction of the units to remove"})
+    count: int = field(default=0, metadata={"min": 0, "help": "number of units per set instead; 0 = by the ratio"})
     score: Score = field(default="l1", metadata={
         "help": "which go first: the smallest weights; at random; those whose shutting changes the loss least (taylor) "
                 "or that the least flows through (activation): these two need data"})  # fmt: skip
-    scope: Literal["local", "global"] = field(default="local", metadata={"help": "count per set, or over all sets"})
-    multiple: int = field(default=1, metadata={"min": 1, "max": 4096, "help": "what is left is a multiple of this"})
-    select: Select = field(default=Select(), metadata={"help": "sets with one of these nodes"})
+    scope: Literal["local", "global"] = field(default="local", metadata={"help": "ratio per set, or over all sets"})
+    multiple: int = field(default=1, metadata={"min": 1, "max": 4096, "help": "keep a multiple of this"})
+    select: Select = field(default=Select(), metadata={"help": "sets that contain one of these nodes"})
     data: str = field(default="", metadata={
         "help": "for taylor and activation: demo:NAME, hub:NAME, a file or a folder", "edit": "data"})  # fmt: skip
-    split: str = field(default="train", metadata={"help": "never the one that is scored on", "edit": "split"})
-    limit: int = field(default=128, metadata={"min": 0, "help": "at most so many samples; 0 = all"})
-    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples that run at once"})
+    split: str = field(default="train", metadata={"help": "must not be the split that is scored", "edit": "split"})
+    limit: int = field(default=128, metadata={"min": 0, "help": "maximum number of samples; 0 = all"})
+    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "batch size"})
     text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
     label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
     max_length: int = field(
-        default=0, metadata={"min": 0, "help": "longest text in tokens; 0 = what model and tokenizer take"}
+        default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
 
     def __post_init__(self) -> None:

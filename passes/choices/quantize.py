@@ -22,7 +22,7 @@ class Rule:
     select: Select
     formats: dict[str, Format | None]
     gradient: Literal["range", "identity"] = field(
-        default="range", metadata={"help": "in training, the gradient passes inside the range only, or everywhere"}
+        default="range", metadata={"help": "gradient in training: only inside the range, or everywhere"}
     )
 
     def __post_init__(self) -> None:

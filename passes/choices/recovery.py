@@ -12,7 +12,7 @@ from espalier.passes.select import Select
 class RecoveryOptions(EvaluateOptions):
     """Calibration data: as for an evaluation, but few samples, and of the training split."""
 
-    split: str = field(default="train", metadata={"help": "never the one that is scored on", "edit": "split"})
-    limit: int = field(default=128, metadata={"min": 0, "help": "at most so many samples; 0 = all"})
-    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples that run at once"})
+    split: str = field(default="train", metadata={"help": "must not be the split that is scored", "edit": "split"})
+    limit: int = field(default=128, metadata={"min": 0, "help": "maximum number of samples; 0 = all"})
+    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "batch size"})
     select: Select = field(default=Select(), metadata={"help": "layers to work on"})

@@ -70,7 +70,7 @@ def parse_budget(text: str) -> Limit:
     limit = parse_limit(text)
     if limit.figure not in names:
         hint = f"An allocation takes {', '.join(names)}; a search can take it as a constraint."
-        raise OptionsError(f"{limit.figure} is no sum over layers, so no budget.", hint)
+        raise OptionsError(f"{limit.figure} is not a sum over layers, so it cannot be a budget.", hint)
     good = "<=" if COSTS.get(limit.figure).better == "low" else ">="
     if limit.side != good:
         word = "low" if good == "<=" else "high"

@@ -24,7 +24,7 @@ def write_recipe(project: Project, path: Path) -> list[Path]:
         case ".toml":
             text = to_toml(data)
         case _:
-            raise ExportError(f"{path.name} has no known kind.", "End it in .toml or .json.")
+            raise ExportError(f"{path.name} has an unknown file type.", "End it in .toml or .json.")
     write_text(path, text, ExportError)
     return [path]
 

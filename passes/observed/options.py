@@ -17,4 +17,4 @@ class ObserveOptions(EvaluateOptions):
     data: str = field(
         default="", metadata={"help": "demo:NAME, hub:NAME, a file or a folder; empty: weights alone", "edit": "data"}
     )
-    limit: int = field(default=256, metadata={"min": 0, "help": "at most so many samples; 0 = all"})
+    limit: int = field(default=256, metadata={"min": 0, "help": "maximum number of samples; 0 = all"})

@@ -29,13 +29,13 @@ class EvaluateOptions:
 
     data: str = field(default="", metadata={"help": "demo:NAME, hub:NAME, a file or a folder", "edit": "data"})
     split: str = field(default="", metadata={"help": SPLITS, "edit": "split"})
-    limit: int = field(default=0, metadata={"min": 0, "help": "at most so many samples; 0 = all"})
+    limit: int = field(default=0, metadata={"min": 0, "help": "maximum number of samples; 0 = all"})
     batch_size: int = field(default=64, metadata={"min": 1, "max": 4096})
     text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
     label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
     max_length: int = field(
-        default=0, metadata={"min": 0, "help": "longest text in tokens; 0 = what model and tokenizer take"}
+        default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
 
     @property

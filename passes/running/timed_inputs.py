@@ -22,11 +22,11 @@ DEVICES = ("cpu", "cuda")
 class TimedOptions(EvaluateOptions):
     """What is run, and where. Without data, on made inputs of the model's sizes."""
 
-    batch_size: int = field(default=16, metadata={"min": 1, "max": 4096, "help": "samples of the batch that is run"})
+    batch_size: int = field(default=16, metadata={"min": 1, "max": 4096, "help": "batch size"})
     sizes: str = field(
-        default="", metadata={"help": "other sizes of made inputs than those of the trace, such as seq=128"}
+        default="", metadata={"help": "sizes of generated inputs, if not those of the trace, such as seq=128"}
     )
-    device: Literal["cpu", "cuda"] = field(default="cpu", metadata={"help": "cuda: where there is one"})
+    device: Literal["cpu", "cuda"] = field(default="cpu", metadata={"help": "default: cuda if available"})
 
 
 def check_device(device: str) -> None:

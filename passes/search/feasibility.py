@@ -36,12 +36,12 @@ def check_spec(spec: SearchSpec, want: Wanted, recipe: Recipe) -> None:
         raise OptionsError(f"rungs are {list(spec.rungs)}.", "List growing numbers of samples, such as 64, 256.")
     check_pruner(spec, want, train)
     if spec.begin_at == "best" and not train:
-        raise OptionsError("Trials are to begin at weights that another was trained to, and none is trained.",
+        raise OptionsError("Inheriting weights needs a trial that trains.",
                            'Let them train (train = "after"), or leave begin_at out.')  # fmt: skip
     if spec.sampler == "cmaes" and len(spec.goals) > 1 and not spec.summed:
         raise OptionsError("The sampler cmaes takes one goal.", "Sum the goals, or take nsga2.")
     if spec.terminator and len(spec.goals) > 1 and not spec.summed:
-        raise OptionsError("The terminator judges one goal.", "Sum the goals, or set patience.")
+        raise OptionsError("The terminator supports a single objective.", "Sum the goals, or set patience.")
 
 
 def check_pruner(spec: SearchSpec, want: Wanted, trains: bool = False) -> None:

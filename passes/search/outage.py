@@ -76,7 +76,7 @@ class Outage:
                 return
             self.since = time.monotonic() if since is None else since
             begun = time.strftime("%H:%M:%S", time.localtime(time.time() - (time.monotonic() - self.since)))
-        self._tell(f"{name} is away since {begun}: {why.rstrip('. ')}. Trying again.")
+        self._tell(f"{name} does not respond since {begun}: {why.rstrip('. ')}. Trying again.")
 
     def back(self, name: str) -> None:
         """It answers; once, where it did not before."""
@@ -84,7 +84,7 @@ class Outage:
             since, self.since = self.since, None
             self.returned = self.returned if since is None else time.monotonic()
         if since is not None:
-            self._tell(f"{name} is back after {time.monotonic() - since:.0f} s.")
+            self._tell(f"{name} responds again after {time.monotonic() - since:.0f} s.")
 
     @contextlib.contextmanager
     def calling(self, name: str) -> Generator[None]:

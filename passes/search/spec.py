@@ -38,18 +38,18 @@ class Vary:
     """
 
     kind: Kind = "format"
-    select: Select = field(default=LINEAR, metadata={"help": "the layers it is about"})
+    select: Select = field(default=LINEAR, metadata={"help": "selected layers"})
     ports: tuple[str, ...] = field(default=("weight",), metadata={"help": "weight, data_in, bias, data_out"})
-    values: str = field(default="", metadata={"help": "the values to choose from"})
+    values: str = field(default="", metadata={"help": "candidate values"})
     low: float | None = None
     high: float | None = None
     log: bool = False
     key: str = field(default="", metadata={"help": "the option's path or the configuration's key"})
-    method: str = field(default="l1", metadata={"help": "how a sparsity is pruned"})
+    method: str = field(default="l1", metadata={"help": "pruning method"})
     per: Literal["layer", "type", "module", "all"] = "layer"
-    depth: int = field(default=4, metadata={"min": 1, "max": 20, "help": "parts of the path of a module"})
-    fit: bool = field(default=True, metadata={"help": "binary points and exponent biases from each weight's values"})
-    name: str = field(default="", metadata={"help": "what it is called; default: what it varies"})
+    depth: int = field(default=4, metadata={"min": 1, "max": 20, "help": "number of parts of a module path"})
+    fit: bool = field(default=True, metadata={"help": "fit fraction widths and exponent biases to each weight"})
+    name: str = field(default="", metadata={"help": "name of the choice; default: what it varies"})
     when: When | None = None
 
 
@@ -58,7 +58,7 @@ class Goal:
     """A figure of the score, or of a cost, that is to be high or low; `weight`: its share where goals are summed."""
 
     figure: str = "accuracy"
-    better: Literal["", "high", "low"] = field(default="", metadata={"help": "empty: as the figure is meant"})
+    better: Literal["", "high", "low"] = field(default="", metadata={"help": "empty: the metric's default direction"})
     weight: float = 1.0
 
 
@@ -82,19 +82,23 @@ class SearchSpec:
     rungs: tuple[int, ...] = ()
     lower: float | None = field(default=None, metadata={"help": "threshold: end a trial whose goal is below this"})
     upper: float | None = field(default=None, metadata={"help": "threshold: end a trial whose goal is above this"})
-    judge_from: int = field(default=0, metadata={"min": 0, "help": "samples or steps before a pruner judges"})
+    judge_from: int = field(default=0, metadata={"min": 0, "help": "samples or steps before a pruner may act"})
     trials: int = field(default=50, metadata={"min": 1, "max": 100_000})
     timeout: float = field(default=0.0, metadata={"min": 0, "help": "seconds; 0 = no limit"})
-    patience: int = field(default=0, metadata={"min": 0, "help": "end after so many trials no better; 0 = never"})
-    terminator: bool = field(default=False, metadata={"help": "end when little is left to gain (Optuna's Terminator)"})
+    patience: int = field(
+        default=0, metadata={"min": 0, "help": "stop after this many trials without improvement; 0 = never"}
+    )
+    terminator: bool = field(
+        default=False, metadata={"help": "stop when little gain is expected (Optuna's Terminator)"}
+    )
     seed: int = field(default=0, metadata={"min": 0})
-    warm: int = field(default=0, metadata={"min": 0, "help": "trials that begin at the predicted front"})
+    warm: int = field(default=0, metadata={"min": 0, "help": "number of trials taken from the predicted Pareto front"})
     train: Training = "none"
     finetune: dict[str, Any] = field(default_factory=dict[str, Any])
     begin_at: Literal["source", "best"] = field(
-        default="source", metadata={"help": "weights to train from: the source's, or the best trial's so far"}
+        default="source", metadata={"help": "initial weights: the source's, or those of the best trial"}
     )
-    inherit: bool = field(default=True, metadata={"help": "take trained weights over where shapes allow"})
+    inherit: bool = field(default=True, metadata={"help": "inherit trained weights where shapes allow"})
     score: EvaluateOptions = field(default=EvaluateOptions())
 
 

@@ -108,7 +108,7 @@ def opened(plan: Plan, ready: Prepared, storage: BaseStorage) -> Study:
     there = not clear(storage, spec.study) and spec.study in study_names(storage)
     if there and not plan.resume:
         raise StorageError(f"The storage has a study {spec.study!r} already.",
-                           "Go on with it (--resume), or give the search another name.")  # fmt: skip
+                           "Resume it (--resume), or give the search another name.")  # fmt: skip
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = open_study(storage, spec.study, ready.want.directions, plan.fingerprint or ready.fingerprint)
     if not there:

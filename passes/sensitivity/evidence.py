@@ -147,7 +147,7 @@ def save(evidence: Evidence, path: Path) -> None:
         for old in sorted(path.parent.glob("*.safetensors"), key=lambda p: p.stat().st_mtime, reverse=True)[KEEP:]:
             old.unlink(missing_ok=True)
     except OSError as error:
-        raise ProjectError(f"The evidence could not be kept in {path.parent} ({error.strerror}).",
+        raise ProjectError(f"The gradient statistics could not be kept in {path.parent} ({error.strerror}).",
                            "Free some space there.") from error  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def load(path: Path) -> Evidence:
     whole = path.with_name(path.stem.removesuffix(PART) + path.suffix)
     if whole.exists():  # a worker may have finished the gradients since, and removed the part
         path = whole
-    with reading(path, ProjectError, "holds no evidence", "Run the sensitivity again."):
+    with reading(path, ProjectError, "holds no gradient statistics", "Run the sensitivity again."):
         facts = path.stat()
         found = _opened(path, facts.st_ino, facts.st_size)
         os.utime(path)

@@ -15,76 +15,91 @@ class FinetuneOptions:
 
     data: str = field(default="", metadata={"help": "demo:NAME, hub:NAME, a file or a folder", "edit": "data"})
     train_split: str = field(
-        default="", metadata={"help": "samples to train on; default: train", "edit": "split", "empty": "train"}
+        default="", metadata={"help": "split to train on; default: train", "edit": "split", "empty": "train"}
     )
-    train_limit: int = field(default=0, metadata={"min": 0, "help": "at most so many of them; 0 = all"})
-    validate: bool = field(default=True, metadata={"help": "measure on other samples at the start and on the way"})
+    train_limit: int = field(default=0, metadata={"min": 0, "help": "maximum number of them; 0 = all"})
+    validate: bool = field(default=True, metadata={"help": "validate at the start and during training"})
     validation_split: str = field(
         default="",
         metadata={
-            "help": "those samples; default: validation, else a tenth of the training's",
+            "help": "validation split; default: validation, else a tenth of the training samples",
             "edit": "split",
             "empty": "validation",
         },
     )
-    validation_limit: int = field(default=0, metadata={"min": 0, "help": "at most so many of them; 0 = all"})
-    epochs: float = field(default=1.0, metadata={"min": 0.01, "max": 1000.0, "help": "passes over the samples"})
+    validation_limit: int = field(default=0, metadata={"min": 0, "help": "maximum number of them; 0 = all"})
+    epochs: float = field(
+        default=1.0, metadata={"min": 0.01, "max": 1000.0, "help": "number of passes over the samples"}
+    )
     max_steps: int = field(default=0, metadata={"min": 0, "help": "optimiser steps instead of epochs; 0 = by epochs"})
-    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples a forward pass"})
-    accumulation: int = field(default=1, metadata={"min": 1, "max": 1024, "help": "batches an optimiser step"})
-    learning_rate: float = field(default=1e-4, metadata={"min": 1e-8, "max": 10.0, "help": "its highest value"})
+    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples per forward pass"})
+    accumulation: int = field(default=1, metadata={"min": 1, "max": 1024, "help": "batches per optimiser step"})
+    learning_rate: float = field(default=1e-4, metadata={"min": 1e-8, "max": 10.0, "help": "peak learning rate"})
     schedule: Literal["linear", "cosine", "constant"] = field(
-        default="linear", metadata={"help": "how the learning rate falls to 0, or stays"}
+        default="linear", metadata={"help": "schedule of the learning rate"}
     )
     warm_up: float = field(
-        default=0.0, metadata={"min": 0.0, "max": 0.9, "help": "share of the steps in which it rises"}
+        default=0.0, metadata={"min": 0.0, "max": 0.9, "help": "fraction of the steps with a rising learning rate"}
     )
     optimiser: Literal["adamw", "sgd", "adafactor"] = field(
         default="adamw", metadata={"help": "AdamW, stochastic gradient descent, or Adafactor, which takes less memory"}
     )
-    momentum: float = field(default=0.9, metadata={"min": 0.0, "max": 0.999, "help": "of SGD"})
-    weight_decay: float = field(default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "not on biases, norms, scales"})
-    clip: float = field(default=1.0, metadata={"min": 0.0, "help": "highest norm of the gradient; 0 = any"})
+    momentum: float = field(default=0.9, metadata={"min": 0.0, "max": 0.999, "help": "momentum of SGD"})
+    weight_decay: float = field(
+        default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "not applied to biases, norms, scales"}
+    )
+    clip: float = field(default=1.0, metadata={"min": 0.0, "help": "maximum norm of the gradient; 0 = no clipping"})
     precision: Literal["float32", "bfloat16", "float16"] = field(
         default="float32", metadata={"help": "arithmetic of the training; weights stay as stored; float16 needs a GPU"}
     )
-    freeze: tuple[Select, ...] = field(default=(), metadata={"help": "nodes whose weights stay"})
-    evaluate_every: int = field(default=0, metadata={"min": 0, "help": "optimiser steps; 0 = once an epoch"})
+    freeze: tuple[Select, ...] = field(default=(), metadata={"help": "nodes that are not trained"})
+    evaluate_every: int = field(
+        default=0, metadata={"min": 0, "help": "optimiser steps between validations; 0 = once per epoch"}
+    )
     keep: Literal["accuracy", "loss", "last"] = field(
         default="accuracy",
         metadata={"help": "the weights of the best validation, the start's among them (ties: least loss), or the last"},
     )
-    patience: int = field(default=0, metadata={"min": 0, "help": "stop after so many evaluations no better; 0 = never"})
+    patience: int = field(
+        default=0, metadata={"min": 0, "help": "stop after this many evaluations without improvement; 0 = never"}
+    )
     distil: float = field(
         default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "share of the loss against the baseline's logits"}
     )
     temperature: float = field(
-        default=2.0, metadata={"min": 0.1, "max": 100.0, "help": "softens both logits; higher tells more of the others"}
+        default=2.0,
+        metadata={"min": 0.1, "max": 100.0, "help": "temperature of both logits; higher weighs other classes more"},
     )
     hidden: float = field(
         default=0.0, metadata={"min": 0.0, "help": "weight of the difference from the baseline's hidden states"}
     )
     prune_to: float = field(
-        default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "prune on the way up to this share; 0 = no pruning"}
+        default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "final sparsity of gradual pruning; 0 = none"}
     )
     prune_method: Literal["l1", "movement", "snip"] = field(
         default="l1",
-        metadata={"help": "what goes: the smallest; what moves towards 0; where |weight × gradient| is small"},
+        metadata={"help": "pruned first: smallest magnitude; movement towards 0; smallest |weight × gradient|"},
     )
-    prune_scope: Literal["local", "global"] = field(default="local", metadata={"help": "count per weight, or over all"})
+    prune_scope: Literal["local", "global"] = field(
+        default="local", metadata={"help": "sparsity per weight, or over all weights"}
+    )
     prune_select: Select = field(default=Select("all"), metadata={"help": "which nodes"})
-    prune_start: float = field(default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "share of the steps before it"})
-    prune_end: float = field(default=0.7, metadata={"min": 0.0, "max": 1.0, "help": "share of the steps at its end"})
+    prune_start: float = field(
+        default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "fraction of the steps before pruning begins"}
+    )
+    prune_end: float = field(
+        default=0.7, metadata={"min": 0.0, "max": 1.0, "help": "fraction of the steps at which pruning ends"}
+    )
     prune_every: int = field(default=10, metadata={"min": 1, "help": "optimiser steps between masks"})
     checkpoint_every: int = field(
         default=0, metadata={"min": 0, "help": "optimiser steps between checkpoints; 0 = about once a minute"}
     )
-    resume: bool = field(default=True, metadata={"help": "go on where the same training was broken off"})
+    resume: bool = field(default=True, metadata={"help": "continue an interrupted run of the same training"})
     text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
     label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
     max_length: int = field(
-        default=0, metadata={"min": 0, "help": "longest text in tokens; 0 = what model and tokenizer take"}
+        default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
 
     def __post_init__(self) -> None:

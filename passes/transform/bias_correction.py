@@ -24,8 +24,8 @@ from espalier.passes.select import chosen
 class BiasCorrectionOptions(RecoveryOptions):
     """On which data, and what else is corrected."""
 
-    add: bool = field(default=False, metadata={"help": "give layers without a bias one, where it helps"})
-    pruning: bool = field(default=False, metadata={"help": "correct the shift of pruning too, not of formats alone"})
+    add: bool = field(default=False, metadata={"help": "add a bias to layers without one, where it helps"})
+    pruning: bool = field(default=False, metadata={"help": "also correct the shift by pruning"})
     reference: Literal["stored", "baseline"] = field(
         default="stored",
         metadata={"help": "the float model: the present weights, or the recipe's first model (after GPTQ)"},

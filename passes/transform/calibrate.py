@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class CalibrateOptions(ObserveOptions):
     """Which formats are calibrated, on what, and how."""
 
-    split: str = field(default="train", metadata={"help": "never the one that is scored on", "edit": "split"})
+    split: str = field(default="train", metadata={"help": "must not be the split that is scored", "edit": "split"})
     select: Select = field(default=Select(), metadata={"help": "nodes whose formats are calibrated"})
-    ports: tuple[str, ...] = field(default=(), metadata={"help": "such as weight, data_in; empty: all that can be"})
+    ports: tuple[str, ...] = field(default=(), metadata={"help": "ports, such as weight, data_in; empty: all"})
     method: Method = field(
         default="mse",
         metadata={"help": "minmax: cover all values; percentile: so many of them; mse: least squared error; "

@@ -15,7 +15,7 @@ from espalier.passes.select import Select, chosen
 class DecomposeOptions:
     """Which attentions."""
 
-    select: Select = field(default=Select(), metadata={"help": "which attentions are taken apart"})
+    select: Select = field(default=Select(), metadata={"help": "which attentions are decomposed"})
 
 
 @transform("decompose_attention", "Decompose attention", DecomposeOptions, instant=True)

@@ -26,7 +26,7 @@ class FuseLoraOptions:
     select: Select = field(default=Select(), metadata={"help": "which layers"})
     untie: bool = field(
         default=False,
-        metadata={"help": "a layer whose weight others use gets one of its own; else it is skipped"},
+        metadata={"help": "untie a weight that other layers use; else the layer is skipped"},
     )
 
 

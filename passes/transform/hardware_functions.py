@@ -26,11 +26,11 @@ class HardwareFunctionsOptions:
 
     arithmetic: Literal["hardware", "float"] = field(
         default="hardware",
-        metadata={"help": "hardware: nodes compute what the design computes; float: what torch computes, again"},
+        metadata={"help": "hardware: compute as the design does; float: compute as torch does"},
     )
     sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
     fuse: bool = field(
-        default=True, metadata={"help": "formats chosen between the steps of an RMS norm go, so that it is one norm"}
+        default=True, metadata={"help": "remove formats between the steps of an RMS norm, so that it is one norm"}
     )
 
 

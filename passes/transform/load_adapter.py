@@ -23,7 +23,7 @@ class LoadAdapterOptions:
     folder: str = field(
         default="", metadata={"help": "with adapter_config.json and adapter_model.safetensors", "edit": "folder"}
     )
-    freeze: bool = field(default=True, metadata={"help": "everything but adapters and modules saved with them rests"})
+    freeze: bool = field(default=True, metadata={"help": "freeze all except adapters and modules saved with them"})
 
 
 @transform("load_adapter", "Load adapter", LoadAdapterOptions, lasting=True)

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 class MseClipOptions(RecoveryOptions):
     """The grid, and the data whose energy weighs the errors."""
 
-    data: str = field(default="", metadata={"help": "weighs errors by the inputs' energy; empty: all alike",
+    data: str = field(default="", metadata={"help": "data to weigh errors by the inputs' energy; empty: none",
                                             "edit": "data"})  # fmt: skip
-    steps: int = field(default=100, metadata={"min": 2, "max": 1000, "help": "scales tried"})
-    least: float = field(default=0.2, metadata={"min": 0.01, "max": 0.99, "help": "the least share of the range tried"})
+    steps: int = field(default=100, metadata={"min": 2, "max": 1000, "help": "number of scales tried"})
+    least: float = field(
+        default=0.2, metadata={"min": 0.01, "max": 0.99, "help": "smallest fraction of the range tried"}
+    )
 
     def __post_init__(self) -> None:
         if not 0 < self.least < 1 or self.steps < 2:

@@ -16,11 +16,11 @@ from espalier.passes.select import Select, chosen
 class PackMXOptions:
     """Which Linears, and in what."""
 
-    select: Select = field(default=Select(), metadata={"help": "which Linears hold their weights packed"})
+    select: Select = field(default=Select(), metadata={"help": "which Linear layers hold packed weights"})
     width: Literal["as it is", "8", "4"] = field(
-        default="as it is", metadata={"help": "MXINT of so many bits, or the format that a weight has"}
+        default="as it is", metadata={"help": "bits of MXINT; else the format of the weight"}
     )
-    block: int = field(default=32, metadata={"min": 1, "max": 65536, "help": "weights in a row that share an exponent"})
+    block: int = field(default=32, metadata={"min": 1, "max": 65536, "help": "weights that share an exponent"})
 
 
 @transform("pack_mx", "MX weights", PackMXOptions)

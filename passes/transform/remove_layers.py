@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 class RemoveLayersOptions(RecoveryOptions):
     """Which blocks of each chain of blocks: by number, or a share of them."""
 
-    numbers: tuple[int, ...] = field(default=(), metadata={"help": "their numbers, from 0; empty: by the share"})
-    ratio: float = field(default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "share that goes; one stays"})
+    numbers: tuple[int, ...] = field(default=(), metadata={"help": "layer numbers, from 0; empty: by the ratio"})
+    ratio: float = field(
+        default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "fraction to remove; at least one stays"}
+    )
     pick: Literal["spread", "last", "influence"] = field(default="spread", metadata={
         "help": "evenly spread (as DistilBERT's teacher); the last ones; those that change what flows the least "
                 "(ShortGPT), which needs data"})  # fmt: skip
     data: str = field(default="", metadata={"help": "for influence: demo:NAME, hub:NAME, a file or a folder",
                                             "edit": "data"})  # fmt: skip
-    select: Select = field(default=Select(), metadata={"help": "blocks that hold one of these nodes"})
+    select: Select = field(default=Select(), metadata={"help": "blocks that contain one of these nodes"})
 
     def __post_init__(self) -> None:
         if not 0 <= self.ratio <= 1 or any(n < 0 for n in self.numbers):

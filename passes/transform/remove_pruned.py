@@ -21,7 +21,7 @@ from espalier.passes.structure.sets import Structure, Units, structure_of
 class RemovePrunedOptions:
     """Where to look for units that do nothing."""
 
-    select: Select = field(default=Select(), metadata={"help": "sets with one of these nodes"})
+    select: Select = field(default=Select(), metadata={"help": "sets that contain one of these nodes"})
 
 
 @transform("remove_pruned", "Remove what is pruned", RemovePrunedOptions)

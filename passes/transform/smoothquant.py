@@ -19,11 +19,9 @@ class SmoothquantOptions(RecoveryOptions):
 
     alpha: float = field(
         default=0.5,
-        metadata={"min": 0.0, "max": 1.0, "help": "0: weights keep their range; 1: activations lose theirs"},
+        metadata={"min": 0.0, "max": 1.0, "help": "0: weights keep their range; 1: activations are flattened"},
     )
-    insert: bool = field(
-        default=False, metadata={"help": "divide by a node of its own where nothing before it can take the division"}
-    )
+    insert: bool = field(default=False, metadata={"help": "insert a division where no previous layer can absorb it"})
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha <= 1:

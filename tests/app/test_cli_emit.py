@@ -155,4 +155,4 @@ def test_waves_come_with_who_waits(capsys: Capture, project: Path, tmp_path: Pat
     waits = {r["reader"]: r["stalled"] for r in found["streams"]}
     assert waits["fc1"] > 0.3  # the slowest keeps the input waiting
     assert main([*map(str, words), "--no-stalls"]) == 0  # into the same folder
-    assert "fc1 keeps x waiting in" in capsys.readouterr().out
+    assert "fc1 stalls x in" in capsys.readouterr().out

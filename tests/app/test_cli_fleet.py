@@ -1,4 +1,4 @@
-"""What the README says of fleets: its commands are read as they stand, its job files are what they claim to be."""
+"""The guide's page on fleets: its commands are read as they stand, its job files are what they claim to be."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import yaml
 
 from espalier.app.cli import commands, parser_of
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-SECTION = re.search(r"^## Fleets\n(.*?)^## ", README, re.DOTALL | re.MULTILINE)
-TEXT = SECTION.group(1) if SECTION else ""
+TEXT = (Path(__file__).resolve().parents[2] / "resources/guide/fleets.md").read_text(encoding="utf-8")
 BLOCKS = [
     "\n".join(line[4:] for line in b.splitlines())
     for b in re.findall(r"(?:^    .*\n|^\n(?=    ))+", TEXT, re.MULTILINE)

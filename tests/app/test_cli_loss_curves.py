@@ -116,7 +116,7 @@ def test_what_was_trained_is_drawn_where_a_later_step_fails(tmp_path: Path, caps
     ("more", "message"),
     [
         (["--inset"], "for a picture"),
-        (["--curves", "c.pdf"], "no known kind"),
+        (["--curves", "c.pdf"], "unknown file type"),
         (["--curves", "no/c.svg"], "no folder"),
         (["--curves", "c.svg", "--compare", "missing.csv"], "There is no file 'missing.csv'"),
         (["--curves", "c.svg", "--compare", "tuned.json"], "holds no curves"),
@@ -178,4 +178,4 @@ def test_long_trainings_are_thinned_to_means() -> None:
 def test_a_study_without_trainings_says_so() -> None:
     trials = [Trial(0, "complete", values=(0.5,), figures={"accuracy": 0.5})]
     sheet = ET.fromstring(to_svg(losses([Group("tpe", (Study(trials, [Goal("accuracy")]),))])))
-    assert "No trial of this study has told a training loss." in [t.text for t in sheet.iter(f"{SVG}text")]
+    assert "No trial of this study has reported a training loss." in [t.text for t in sheet.iter(f"{SVG}text")]

@@ -153,7 +153,7 @@ def test_mistakes_in_the_spec(capsys: Capture, spec: Path, more: str, said: str)
 
 
 def test_an_output_of_no_kind(capsys: Capture, spec: Path) -> None:
-    assert "no known kind" in refused(capsys, MLP, spec, "-o", "x.pdf")
+    assert "unknown file type" in refused(capsys, MLP, spec, "-o", "x.pdf")
 
 
 def test_a_template_goes_by_its_name(capsys: Capture) -> None:

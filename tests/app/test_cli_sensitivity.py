@@ -43,7 +43,7 @@ def test_a_demo_brings_its_data_and_rows_go_to_a_file(capsys: Capture, tmp_path:
         ([*WORDS[:2], "--formats", "nosuch"], "nosuch"),
         ([*WORDS, "--ports", "wieght"], "wieght"),
         ([*WORDS, "--sparsities", "half"], "half"),
-        ([*WORDS, "-o", "x.xyz"], "known kind"),
+        ([*WORDS, "-o", "x.xyz"], "unknown file type"),
     ],
 )
 def test_mistakes_are_told(words: list[str], said: str, capsys: Capture) -> None:

@@ -175,7 +175,7 @@ def test_a_flag_stands_above_the_file_also_where_it_is_a_default(capsys: Capture
         (("--over", "prune.sparsity=0.5,1.5"), "point 2 of 2, is 1.5", "from 0 to 1"),
         (("--over", "prune.sparsity=0.9:0.1:0.1"), "leads nowhere", "low:high:step"),
         (("--along", "prune.sparsity=0.5", "--seeds", "2"), "nothing to go along with", "over"),
-        (("--seeds", "2", "-o", "x.pdf"), "no known kind", ".csv"),
+        (("--seeds", "2", "-o", "x.pdf"), "unknown file type", ".csv"),
         (("--seeds", "-3"), "seeds is -3", "from 1 to 1000"),
     ],
 )
@@ -193,7 +193,7 @@ def test_a_training_that_did_not_help_is_told(capsys: Capture, tmp_path: Path) -
     )
     output = tmp_path / "c.csv"
     assert main(["sweep", MLP, str(recipe), "--over", "prune.sparsity=0.1", "--limit", "50", "-o", str(output)]) == 0
-    told = "training did not help, and the weights of before it are kept: sparsity 0.1"
+    told = "training did not help; the weights from before are kept: sparsity 0.1"
     assert told in capsys.readouterr().out
     with output.open() as handle:
         assert [r["kept_step"] for r in csv.DictReader(handle)] == ["", "0"]

@@ -112,7 +112,7 @@ def _before(request: Request, path: Path) -> Results | None:
 def main(words: Sequence[str] | None = None) -> int:
     """Measure all, or only check."""
     parser = argparse.ArgumentParser("kernels_gpu", epilog=LATER, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="kernels; none: all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="kernels (default: all)")
     parser.add_argument("-o", "--output", metavar="FILE.json", type=Path, help="where rows are kept; gone on with")
     parser.add_argument("--check", action="store_true", help="only hold odd shapes to their references")
     parser.add_argument("--minutes", type=float, default=8, help="after which to end, once a size is measured")

@@ -87,7 +87,7 @@ def test_figures_charts_and_samples(panel: DataPanel, runner: list[FakeRunner], 
     loaded(panel, runner, qtbot)
     words = plain(panel.facts.text())
     assert "50 texts" in words and "train 40 · test 10" in words and "negative is 2.6 times" in words
-    assert "right for 60.0 % of test" in words and panel.misfit.isHidden()
+    assert "Majority-class accuracy: 60.0 % on test" in words and panel.misfit.isHidden()
     assert plain(panel.classes.words_at(0.1)) == "negative\ntrain: 30 (75.0 %)\ntest: 6 (60.0 %)"
     assert plain(panel.lengths.words_at(3)) == "2 … 3 tokens: 25 texts (50.0 %)"
     assert plain(panel.lengths.words_at(5.5)).startswith("4 or more")
@@ -118,7 +118,7 @@ def test_filters_ask_anew(panel: DataPanel, runner: list[FakeRunner], qtbot: QtB
     assert answer(qtbot, runner, "data_rows", rows(0, 2, 2)).of_class == "positive"
     qtbot.keyClicks(panel.browser.words, "plot")
     assert answer(qtbot, runner, "data_rows", rows(0, 0, 0)).holding == "plot"
-    assert "No sample is like that" in panel.browser._empty.text()
+    assert "No sample matches" in panel.browser._empty.text()
 
 
 def test_what_the_model_gets_wrong(panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot, window: Window) -> None:

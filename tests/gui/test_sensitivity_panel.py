@@ -110,7 +110,7 @@ def test_without_data_the_words_ask_for_some(panel: SensitivityPanel, window: Wi
 
 def test_rows_come_one_by_one_and_are_kept(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
     panel.find(SensitivityOptions(data="some.csv"))
-    assert "rows appear as they come" in panel._empty.text()
+    assert "rows appear as they are measured" in panel._empty.text()
     info = runner[-1].waiting[0]
     runner[-1].tell(info, Found(ROWS[0]))
     panel.known.changed.emit()

@@ -516,7 +516,7 @@ def test_a_bug_ends_in_a_report_and_a_banner(
     assert "odd" in capsys.readouterr().err
     hint = window.banner._hint.text()  # who listens to an edit fails after it was made, who makes one before
     assert (
-        "as it was before" not in hint and "See whether the last edit is there" in hint and "A report lies in" in hint
+        "as it was before" not in hint and "See whether the last edit is there" in hint and "The report is in" in hint
     )
 
 

@@ -1,12 +1,10 @@
-"""The README's hardware operation of a user's own, from its text: proven, scheduled, emitted, searched, withdrawn."""
+"""The guide's hardware operation of a user's own, from its page: proven, scheduled, emitted, searched, withdrawn."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from espalier.passes.plugins.plugins import load_plugin, reload_plugins, unload_
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.lower import RULES
 from espalier.verilog.numbers.fixed import Fixed
+from tests.reference.examples import blocks
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 
 Capture = pytest.CaptureFixture[str]
@@ -60,11 +59,9 @@ bias = "integer(width=12,frac_width=8)"
 
 
 @pytest.fixture
-def plugin(root: Path, tmp_path: Path) -> Iterator[Path]:
-    """The two files, exactly as the README prints them."""
-    text = (root / "README.md").read_text()
-    part = text[text.index("**A hardware operation of your own**") : text.index("**A hardware template**")]
-    python, verilog = (textwrap.dedent(b) for b in re.findall(r"(?:^ {4}.*\n|^\n(?=(?:\n)* {4}))+", part, re.M))
+def plugin(tmp_path: Path) -> Iterator[Path]:
+    """The two files, exactly as the guide prints them."""
+    (python,), (verilog,) = (blocks("how-to/hardware-operation.md", kind) for kind in ("python", "systemverilog"))
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "my_leaky.py").write_text(python)

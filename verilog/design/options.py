@@ -20,9 +20,11 @@ class EmitOptions:
     )  # type: ignore[assignment]
     engine: Literal["folded", "unrolled"] = field(
         default="folded",
-        metadata={"help": "folded: layers multiply in turns; unrolled: weights become adders, a row or pixel a cycle"},
+        metadata={
+            "help": "folded: multipliers are shared; unrolled: weights become adders, one row or pixel per cycle"
+        },
     )
-    adders: int = field(default=4, metadata={"min": 1, "help": "unrolled: adders between two registers"})
+    adders: int = field(default=4, metadata={"min": 1, "help": "unrolled: number of adders between two registers"})
 
     def __post_init__(self) -> None:
         if self.adders < 1:

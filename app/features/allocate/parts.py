@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 STEPS = 1000  # of the slider
 CHOICES, TABLE, MIDDLE, RIGHT, WORDS = 236, 440, 300, 250, 520
 ABOUT = (
-    "An allocation gives each layer the format and sparsity that keep a budget and change the outputs least, as the "
-    "sensitivities predict it. They come from one backward pass over some data."
+    "An allocation gives each layer the format and sparsity that meet a budget and change the outputs least, as "
+    "sensitivities predict. Sensitivities come from one backward pass over some data."
 )
 
 

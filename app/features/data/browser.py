@@ -134,7 +134,7 @@ class DataBrowser(QWidget):
         self._say("Samples are being loaded.")
         among = self._among()
         if among == ():
-            self._say("No sample is told wrong." if self._cell is None else "There is no such sample.")
+            self._say("No sample is predicted wrong." if self._cell is None else "There is no such sample.")
             return
         self.rows_wanted.emit(self._wish(0, among))
 
@@ -167,7 +167,7 @@ class DataBrowser(QWidget):
         if rows or start:
             self._pages.setCurrentIndex(1)
         else:
-            self._say("No sample is like that. Choose all classes, or search for other words.")
+            self._say("No sample matches. Choose all classes, or search for other words.")
         self.counts.setText(plural(found, "sample"))
 
     def _with_told(self, row: dict[str, Any]) -> dict[str, Any]:

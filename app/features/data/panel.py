@@ -298,8 +298,8 @@ def _facts(seen: DataLook) -> str:
     sizes = " · ".join(f"{s.name} {count(s.samples)}" for s in seen.splits)
     kind = "texts" if seen.kind == "text" else f"images, {' × '.join(map(str, seen.shape))}"
     words = f"{plural(len(seen.classes), 'class', 'classes')}; {balance(seen.counts, seen.classes)}."
-    guess = f"Always telling the most frequent class is right for {percent(seen.judged.majority)}"
-    least = f"{guess} of {seen.judged.name}; a model must beat that."
+    guess = f"Majority-class accuracy: {percent(seen.judged.majority)}"
+    least = f"{guess} on {seen.judged.name}; a model must beat it."
     lines = [f"<b>{count(sum(seen.counts))} {escape(kind)}</b>", *map(escape, (sizes, words, least))]
     if seen.kind == "text":
         lines.append(f"Half of the texts have up to {plural(seen.median, 'token')}, the longest {count(seen.longest)}.")

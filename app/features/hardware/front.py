@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from espalier.app.features.hardware.state.hardware import Hardware
     from espalier.app.session.session import Session
 
-NONE = "Area against interval, from fully folded to as parallel as it helps: compute it and choose a design."
+NONE = "Area against interval, from fully folded to the useful maximum of parallelism. Compute it and choose a design."
 OLD = "of an earlier state: compute it again"
 BUDGETS = ("lut", "dsp")
 ABOUT = "Estimated areas of the whole designs, the FIFOs between nodes among them"
@@ -168,7 +168,7 @@ class FrontView(QWidget):
         if good:
             self.take(min(good, key=lambda k: self.rows[k]["interval"]))
         else:
-            self.note.setText("no design keeps the budgets")
+            self.note.setText("No design meets the budget")
 
 
 def areas_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -58,7 +58,7 @@ class HardwarePanel(Bench):
         self._doing, self._wrong = muted("", wrap=True), warning()
         self._show_node = link("Show node", lambda: self.node_wanted.emit(self._wrong_node))
         self.buttons = {
-            "check": _button("Check", lambda: self.run("check"), "Write the text, lint it and count its cycles"),
+            "check": _button("Check", lambda: self.run("check"), "Lint the design and estimate its cycles"),
             "simulate": _button(
                 "Simulate", lambda: self.run("simulate"), "Compare every stream with the integer model"
             ),

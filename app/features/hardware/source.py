@@ -52,7 +52,7 @@ class SourceView(QWidget):
         self.bring_back = link("Bring my copy back", self._bring_back)
         self.compare.setToolTip("What differs from ours")
         self.revert.setToolTip("Let the copy go and use ours")
-        self.settle.setToolTip("Ours has become another since this copy was made; keep the copy as it is")
+        self.settle.setToolTip("The built-in module has changed since this copy was made; keep the copy")
         self.comparing = False
         self._previews = Previews(self)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
@@ -62,7 +62,7 @@ class SourceView(QWidget):
     def _build(self) -> None:
         self.choice.setAccessibleName("File")
         self.choice.setMinimumWidth(128)
-        self.edit.setToolTip("The project keeps the copy; it is used in the place of ours")
+        self.edit.setToolTip("The project keeps the copy and uses it instead of the built-in module")
         bar = Flow(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
         tools = (self.edit, self.compare, self.settle, self.revert, self.bring_back)
@@ -220,7 +220,9 @@ class SourceView(QWidget):
         library = self.file.startswith("rtl/") and ours(module) is not None
         self.edit.setVisible(bool(self.file) and copy is None)
         self.edit.setEnabled(library)
-        self.edit.setToolTip("The project keeps the copy; it takes the place of ours" if library else GENERATED)
+        self.edit.setToolTip(
+            "The project keeps the copy and uses it instead of the built-in module" if library else GENERATED
+        )
         old = copy is not None and self._copies.outdated(module)
         self.compare.setVisible(copy is not None)
         self.compare.setText("Back" if self.comparing else "Changes")
@@ -282,4 +284,4 @@ def copy_words(copy: Edited, outdated: bool) -> str:
     steps = difflib.SequenceMatcher(None, now, copy.text.splitlines(), autojunk=False).get_opcodes()
     different = sum(max(b - a, d - c) for kind, a, b, c, d in steps if kind != "equal")
     words = f"{plural(different, 'line')} changed" if different else "as ours"
-    return f"{words} · ours has changed since" if outdated else words
+    return f"{words} · built-in module has changed since" if outdated else words

@@ -17,7 +17,7 @@ COLUMNS = ("instance", "module", "node", "cycles", "busy", "waits")
 HELP = {
     "cycles": "Cycles of a sample in its slowest part",
     "busy": "The share of the interval in which it works",
-    "waits": "The most beats that waited in this FIFO",
+    "waits": "Maximum occupancy of this FIFO in beats",
 }
 WIDTHS = (240, 110, 110, 74, 66, 52)
 NUMBERS = ("cycles", "busy", "waits")

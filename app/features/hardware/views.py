@@ -33,9 +33,9 @@ COLOUR = "Colour by …"
 NOT_MADE = "Nothing has been written yet."
 NOT_RUN = "Not simulated yet."
 ALIKE = "Every beat of every stream is as the integer model has it."
-CLEAN = "Lint found nothing."
+CLEAN = "Lint has no findings."
 NO_LINT = "No tool that lints is here: pip install espalier[rtl], or apt install verilator."
-NO_TEXT = "The text of the top is not kept with the project: Check writes it again."
+NO_TEXT = "The top module is not kept with the project. Check writes it again."
 
 
 class Views(QWidget):

@@ -20,8 +20,8 @@ from espalier.verilog.proof.waves import State, handshakes
 
 SLOT = "waves"
 LEGEND = (State.TRANSFER, State.STALLED, State.STARVED)
-NOT_RUN = "Simulate records who waits for whom: every stream in every cycle."
-GONE = "The cycles are not kept with the project, only what they come to. Simulate again to see them."
+NOT_RUN = "Simulate records valid and ready of every stream in every cycle."
+GONE = "The project keeps only totals, not the cycles. Simulate again to see them."
 READING = "The handshakes are being read."
 ORDERS: dict[str, tuple[str, State | None]] = {
     "stalled": ("most stalled first", State.STALLED), "starved": ("most starved first", State.STARVED),

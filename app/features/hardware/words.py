@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from espalier.app.features.hardware.state.kept import Made
 
 ABOUT = (
-    "The model as SystemVerilog: a module an operation, checked by Verilator and slang, scheduled cycle by cycle, and "
+    "The model as SystemVerilog: one module per operation, linted by Verilator and slang, scheduled by cycle, and "
     "compared beat by beat with the integer model in a simulator."
 )
 NO_MODEL = "Open a model to write it as hardware."
 NO_FORMATS = (
     "Hardware computes in fixed point, and nothing here has a format yet. Give every layer integer formats first."
 )
-FIRST = "Check writes the text, looks through it and counts its cycles. Simulate also compares every stream."
+FIRST = "Check lints the design and estimates its cycles. Simulate also compares every stream."
 
 
 def figures(made: Made) -> str:

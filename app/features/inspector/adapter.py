@@ -51,7 +51,7 @@ class AdapterSection(QWidget):
         self.insert = link("Insert", self._insert)
         self.fuse, self.remove = link("Fuse", self._fuse), link("Remove", self._remove)
         self.frozen, self.words = Check(), QLabel(wordWrap=True)
-        self.frozen.setText("Frozen: stays as it is in training")
+        self.frozen.setText("Frozen: not changed by training")
         self.words.setProperty("role", "small")
         self._arrange()
         for field in self.fields.values():

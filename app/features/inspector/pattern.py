@@ -105,7 +105,7 @@ class PatternSection(QWidget):
         self.view.map.setToolTip(HINT)
         self.window_: PatternWindow | None = None
         larger = link("Larger", self.enlarge)
-        larger.setToolTip("The map in a window of its own, down to single elements")
+        larger.setToolTip("Open the map in a window, down to single elements")
         top = QHBoxLayout()
         top.addWidget(heading("Sparsity pattern"), 1)
         top.addWidget(larger)

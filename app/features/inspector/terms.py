@@ -48,20 +48,20 @@ TERMS: dict[str, str] = {
     "block": "How many values share one scale",
     "scale": "Which values share one scale",
     "Precision": "The number formats of the node's ports",
-    "Pruning": "Which of the node's weights are set to zero; the weight itself is kept, so less brings them back",
-    "method": "What goes first. l1, l2: values nearest to zero; random: any. With data: wanda |w|·‖x‖, snip |w·g|, "
-    "hessian w²·g², movement −w·g, where x is the input and g the gradient",
+    "Pruning": "Which weights of the node are zeroed; their values are kept, so a lower sparsity restores them",
+    "method": "What is pruned first. l1, l2: values nearest to zero; random: any. With data: wanda |w|·‖x‖, "
+    "snip |w·g|, hessian w²·g², movement −w·g, where x is the input and g the gradient",
     "scope": "local: the same share of each weight; global: the least of all selected together; row: of each output",
     "pattern": "elements: any; n of m: so many are kept of every m inputs in a row (2 of 4 runs on sparse tensor "
     "cores); blocks: outputs × inputs go as a whole",
-    "activation pruning": "Which values go of what flows into the node, before its format. top-k: the smallest of each "
-    "sample; threshold: all up to a magnitude, measured on data; random: the same places of every sample",
+    "activation pruning": "Which input values are zeroed, before the format. top-k: the smallest of each "
+    "sample; threshold: all up to a magnitude, measured on data; random: the same positions in every sample",
     "sparsity": "The share of the weight's values that is zero",
     "LoRA rank": "How many rows A and columns B have: the correction s·B·A of the weight is of this rank",
     "LoRA alpha": "How much the correction counts: s = alpha / rank",
     "LoRA dropout": "The share of the adapter's input that is dropped in training",
-    "LoRA insert": "Put an adapter beside each selected layer; results stay as they are until it is trained, and all "
-    "other parameters rest",
+    "LoRA insert": "Put an adapter beside each selected layer; results stay the same until it is trained; all "
+    "other parameters are frozen",
     "LoRA fuse": "Add s·B·A to the weights and take the adapters out",
     "LoRA remove": "Take the adapters out; the weights are as before",
     "frozen": "The layers' own weights and biases; adapters train all the same",

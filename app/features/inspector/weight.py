@@ -243,7 +243,7 @@ class WeightSection(QWidget):
             count = len(found)
             self.offer.setVisible(count > 0)
             self.offer.setText(f"Choose from the data of {plural(count, 'node')}: ≥{sqnr_words(low)}")
-            self.offer.setToolTip("Gives each of them the range that loses least of its own values")
+            self.offer.setToolTip("Set for each the range with the least error on its own values")
             return
         gain = (lost.best_sqnr or 0) - (lost.sqnr or 0) if lost and lost.best else 0
         self.offer.setVisible(bool(lost and lost.best and gain > LEAST_GAIN))

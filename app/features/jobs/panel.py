@@ -88,12 +88,10 @@ class JobRow(QFrame):
         self._stop = link("Stop", lambda: session.cancel(job.id))
         self._stop.setAccessibleName(f"Stop {job.title}")
         kept = isinstance(job.job, SweepJob | SearchJob)
-        self._stop.setToolTip(
-            "Stop now and keep partial results" if kept else "Stop now and discard what it has so far"
-        )
+        self._stop.setToolTip("Stop now and keep partial results" if kept else "Stop now and discard partial results")
         self._keep = link("Stop and keep", self._finish)
         self._keep.setAccessibleName(f"Stop {job.title} and keep what it has")
-        self._keep.setToolTip("End the training now and keep the best weights so far")
+        self._keep.setToolTip("Stop now and keep the best weights so far")
         self._session = session
         self.heard = False  # it has told something: it does not only wait
         self._bar = Bar()

@@ -15,7 +15,7 @@ from espalier.app.widgets.heading import empty_state, link, muted
 from espalier.app.widgets.table import Table
 
 ALONE = (
-    "Two runs stand here beside each other: this machine against another, or against itself before.\n"
+    "Compare two runs: this machine against another, or against an earlier run.\n"
     "Run the same kernels twice, or load a file of the command line (kernels … -o FILE) or of another window."
 )
 
@@ -34,7 +34,7 @@ class KernelsBeside(QWidget):
         self._runs: Mapping[str, Run] = {}
         self.a, self.b, self.table = Choice(), Choice(), Table()
         self.words, self._empty, self._rest = QLabel(wordWrap=True), empty_state(ALONE), QWidget()
-        self.table.setAccessibleName("Runs beside each other")
+        self.table.setAccessibleName("Compared runs")
         self._build()
         for choice, name in ((self.a, "Run A"), (self.b, "Run B")):
             choice.setAccessibleName(name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LEDGER, MORE = range(2)
 ACTS = {"quantize": "Quantise…", "pack_mx": "MX weights…"}
-ENOUGH = "Nothing more stands out: what is left is small."
+ENOUGH = "No further saving: what is left is small."
 
 
 class MemoryPage(TimedPage):
@@ -30,7 +30,7 @@ class MemoryPage(TimedPage):
 
     NAME, TITLE, OPTIONS, VERB = "memory", "Memory ledger", MemoryOptions, "Count and measure"
     FIELDS = ("device", "batch_size", "sizes", "data", "split")
-    NO_MODEL = "Open a model to see what its memory goes to, and what formats save of it."
+    NO_MODEL = "Open a model to see its memory by layer and what formats save."
     FIRST = (
         "Not measured yet. Line by line: what the formats save in the file, ideally and in fact, and what the model "
         "and a run take in memory."

@@ -30,7 +30,7 @@ TIMELINE, NODES = range(2)
 SLOT, MANY = "run", 1500  # spans that the window's own thread arranges at most
 # Colours of the graph: mode → what a node's row tells, in the mode's unit.
 COLOURS: dict[str, tuple[str, float]] = {"time": ("seconds", 1e3), "memory": ("allocated_bytes", 1 / 1024)}
-GONE = "The trace is not kept with the project, only what it comes to. Profile again to save it."
+GONE = "The project keeps totals, not the trace. Profile again to save it."
 NO_TIMELINE = "The timeline of this run is not known. Profile again to see it."
 
 
@@ -41,10 +41,10 @@ class ProfilePage(TimedPage):
 
     NAME, TITLE, OPTIONS, VERB = "profile", "Profile", ProfileOptions, "Profile"
     FIELDS = ("device", "batch_size", "sizes", "runs", "data", "split")
-    NO_MODEL = "Open a model to see where the time of a run goes, node by node."
+    NO_MODEL = "Open a model to see the time of each node."
     FIRST = (
-        "Not profiled yet. A run under torch's profiler tells the time, the memory and the operations of each node, "
-        "beside runs without it."
+        "Not profiled yet. A run under torch's profiler shows time, memory and operations of each node, beside runs "
+        "without it."
     )
 
     def __init__(self, session: Session) -> None:

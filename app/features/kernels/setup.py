@@ -95,7 +95,7 @@ class KernelSetup(QWidget):
     def _build_foot(self) -> None:
         self.run_button.setProperty("primary", True)
         self.run_button.setToolTip("Measure the selected kernels")
-        self.stop_button.setToolTip("End the run; the rows so far stay")
+        self.stop_button.setToolTip("Stop the run; rows measured so far are kept")
         self.words.setProperty("role", "muted")
         self.words.setMinimumWidth(1)
         row = QHBoxLayout()
@@ -192,7 +192,7 @@ class KernelSetup(QWidget):
         baseline = {info.baseline for info in self._infos} == {name}
         box.setEnabled(not why and not baseline)
         told = "always: ratios are against it" if baseline else ""
-        late = "takes long to begin" if any(v.optional for v in held) else ""
+        late = "slow to start" if any(v.optional for v in held) else ""
         about = held[0].about if len({v.about for v in held}) == 1 else ""
         box.setToolTip("\n".join(t for t in (about, told, late, why) if t))
         box.toggled.connect(lambda _: self.tell())

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 COLOURS = ("time", "memory")  # of the graph, by what was profiled
 TABS = {"compile": "Compile", "profile": "Profile", "memory": "Memory"}
 ABOUT = {
-    "compile": ("Compile and time", "Eager against torch.compile: the first call, later ones, when it pays"),
+    "compile": ("Compile and time", "Eager against torch.compile: first call, later calls, break-even"),
     "profile": ("Profile", "Time and memory of each node, and the timeline of a run"),
-    "memory": ("Memory ledger", "What formats save, ideally and in fact, and what would save more"),
+    "memory": ("Memory ledger", "What formats save, ideal and real, and what would save more"),
 }
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 OPEN_ROWS = 40
 OPEN_MATCHES = 300  # with more matches than this, groups stay as they are
-EMPTY = "The modules of a model stand here once one is open."
+EMPTY = "No model is open. Its modules are listed here."
 
 
 class OutlinePanel(QWidget):

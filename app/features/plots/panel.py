@@ -108,7 +108,7 @@ class PlotsPanel(QWidget):
         if trains(job.job):
             begun = job.state == "running"
             doing = f": {job.progress.text}" if job.progress and job.progress.text else ""
-            now = f"{job.title} is running{doing}. Its figures are drawn here as they come."
+            now = f"{job.title} is running{doing}. Its curves are drawn here live."
             self._empty.setText(now if begun else EMPTY)
 
     def _add(self, job: JobInfo) -> None:
@@ -127,7 +127,7 @@ class PlotsPanel(QWidget):
         """The runs that can be drawn beside the chosen one; the last choice stays where it can."""
         held = self.beside.get() if self.beside.values else None
         others = tuple(n for n in self.runs if self.run is None or n != self.run.id)
-        self.beside.offer((0, *others), ("beside no other", *(f"beside {self._name(n)}" for n in others)))
+        self.beside.offer((0, *others), ("without comparison", *(f"beside {self._name(n)}" for n in others)))
         self.beside.put(held if held in others else 0)
         self.beside.setVisible(bool(others))
 

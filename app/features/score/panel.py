@@ -294,7 +294,7 @@ class ScorePanel(QWidget):
             return (
                 f"An evaluation takes about {takes} of processor time, so that edits do not start one. Click Measure."
             )
-        return f"An evaluation takes about {takes} of processor time: it starts once no edit has come for as long."
+        return f"An evaluation takes about {takes} of processor time: it starts after that long without an edit."
 
     def _holder(self, graph: Graph | None) -> tuple[str, str]:
         """What keeps the average of stored bits up: a sentence, and a few words for beside the figure's name."""

@@ -107,7 +107,7 @@ class Range(QWidget):
             return {"values": self.values.get(), "low": None, "high": None}
         low, high = self.low.get(), self.high.get()
         if low is None or high is None or low >= high:
-            raise OptionsError("The range has no inside.", "Write a lower and a higher number.")
+            raise OptionsError("The range is empty: low must be below high.", "Write a lower and a higher number.")
         return {"values": "", "low": low, "high": high}
 
     def put(self, vary: Vary) -> None:

@@ -14,7 +14,7 @@ from espalier.app.widgets.heading import link
 from espalier.model.errors import OptionsError
 from espalier.passes.search.spec import Goal
 
-BETTER = {"": "as it is meant", "high": "high", "low": "low"}
+BETTER = {"": "higher is better (default)", "high": "high", "low": "low"}
 SIGNS = {"<=": "at most", ">=": "at least"}
 BEGIN = {"weight_bits": "4.5", "activation_bits": "8", "accuracy": "0.9", "sparsity": "0.5"}
 

@@ -29,7 +29,7 @@ MORE = 20  # trials that "go on" adds to a study that has had all of its own
 
 MENU = (
     ("hand", "Add the present configuration as a trial", "What was made by hand competes in this search"),
-    ("repeat", "Repeat with other seeds…", "The same search again, so that chance can be told from merit"),
+    ("repeat", "Repeat with other seeds…", "Repeat the search with other seeds to measure the noise"),
     ("form", "Show its form", "What it varies and wants, at the left, to be changed and run as another study"),
     ("", "", ""),
     ("save", "Save the trials…", "The trials that the table shows, as CSV"),
@@ -56,8 +56,8 @@ class SearchHead(QWidget):
         self.bar = Bar()
         self.links: dict[str, QPushButton] = {}
         words = {
-            "pause": ("Pause", "Wait after the trial that runs"), "again": ("Continue", "Go on with the search"),
-            "after": ("Stop after this trial", "End the search when the running trial has ended"),
+            "pause": ("Pause", "Pause after the running trial"), "again": ("Continue", "Continue the search"),
+            "after": ("Stop after this trial", "Stop after the running trial"),
             "stop": ("Stop", "End the search now; the running trial is given up"),
             "on": ("Go on", "Run further trials of this search"),
         }  # fmt: skip
@@ -169,7 +169,7 @@ def _leads(study: Study, leader: Trial) -> str:
 def _none(study: Study) -> str:
     """Why there is no best."""
     if not study.done:
-        return "No trial has ended yet." if study.running else "No trials yet."
+        return "No trial has finished yet." if study.running else "No trials yet."
     outside = sum(t.state == "complete" for t in study.trials.values())
     return (
         f"No trial holds the limits yet: {plural(outside, 'trial')} outside." if outside else "No trial has succeeded."

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 ABOUT = (
-    "A search tries configurations by itself: which layer gets which number format, how much is pruned, which option "
-    "of a step, even which architecture. It measures each, learns from them where to look, and keeps all. "
-    "Each trial is a recipe that you can see on the graph and take over."
+    "A search tries configurations: which layer gets which number format, how much is pruned, which option "
+    "of a step, even which architecture. It measures each, learns where to look, and keeps all. "
+    "Each trial is a recipe that you can see on the graph and use."
 )
 SETUP, RESULTS, WORDS = 330, 1130, 560
 SEEDS = 2  # further seeds that a repetition suggests: three in all
@@ -197,7 +197,7 @@ class SearchPanel(Bench):
             if running := self.searches.same(spec, recipe):
                 self.choose(running)
                 raise OptionsError(f"This search runs already, as {running.name}.",
-                                   "Wait for it, or give another a name or a seed of its own.")  # fmt: skip
+                                   "Wait for it, or use another name or seed.")  # fmt: skip
             study = self.searches.start(spec, recipe)
         except EspalierError as error:
             self._session.problem.emit(error)

@@ -67,7 +67,7 @@ class SearchSetup(Owing):
         self._cards: list[EntryCard] = []
         self.name = Line("a name, or none")
         self.name.setAccessibleName("Name of the study")
-        self.name.setToolTip("Searches of one name go on together")
+        self.name.setToolTip("Searches with the same name resume the same study")
         self.menu = QMenu(self)
         self.templates = link("Templates ▾", self._open_menu)
         self._own, self._own_link = muted(""), link("Use the present recipe", self._forget_recipe)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 ABOUT = (
-    "One pass over a little data with gradients tells what any format would cost at any layer: the KL divergence of "
-    "the model's outputs from those that it gives now."
+    "One pass with gradients over some data predicts the cost of every format at every layer: the KL divergence of "
+    "the outputs from the present ones."
 )
 NO_MODEL = "Open a model with weights to see which of its layers bear a coarse format."
 Cell = tuple[Sensitivity, Candidate]
@@ -151,7 +151,7 @@ class SensitivityPanel(QWidget):
         if able and self.known.error:
             words = self.known.words
         elif running:
-            words = f"{ABOUT} It is being measured; rows appear as they come."
+            words = f"{ABOUT} Measuring; rows appear as they are measured."
         elif able and not data:
             words = f"{ABOUT} {NO_DATA}"
         self._empty.setText(words)

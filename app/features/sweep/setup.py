@@ -46,7 +46,7 @@ class SweepSetup(QWidget):
         self.seeds.put(1)
         self.baseline = Choice((START, OPENED), (START, "model as opened"))
         self.baseline.setAccessibleName("Baseline")
-        self.baseline.setToolTip("What the points are compared with: the project as it is now, or the model as opened")
+        self.baseline.setToolTip("Baseline of the points: the present project, or the model as opened")
         self._form: Form | None = None
         self._scored = muted("")
         self._words = muted("")
@@ -70,7 +70,7 @@ class SweepSetup(QWidget):
         seeds = QHBoxLayout()
         seeds.addWidget(caption("Seeds"))
         seeds.addWidget(self.seeds)
-        self.repeat_link = link("repeat the recipe as it is", self.repeat)
+        self.repeat_link = link("repeat the recipe unchanged", self.repeat)
         self.repeat_link.setToolTip("The present recipe with so many seeds: mean and spread of its score")
         seeds.addWidget(self.repeat_link)
         seeds.addStretch(1)

@@ -194,7 +194,7 @@ class TrainingPanel(Owing):
         """Offer to go on with what was broken off."""
         shown = isinstance(found, Unfinished) and self._job is None
         if isinstance(found, Unfinished):
-            self.left.setText(f"This training was broken off at step {count(found.step)} of {count(found.steps)}.")
+            self.left.setText(f"This training was interrupted at step {count(found.step)} of {count(found.steps)}.")
         for widget in (self.left, self.go_on, self.anew):
             widget.setVisible(shown)
         self.train.setVisible(not shown)

@@ -53,9 +53,9 @@ class TrainingRun(QWidget):
         self.hide()
 
     def _build(self) -> None:
-        self.pause.setToolTip("Let it wait between two steps; the processor is free meanwhile")
-        self.keep.setToolTip("End it now and keep the best weights so far")
-        self.cancel.setToolTip("End it now; nothing of it is kept")
+        self.pause.setToolTip("Pause after the current step; the processor is free meanwhile")
+        self.keep.setToolTip("Stop now and keep the best weights so far")
+        self.cancel.setToolTip("Stop now and discard the result")
         self.pause.clicked.connect(self._pause)
         self.keep.clicked.connect(self._keep)
         self.cancel.clicked.connect(lambda: self.job and self._session.cancel(self.job.id))

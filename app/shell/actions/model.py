@@ -273,7 +273,7 @@ def _replace_step(window: Window, step: Step, options: Any) -> None:
     """Give a step other options, wherever it stands by now; raises OptionsError when it has gone."""
     places = [i for i, s in enumerate(window.session.recipe.steps) if s is step]
     if not places:
-        raise OptionsError("This step has been changed or removed meanwhile.", "Close the form and open it again.")
+        raise OptionsError("This step has been changed or removed.", "Close the form and open it again.")
     window.session.set_step(places[0], replace(step, options=options))
 
 

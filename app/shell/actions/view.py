@@ -104,6 +104,16 @@ def shortcuts(window: Window) -> None:
     page.show()
 
 
+def guide(window: Window) -> None:
+    """The guide, in a window of its own that stays while one works."""
+    from espalier.app.features.guide.window import GuideWindow
+
+    page = window.findChild(GuideWindow) or GuideWindow(window, window.appearance)
+    page.show()
+    page.raise_()
+    page.activateWindow()
+
+
 def about(window: Window) -> None:
     """What this is, and of which version."""
     from espalier.model.document.project import APP

@@ -120,7 +120,7 @@ def _tensor(raw: bytearray, entry: Json) -> Tensor:
         flat = torch.frombuffer(raw, dtype=dtype)
         value = torch.as_strided(flat, sizes, strides, _whole(meta["storage_offset"]))
     if value.numel() * value.element_size() > max(len(raw), MOST_EXPANDED):  # strides of 0 repeat what is there
-        raise ValueError("a tensor of it is far larger than what is there of it")
+        raise ValueError("a tensor is far larger than its stored data")
     learns = bool(meta.get("requires_grad"))
     return torch.nn.Parameter(value, requires_grad=learns) if entry["is_param"] else value
 

@@ -85,7 +85,7 @@ class Watch:
                 if name in FOREIGN:
                     self.wrong("import", f"{name} is in the window's process.")
         if INSIDE in self._window.banner.text:
-            self.wrong("banner", self._window.banner.text.split(" A report lies")[0])
+            self.wrong("banner", self._window.banner.text.split(" The report is")[0])
 
     def turn(self, act: Callable[[], object]) -> None:
         """Do something in the window's thread, and remember what took longest of its own time."""

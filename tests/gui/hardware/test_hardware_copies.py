@@ -140,7 +140,7 @@ def test_a_copy_survives_save_and_reopen(panel: HardwarePanel, window: Window, r
     assert "17" in panel.held.copies.texts["linear"] and panel.held.copies.outdated("linear")
     source = panel.views.source
     source.show_file(FILE)
-    assert "ours has changed since" in source.state.text() and source.settle.isVisibleTo(source)
+    assert "built-in module has changed since" in source.state.text() and source.settle.isVisibleTo(source)
     source.settle.click()
     assert not panel.held.copies.outdated("linear") and "17" in panel.held.copies.texts["linear"]
 

@@ -124,7 +124,7 @@ def test_every_table_marks_the_nodes_that_are_selected(
     views._tools[1].click()
     assert QApplication.clipboard().text().splitlines()[0].startswith("node\tinstance\tmodule")
     views.tabs.setCurrentIndex(LINT)
-    assert "Lint found nothing" in views._words.text()
+    assert "Lint has no findings" in views._words.text()
 
 
 def test_areas_colour_the_graph_by_their_sum(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path,
@@ -210,7 +210,7 @@ def test_area_against_interval_is_computed_and_a_design_taken(
     front.budgets["lut"].setText("1")
     front.budgets["lut"]._typed("1")
     front.best.click()
-    assert "no design" in front.note.text()
+    assert "No design" in front.note.text()
     assert front.chart.table()[1][0][:2] == [2, 64]
 
 

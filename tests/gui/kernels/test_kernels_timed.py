@@ -327,7 +327,7 @@ def test_the_trace_is_copied_while_it_is_there(small: Window, runner: list[FakeR
     assert json.loads((tmp_path / "saved.json").read_text()) == {"traceEvents": []}
     place.unlink()
     page.refresh()
-    assert not page.trace.isEnabled() and "not kept" in page.trace.toolTip()
+    assert not page.trace.isEnabled() and "not the trace" in page.trace.toolTip()
 
 
 def test_a_project_keeps_what_was_measured(small: Window, runner: list[FakeRunner], tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_what_was_broken_off_can_go_on_or_begin_anew(
     panel = window.docks.panels["training"]
     assert isinstance(panel, TrainingPanel) and panel.options() == used
     qtbot.waitUntil(lambda: not panel.left.isHidden(), timeout=2000)
-    assert plain(panel.left.text()) == "This training was broken off at step 1 200 of 7 080."
+    assert plain(panel.left.text()) == "This training was interrupted at step 1 200 of 7 080."
     assert panel.train.isHidden()
     panel.go_on.click()
     info = next(j for j in runner[-1].waiting if isinstance(j.job, ReplayJob))

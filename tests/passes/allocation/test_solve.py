@@ -106,7 +106,7 @@ def test_the_least_possible_is_told(graph: Graph) -> None:
     with pytest.raises(OptionsError) as caught:
         allocate(graph, table, [parse_budget("weight_bits<=1")])
     assert f"the least possible is {least:.6g} bits" in caught.value.message
-    with pytest.raises(OptionsError, match="Nothing that competes changes sparsity"):
+    with pytest.raises(OptionsError, match="No candidate changes sparsity"):
         allocate(graph, table, [parse_budget("sparsity>=0.1")])
     both = [parse_budget("weight_bits<=40"), parse_budget("size_bytes<=1")]
     with pytest.raises(OptionsError, match="size_bytes<=1 cannot be held"):
@@ -148,7 +148,7 @@ def test_only_what_competes_is_chosen(graph: Graph) -> None:
     assert {column(c) for c in found.chosen.values()} == {four, column(Candidate())}
     whole = allocate(graph, table, limit, Competing((four,), whole=False))
     assert {column(c) for c in whole.chosen.values()} == {four}
-    with pytest.raises(OptionsError, match="Nothing of what competes"):
+    with pytest.raises(OptionsError, match="No candidate fits"):
         allocate(graph, table, limit, Competing((column(Candidate(fitted(5))),), whole=False))
 
 

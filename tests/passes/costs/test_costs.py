@@ -140,7 +140,7 @@ def test_what_is_no_limit_is_told(text: str, words: str) -> None:
 def test_a_budget_is_a_sum_on_its_good_side() -> None:
     assert parse_budget("memory_density>=8").value == 8
     for text, words in (("weight_bits>=4", "Write weight_bits<=4"), ("sparsity<=0.5", "Write sparsity>=0.5"),
-                        ("latency<=1ms", "no sum over layers"), ("accuracy>=0.9", "no sum over layers")):  # fmt: skip
+                        ("latency<=1ms", "not a sum over layers"), ("accuracy>=0.9", "not a sum")):  # fmt: skip
         with pytest.raises(OptionsError) as caught:
             parse_budget(text)
         assert words in f"{caught.value.message} {caught.value.hint}"

@@ -326,6 +326,8 @@ def test_a_server_that_is_started_again_was_only_away(tmp_path: Path) -> None:
         study.tell(trial, 1.0)  # waits
         until(lambda: len(told) > 1)
     thread.join()
-    assert f"127.0.0.1:{port} is away since" in told[0] and "is back after" in told[1] and len(told) == 2
+    assert (
+        f"127.0.0.1:{port} does not respond since" in told[0] and "responds again after" in told[1] and len(told) == 2
+    )
     assert again and study.trials[0].value == 1.0
     again[0].stop(None).wait()  # type: ignore[attr-defined]

@@ -179,7 +179,7 @@ def test_a_storage_that_goes_away_costs_no_trial(
     time.sleep(8)
     come_back()
     told = [end(process) for process in (first, *workers)]
-    assert all("is away since" in text and "is back after" in text for text in told)
+    assert all("does not respond since" in text and "responds again after" in text for text in told)
     assert lost_in(study) == [] and len(running) == 3
     for number, process in running.items():
         trial = study.trials[number]

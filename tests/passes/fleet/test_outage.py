@@ -25,10 +25,10 @@ def test_each_is_told_once() -> None:
         assert not told, "it was there when the telling began"
         held.away("s", "refused.")
         held.away("s", "again")
-        assert len(told) == 1 and told[0].startswith("s is away since ") and "refused. Trying" in told[0]
+        assert len(told) == 1 and told[0].startswith("s does not respond since ") and "refused. Trying" in told[0]
         held.back("s")
         held.back("s")
-    assert len(told) == 2 and told[1] == "s is back after 0 s."
+    assert len(told) == 2 and told[1] == "s responds again after 0 s."
 
 
 def test_a_call_that_hangs_is_told_while_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_a_call_that_hangs_is_told_while_it_hangs(monkeypatch: pytest.MonkeyPatc
         with held.calling("s"):
             until(lambda: bool(told))
             assert "it does not answer" in told[0]
-        assert "is back" in told[1]
+        assert "responds again" in told[1]
         with pytest.raises(ValueError, match="x"), held.calling("s"):
             until(lambda: len(told) == 3)
             raise ValueError("x")
@@ -76,7 +76,7 @@ def test_a_call_is_made_again_while_its_storage_is_away(monkeypatch: pytest.Monk
 
     with held.told(told.append):
         assert held.patiently("s", call, why) == 7
-        assert len(told) == 2 and "refused" in told[0] and "is back" in told[1]
+        assert len(told) == 2 and "refused" in told[0] and "responds again" in told[1]
         with pytest.raises(ZeroDivisionError):
             held.patiently("s", lambda: 1 // 0, why)
         held.limit = 0.0
@@ -114,4 +114,4 @@ def test_a_search_goes_on_when_its_storage_is_back(monkeypatch: pytest.MonkeyPat
     with pytest.raises(StopIteration) as end:
         next(trials)
     assert end.value.value == "all trials have run"
-    assert len(told) == 2 and "gone" in told[0] and "is back" in told[1]
+    assert len(told) == 2 and "gone" in told[0] and "responds again" in told[1]

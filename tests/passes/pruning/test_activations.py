@@ -226,7 +226,7 @@ def test_thresholds_are_as_near_as_the_bins(values: list[float], share: float) -
     [
         ({"sparsity": 1.5}, "sparsity is 1.5"),
         ({"sparsity": float("nan")}, "sparsity is nan"),
-        ({"method": "random", "pattern": "threshold"}, "no threshold"),
+        ({"method": "random", "pattern": "threshold"}, "not defined for method = random"),
         ({"scope": "global"}, "local"),
         ({"ports": ("bias",)}, "bias"),
     ],

@@ -108,7 +108,7 @@ def test_weights_that_nobody_needs_go(tmp_path: Path) -> None:
 
 def test_nothing_is_trained(digits: Opened, tmp_path: Path) -> None:
     search = Search(replace(SPEC, train="none"), Recipe(), digits.project.base, digits.project.source)
-    with pytest.raises(OptionsError, match="none is trained"):
+    with pytest.raises(OptionsError, match="needs a trial that trains"):
         begin(Plan(search, Context(digits.store), f"journal://{tmp_path}/s.journal"))
 
 

@@ -129,7 +129,7 @@ def test_the_terminator_ends_a_search_with_little_to_gain() -> None:
 
 def test_the_terminator_judges_one_goal() -> None:
     wish = spec(terminator=True, goals=(Goal(), Goal("sparsity")))
-    with pytest.raises(OptionsError, match="terminator judges one goal"):
+    with pytest.raises(OptionsError, match="single objective"):
         check_spec(wish, wanted(wish), Recipe())
 
 

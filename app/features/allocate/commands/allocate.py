@@ -53,11 +53,11 @@ each port, also where one is written."""
 
 
 def _arguments(parser: Parser) -> None:
-    parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model; what is chosen comes after its own steps")
+    parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model; the allocation follows its own steps")
     parser.add_argument("--budget", action="append", default=[], metavar="COST<=VALUE",
                         help='such as "weight_bits<=4.5" or "size_bytes<=1.5MiB"; may repeat')  # fmt: skip
     parser.add_argument("--formats", default="", metavar="LIST",
-                        help="what competes: integer(width=4|8), mxint, float (default: all, and float)")  # fmt: skip
+                        help="candidates: integer(width=4|8), mxint, float (default: all, and float)")  # fmt: skip
     parser.add_argument("--sparsities", default="", metavar="LIST", help="shares that may be pruned, such as 0.3,0.5")
     parser.add_argument("--ports", default="", metavar="LIST", help="such as weight,data_in (default: all)")
     parser.add_argument("--tie", action="append", default=[], metavar="NODE,NODE,…",
@@ -65,7 +65,7 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--exact", action="store_true", help="measure every candidate, instead of predicting most")
     parser.add_argument("--front", type=int, default=0, metavar="N", help="print up to N allocations along the cost")
     parser.add_argument("--cost", default="", metavar="NAME", help="of --front (default: that of the first budget)")
-    parser.add_argument("--measure", action="store_true", help="measure what comes of it: divergence, accuracy, loss")
+    parser.add_argument("--measure", action="store_true", help="measure the result: divergence, accuracy, loss")
     parser.add_argument("-o", "--output", metavar="FILE", help="recipe.toml, recipe.json or P.espalier")
     add_data(parser)
 
@@ -108,9 +108,9 @@ def _check(found: Arguments, limits: Sequence[Limit]) -> None:
         raise UsageError(f"--front is {found.front}.", "It must be a whole number of at least 2.")
     if found.cost and cost(found.cost).shares is None:
         names = ", ".join(c.name for c in separable())
-        raise UsageError(f"--cost {found.cost} is no sum over layers.", f"Choose one of {names}.")
+        raise UsageError(f"--cost {found.cost} is not a sum over layers.", f"Choose one of {names}.")
     if found.output and Path(found.output).suffix.lower() not in KINDS:
-        raise UsageError(f"{found.output} has no known kind.", f"End it in {', '.join(KINDS)}.")
+        raise UsageError(f"{found.output} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
     if found.output and not limits:
         raise UsageError("A front alone is no recipe.", "Add a --budget, or leave -o out.")
 
@@ -119,7 +119,7 @@ def _options(found: Arguments, target: Target) -> SensitivityOptions:
     """Of the sensitivities: the data, and what competes."""
     data = found.data or target.project.source.data
     if not data:
-        raise UsageError("Sensitivities are found on data, and none is named.", "Add --data.")
+        raise UsageError("Sensitivities need data, and none is named.", "Add --data.")
     names = formats_of(found.formats, "--formats") if found.formats else ()
     formats = tuple(parse_format(n) for n in names if n != "float")
     return read_options(SensitivityOptions, _without(found), data=data, formats=formats, exact=found.exact,
@@ -269,4 +269,6 @@ def _told(choices: dict[str, int]) -> str:
     return ", ".join(f"{n} × {name}" for name, n in list(choices.items())[:4])
 
 
-COMMAND = Command("allocate", "the formats and sparsities that keep a budget, as a recipe", _arguments, _run, DETAILS)
+COMMAND = Command(
+    "allocate", "computes the formats and sparsities that meet a budget, as a recipe", _arguments, _run, DETAILS
+)

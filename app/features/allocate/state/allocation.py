@@ -273,7 +273,7 @@ class Allocations(Competition):
             word = "least" if self.now.cost.better == "low" else "most"
             least = self.now.problem.figure(0, low)
             raise OptionsError(f"The {word} possible is {least:.6g} {self.now.cost.unit}.".replace(" .", "."),
-                               "Let cheaper formats or more pruning compete.")  # fmt: skip
+                               "Add cheaper formats or more pruning.")  # fmt: skip
 
     def reset(self) -> None:
         """Nothing is tried any more."""

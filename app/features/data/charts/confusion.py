@@ -13,7 +13,7 @@ from espalier.app.words import count, percent
 from espalier.model.data.base import Array
 
 HEAD, TITLE = 20, 18
-TOLD = "Rows: the class · columns: what is told"
+TOLD = "Rows: true class · columns: predicted class"
 CELL, WIDEST = 22, 64  # least and largest side of a cell that holds its number
 STEPS = {Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1), Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0)}
 
@@ -65,7 +65,7 @@ class ConfusionView(QWidget):
         many, of = int(self.matrix[row, column]), int(self.matrix[row].sum())
         share = percent(many / of) if of else "none"
         if row == column:
-            return f"{count(many)} of {count(of)} {self.classes[row]} are told as such ({share})"
+            return f"{count(many)} of {count(of)} {self.classes[row]} are predicted as such ({share})"
         return f"{count(many)} of {count(of)} {self.classes[row]} are taken for {self.classes[column]} ({share})"
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -79,7 +79,7 @@ class ConfusionView(QWidget):
         painter.setPen(QColor(look.muted))
         line = Qt.AlignmentFlag.AlignVCenter
         whole = painter.fontMetrics().horizontalAdvance(TOLD) <= self.width()
-        painter.drawText(QRectF(0, 0, self.width(), TITLE), line, TOLD if whole else "Class by what is told")
+        painter.drawText(QRectF(0, 0, self.width(), TITLE), line, TOLD if whole else "True class × predicted class")
         for row in range(len(self.classes)):
             self._names(painter, row)
             for column in range(len(self.classes)):

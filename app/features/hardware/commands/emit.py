@@ -35,11 +35,15 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--sizes", default="", metavar="NAME=N,…", help="sizes of symbols in shapes, such as seq=32")
     parser.add_argument(
         "--engine", choices=("folded", "unrolled"), default="folded",
-        help="unrolled: weights become adders, a row or pixel a cycle; for small networks",
+        help="unrolled: weights become adders, one row or pixel per cycle; for small networks",
     )  # fmt: skip
-    parser.add_argument("--adders", type=int, default=4, metavar="N", help="unrolled: adders between two registers")
+    parser.add_argument(
+        "--adders", type=int, default=4, metavar="N", help="unrolled: number of adders between two registers"
+    )
     parser.add_argument("--simulate", action="store_true", help="compare every stream with the integer model")
-    parser.add_argument("--simulator", choices=("verilator", "icarus"), default="", help="default: what is there")
+    parser.add_argument(
+        "--simulator", choices=("verilator", "icarus"), default="", help="default: automatic (Verilator if installed)"
+    )
     parser.add_argument("--synthesize", choices=("xilinx", "ecp5", "ice40"), default="", help="resources by Yosys")
     parser.add_argument("--route", action="store_true", help="with --synthesize: place and route for a clock, too")
     parser.add_argument("--samples", type=int, default=32, metavar="N", help="samples to simulate (default 32)")
@@ -131,7 +135,7 @@ def _synthesized(found: dict[str, Any]) -> Iterable[str]:
 
 def _simulated(data: dict[str, Any]) -> Iterable[str]:
     yield (f"simulated {data['samples']} samples with {data['simulator']}: {data['mismatches'] or 'no'} mismatches"
-           + (", and it got stuck" if data["stuck"] else ""))  # fmt: skip
+           + (", deadlock" if data["stuck"] else ""))  # fmt: skip
     if "simulator_remark" in data:
         yield f"  {data['simulator_remark']}"
     for m in data["first_mismatches"]:
@@ -155,7 +159,7 @@ def _waiting(data: dict[str, Any]) -> Iterable[str]:
     kept = (r for r in data["streams"] if r["stalled"] >= LITTLE and r["stream"] not in constants)
     held = sorted(kept, key=lambda r: -r["stalled"])
     for row in held[:5]:
-        yield f"  {row['reader'] or 'the outside'} keeps {row['stream']} waiting in {row['stalled']:.0%} of the cycles"
+        yield f"  {row['reader'] or 'the outside'} stalls {row['stream']} in {row['stalled']:.0%} of the cycles"
     yield (
         f"handshakes of {len(data['streams'])} streams"
         + (" and a trace" if data["trace"] else "")
@@ -163,4 +167,4 @@ def _waiting(data: dict[str, Any]) -> Iterable[str]:
     )
 
 
-COMMAND = Command("emit", "writes a model as SystemVerilog, and proves it in a simulator", _arguments, _run, DETAILS)
+COMMAND = Command("emit", "writes a model as SystemVerilog and checks it in a simulator", _arguments, _run, DETAILS)

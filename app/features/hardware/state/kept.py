@@ -105,7 +105,7 @@ def from_bytes(raw: bytes) -> tuple[Made | None, Front | None]:
     with reading(what, OptionsError, "cannot be read", "Check the hardware again."):
         data: Any = parse_json(raw)
         if data["version"] != VERSION:
-            raise Damage("they are of another version")
+            raise Damage("they were written by another version")
         return _made(data.get("made")), _front(data.get("front"))
 
 

@@ -23,17 +23,17 @@ rate of this machine allow; none for what was faster than that."""
 
 
 def _arguments(parser: Parser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="kernels; none: all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="kernels (default: all)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is one")
     parser.add_argument("--shapes", nargs="+", default=[], metavar="SHAPE", help="such as m=4096,n=1024 or 4096x1024")
     parser.add_argument("--sweep", action="store_true", help="the sizes of the kernel's curve instead")
     parser.add_argument("--dtype", default="", metavar="A,B", help="float32, bfloat16, float16 (default: by device)")
-    parser.add_argument("--versions", default="", metavar="A,B", help="only these, and the baseline")
+    parser.add_argument("--versions", default="", metavar="A,B", help="only these versions, and the baseline")
     parser.add_argument("--seconds", type=float, default=0.2, help="of rounds for each version and shape (default 0.2)")
-    parser.add_argument("--threads", type=int, default=0, help="of the CPU; 0: as many as torch takes")
-    parser.add_argument("--list", action="store_true", help="what there is and what can run here; measures nothing")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: torch's default")
+    parser.add_argument("--list", action="store_true", help="list kernels and what can run here; measures nothing")
     parser.add_argument("--source", metavar="VERSION", help="print the text of a version; measures nothing")
-    parser.add_argument("--compare", nargs="+", default=[], metavar="FILE", help="results files beside each other")
+    parser.add_argument("--compare", nargs="+", default=[], metavar="FILE", help="compare results files")
     parser.add_argument("--answers", action="store_true", help="how it works, with figures measured here; NAMEs are "
                         "then questions: compile, softmax, attention, mxint8, tiles, memory, roofline")  # fmt: skip
     parser.add_argument("--model", metavar="SOURCE", help="with --answers memory: the lines of this model too")

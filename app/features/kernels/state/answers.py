@@ -142,7 +142,7 @@ class KernelAnswers(QObject):
                 return "Stopped: what was measured until then is shown."
             return f"The project's figures are of {name}, so they are not shown." if (name := self.stranger) else ""
         if job.state != "running":
-            return "Waits for the jobs before it."
+            return "Queued behind other jobs."
         text = job.progress.text if job.progress else "begins"
         return f"{text[:1].upper()}{text[1:]} …"
 

@@ -63,7 +63,7 @@ class Tile(QWidget):
         head.addWidget(self.kind)
         head.addLayout(self._options)
         self.rest, self.more = QMenu(self), link("More ▾", self._open_rest)
-        self.more.setToolTip("What else can be chosen of this chart")
+        self.more.setToolTip("More chart options")
         self.more.hide()
         head.addWidget(self.more)
         head.addStretch(1)

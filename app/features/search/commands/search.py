@@ -61,7 +61,7 @@ def _arguments(parser: Parser) -> None:
     add_workers(parser)
     parser.add_argument("--baseline", choices=(OPENED, "start", "none"), default=OPENED,
                         help="what the best is compared with (default: the model as opened)")  # fmt: skip
-    parser.add_argument("--resume", action="store_true", help="go on with the study of that name")
+    parser.add_argument("--resume", action="store_true", help="resume the study of that name")
     parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}: the best, all trials, or a chart")
     add_charts(parser)
     add_data(parser)
@@ -163,7 +163,7 @@ def _searched(
     done.space, done.trials, done.earlier = running.space, dict(running.told), running.done
     done.begun = time.perf_counter()
     if found.resume and not done.trials:
-        console.note(f"{shown(storage)} holds no trials of {search.spec.study!r}: the study begins anew.")
+        console.note(f"{shown(storage)} holds no trials of {search.spec.study!r}: the study starts again.")
     output.space = running.space
     try:
         with polite(), contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials:
@@ -173,7 +173,7 @@ def _searched(
         ended = sum(t.ended for t in done.all)
         output.write(done.all, _best_recipe(done))
         console.note(
-            f"Stopped after {ended} trials, which are kept in {shown(storage)}; the same with --resume goes on."
+            f"Stopped after {ended} trials, which are kept in {shown(storage)}; run the same with --resume to continue."
         )
         raise
     done.seconds = time.perf_counter() - start
@@ -287,7 +287,7 @@ def _noise(done: _Done, trial: Trial) -> dict[str, Any]:
 def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     lead = done.best
     if lead is None:
-        yield "No trial holds the constraints." if data["complete"] or data["pruned"] else "No trial came to an end."
+        yield "No trial holds the constraints." if data["complete"] or data["pruned"] else "No trial was completed."
     else:
         yield f"best: trial {lead.number}"
         yield from table([{"choice": k, "value": str(v)} for k, v in lead.params.items()])
@@ -317,5 +317,5 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
         yield f"written to {data['output']}"
 
 
-ABOUT = "searches formats, sparsities and options for the best trade"
+ABOUT = "searches formats, sparsities and options for the best trade-off"
 COMMAND = Command("search", ABOUT, _arguments, _run, DETAILS.format(templates=", ".join(templates())))

@@ -102,7 +102,7 @@ class Output:
         self._made: Made | None = None  # of the best, where the trial that made it ran here
         self._written = -PAUSE
         if self.path and self.path.suffix.lower() not in KINDS:
-            raise UsageError(f"{name} has no known kind.", f"End it in {', '.join(KINDS)}.")
+            raise UsageError(f"{name} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
         if self.path and not self.path.parent.is_dir():
             raise UsageError(f"There is no folder {self.path.parent}.", "Make it, or choose another.")
 

@@ -25,7 +25,7 @@ MOST = 256
 def add_workers(parser: Parser) -> None:
     """--workers."""
     parser.add_argument("--workers", type=int, default=1, metavar="N",
-                        help="processes on this machine, as far as its memory goes (default 1)")  # fmt: skip
+                        help="processes on this machine, limited by its memory (default 1)")  # fmt: skip
 
 
 def trials_of_all(

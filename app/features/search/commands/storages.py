@@ -39,4 +39,4 @@ def look_into(url: str, study: str, resume: bool, console: Console) -> None:
         console.note(damage)
     if taken and not resume:
         raise StorageError(f"The storage has a study {study!r} already.",
-                           "Go on with it (--resume), or give the search another name.")  # fmt: skip
+                           "Resume it (--resume), or give the search another name.")  # fmt: skip

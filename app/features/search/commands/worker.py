@@ -36,12 +36,12 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--storage", metavar="URL", default=os.environ.get(NAMED), help="grpc://HOST:PORT, "
                         f"postgresql://…, journal:FILE (default: {NAMED} of the environment)")  # fmt: skip
     parser.add_argument("--study", metavar="NAME", help="the study (default: the only one there is)")
-    parser.add_argument("--project", metavar="P.espalier", help="the model, where it lies on this machine")
+    parser.add_argument("--project", metavar="P.espalier", help="path of the model on this machine")
     parser.add_argument("--data", metavar="DATA", help="the data that trials are scored on, where they lie here")
     parser.add_argument(
         "--trials", type=int, default=0, metavar="N", help="end after N trials (default: all there are)"
     )
-    parser.add_argument("--timeout", type=float, default=0.0, metavar="S", help="begin no trial after S seconds")
+    parser.add_argument("--timeout", type=float, default=0.0, metavar="S", help="start no trial after S seconds")
     parser.add_argument(
         "--threads", type=int, default=0, metavar="N", help="processor threads (default: as torch does)"
     )

@@ -56,7 +56,7 @@ class Applied(KeptRuns):
     def recipe_of(self, study: Study, trial: Trial) -> Recipe:
         """The recipe that the worker measured; raises OptionsError for a trial of another architecture."""
         if study.other:
-            raise OptionsError("This trial has another architecture: it is a model of its own, not a recipe.",
+            raise OptionsError("This trial has another architecture, so no recipe leads to it.",
                                "Save it as a project of its own.")  # fmt: skip
         base = self._session.open_document.project.base
         return Search(study.spec, study.recipe, base).recipe_of(study.space, trial.params, trial.begins)

@@ -33,7 +33,7 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--ports", metavar="a,b", help="of weight, bias, data_in, data_out (default all)")
     parser.add_argument("--sparsities", metavar="0.5,0.8", help="shares of weights and layers' inputs to prune as well")
     parser.add_argument("--exact", "--true", action="store_true", default=None,
-                        help="measure every candidate, one at a time; stopped and begun again, it goes on")  # fmt: skip
+                        help="measure every candidate, one at a time; an interrupted run can be continued")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="write a .csv, .html or .json file")
     add_options(parser, SensitivityOptions, skip=("formats", "ports", "sparsities", "select", "exact"))
 
@@ -48,7 +48,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     with opened(found.target, found, console) as target:
         data = found.data or target.project.source.data
         if not data:
-            raise DataError("Sensitivities are found on data, and none is named.",
+            raise DataError("Sensitivities need data, and none is named.",
                             "Give --data demo:NAME, hub:NAME, a file or a folder.")  # fmt: skip
         options = read_options(SensitivityOptions, _plain(found), data=data, **given)
         report = run_step(target.project.graph, Step("sensitivity", options, found.seed), target.context).report

@@ -65,7 +65,7 @@ def _arguments(parser: Parser) -> None:
                         help="a line for each: prune.method=l1,random or finetune=on,off; may repeat")  # fmt: skip
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="repeat with N seeds: means and spreads")
     parser.add_argument("--baseline", choices=("start", OPENED), default="start",
-                        help="what points are compared with: the project as it is, or the model as opened")  # fmt: skip
+                        help="baseline of the points: the present project, or the model as opened")  # fmt: skip
     parser.add_argument("--figure", choices=FIGURES, help="what tables and pictures show (default accuracy)")
     parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}; a project keeps its sweeps")
     add_data(parser)
@@ -82,7 +82,7 @@ class _Done:
 
 def _run(found: Arguments, console: Console) -> Answer:
     if found.output and Path(found.output).suffix.lower() not in KINDS:
-        raise UsageError(f"{found.output} has no known kind.", f"End it in {', '.join(KINDS)}.")
+        raise UsageError(f"{found.output} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
     recipe, wish = load_wish(found.recipe, found.seed) if found.recipe else (Recipe(), Wish())
     wish = joined(wish, over=found.over, along=tuple(found.along), variants=tuple(found.variant), seeds=found.seeds)
     if not wish.varies:
@@ -243,7 +243,7 @@ def _unhelped(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
     """Where training did not help: the score is that of the weights before it."""
     found = [point_words(sweep, o) for o in outcomes if o.variant >= 0 and o.score.get(KEPT_STEP) == 0]
     if found:
-        yield f"training did not help, and the weights of before it are kept: {'; '.join(found)}"
+        yield f"training did not help; the weights from before are kept: {'; '.join(found)}"
 
 
 COMMAND = Command("sweep", "varies an option of a recipe: a curve of scores", _arguments, _run, DETAILS)

@@ -31,7 +31,7 @@ class Record:
     @property
     def hint(self) -> str:
         """Where to go on."""
-        return f"They are kept in {self.path}; the same command goes on from there." if self.path else ""
+        return f"They are kept in {self.path}; run the same command to continue." if self.path else ""
 
     def add(self, outcome: Outcome) -> None:
         """Write a point, whole; raises FileError."""

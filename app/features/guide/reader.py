@@ -1,0 +1,204 @@
+"""Shows a page of the guide: Markdown in the window's colours, links that lead to pages, words that were searched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QUrl, Signal
+from PySide6.QtGui import (
+    QColor,
+    QDesktopServices,
+    QFont,
+    QFontDatabase,
+    QImage,
+    QTextBlock,
+    QTextBlockFormat,
+    QTextCharFormat,
+    QTextCursor,
+    QTextDocument,
+    QTextFrameFormat,
+    QTextLength,
+    QTextTable,
+    QTextTableFormat,
+)
+from PySide6.QtWidgets import QTextBrowser, QTextEdit, QWidget
+
+from espalier.app.features.guide.pages import ROOT, plain, resolved, slug
+from espalier.app.theme import BODY, Palette
+
+WIDEST, MARGIN = 900, 22  # pixels of a picture, and beside the text
+BESIDE = 2 * MARGIN + 60  # pixels of the page that a picture leaves free, also in a list
+SIZES = {1: 1.65, 2: 1.3, 3: 1.1, 4: 1.0}  # of headings, times the text's
+HIGHLIGHTS = 500  # occurrences of a searched word that are marked at most
+
+
+class Reader(QTextBrowser):
+    """One page. `wanted`: a link to (path below the guide, section) was followed."""
+
+    wanted = Signal(str, str)
+
+    def __init__(self, parent: QWidget, palette: Palette, root: Path = ROOT) -> None:
+        super().__init__(parent)
+        self._root, self._palette, self._path = root, palette, ""
+        self._words: tuple[str, ...] = ()
+        self._made: QTextDocument | None = None
+        self.setOpenLinks(False)
+        self.setProperty("bare", True)
+        self.setAccessibleName("Page of the guide")
+        self.anchorClicked.connect(self._follow)
+
+    def open(self, path: str, section: str = "", words: tuple[str, ...] = ()) -> None:
+        """Show a page from its beginning or from a section, with searched words marked."""
+        if path != self._path:
+            self._load(path)
+        self._mark(words)
+        self.verticalScrollBar().setValue(self._height_of(section))
+
+    def show_palette(self, palette: Palette) -> None:
+        """Draw the page in other colours, where it is."""
+        self._palette, at = palette, self.verticalScrollBar().value()
+        self._load(self._path)
+        self._mark(self._words)
+        self.verticalScrollBar().setValue(at)
+
+    def _load(self, path: str) -> None:
+        self._path = path
+        text = (self._root / path).read_text(encoding="utf-8")
+        made, last = QTextDocument(self), self._made  # put together unseen: nothing is laid out in between
+        made.setDefaultFont(self.font())
+        made.setDocumentMargin(MARGIN)
+        made.setMarkdown(text, QTextDocument.MarkdownFeature.MarkdownDialectGitHub)
+        cursor = QTextCursor(made)
+        cursor.beginEditBlock()
+        block = made.begin()
+        while block.isValid():
+            self._dress(cursor, block)
+            block = block.next()
+        for frame in made.rootFrame().childFrames():
+            if isinstance(frame, QTextTable):
+                self._rule(frame)
+        cursor.endEditBlock()
+        self.setDocument(made)
+        self._made = made
+        if last is not None:
+            last.deleteLater()
+
+    def _dress(self, cursor: QTextCursor, block: QTextBlock) -> None:
+        """Room above headings, a ground under code."""
+        cursor.setPosition(block.position())
+        made = QTextBlockFormat()
+        if level := block.blockFormat().headingLevel():
+            made.setTopMargin(4 if level == 1 else 18)
+            made.setBottomMargin(6)
+            cursor.setPosition(block.position() + block.length() - 1, QTextCursor.MoveMode.KeepAnchor)
+            font, look = QFont(self.font()), QTextCharFormat()
+            font.setPixelSize(round(BODY * SIZES.get(level, 1.0)))
+            font.setWeight(QFont.Weight.DemiBold)
+            look.setFont(font)
+            cursor.setCharFormat(look)
+        elif _is_code(block):
+            made.setBackground(QColor(self._palette.group))
+            made.setLeftMargin(8)
+            made.setNonBreakableLines(False)
+            self._fixed(cursor, block.position(), block.length() - 1)
+        else:
+            made.setLineHeight(118, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
+            if block.textList() is None and cursor.currentTable() is None:
+                made.setTopMargin(5)
+                made.setBottomMargin(5)
+            self._inline(cursor, block)
+        cursor.mergeBlockFormat(made)
+
+    def _inline(self, cursor: QTextCursor, block: QTextBlock) -> None:
+        part = block.begin()
+        code: list[tuple[int, int]] = []
+        while not part.atEnd():
+            piece = part.fragment()
+            if piece.charFormat().fontFixedPitch():
+                code.append((piece.position(), piece.length()))
+            part += 1
+        for at, length in code:
+            self._fixed(cursor, at, length)
+        cursor.setPosition(block.position())
+
+    def _fixed(self, cursor: QTextCursor, at: int, length: int) -> None:
+        """Letters of one width."""
+        look = QTextCharFormat()
+        look.setFontFamilies([QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont).family()])
+        look.setProperty(QTextCharFormat.Property.FontPixelSize, round(BODY - 0.5))
+        look.setBackground(QColor(self._palette.group))
+        cursor.setPosition(at)
+        cursor.setPosition(at + length, QTextCursor.MoveMode.KeepAnchor)
+        cursor.mergeCharFormat(look)
+        cursor.setPosition(at)
+
+    def _rule(self, table: QTextTable) -> None:
+        """Thin lines between the cells of a table."""
+        look = QTextTableFormat(table.format())
+        look.setBorderCollapse(True)
+        look.setBorder(1)
+        look.setBorderStyle(QTextFrameFormat.BorderStyle.BorderStyle_Solid)
+        look.setBorderBrush(QColor(self._palette.line))
+        look.setCellPadding(5)
+        look.setTopMargin(4)
+        look.setBottomMargin(10)
+        look.setWidth(QTextLength(QTextLength.Type.PercentageLength, 100))
+        table.setFormat(look)
+
+    def _mark(self, words: tuple[str, ...]) -> None:
+        self._words = words
+        look = QTextCharFormat()
+        look.setBackground(QColor(self._palette.accent_ground))
+        look.setForeground(QColor(self._palette.accent))
+        marks: list[QTextEdit.ExtraSelection] = []
+        for word in words:
+            found = self.document().find(word, 0)
+            while not found.isNull() and len(marks) < HIGHLIGHTS:
+                mark = QTextEdit.ExtraSelection()
+                mark.cursor, mark.format = found, look  # type: ignore[attr-defined]
+                marks.append(mark)
+                found = self.document().find(word, found)
+        self.setExtraSelections(marks)
+
+    def _height_of(self, section: str) -> int:
+        """Where a section begins: its heading, or its name in a link."""
+        if not section:
+            return 0
+        block = self.document().begin()
+        while block.isValid():
+            text = block.text()
+            if block.blockFormat().headingLevel() and section in (slug(text), plain(text)):
+                top = self.document().documentLayout().blockBoundingRect(block).top()
+                return max(0, round(top) - 8)
+            block = block.next()
+        return 0
+
+    def _follow(self, url: QUrl) -> None:
+        if url.scheme() in ("http", "https"):
+            QDesktopServices.openUrl(url)
+            return
+        path, section = resolved(self._path, url.toString())
+        if path.endswith(".md") and (self._root / path).is_file():
+            self.wanted.emit(path, section)
+
+    def loadResource(self, kind: int, name: QUrl | str) -> object:
+        """Pictures beside the pages, no wider than the page; nothing else is read, and nothing from a network."""
+        path, _ = resolved(self._path, name.toString() if isinstance(name, QUrl) else name)
+        picture = QImage(str(self._root / path)) if path else QImage()
+        room = min(WIDEST, self.viewport().width() - BESIDE)
+        if picture.isNull() or picture.width() <= room:
+            return picture
+        ratio = self.devicePixelRatioF()
+        return _narrowed(picture, room, ratio)
+
+
+def _narrowed(picture: QImage, width: int, ratio: float) -> QImage:
+    made = picture.scaledToWidth(round(width * ratio), Qt.TransformationMode.SmoothTransformation)
+    made.setDevicePixelRatio(ratio)
+    return made
+
+
+def _is_code(block: QTextBlock) -> bool:
+    look = block.blockFormat()
+    fence = QTextBlockFormat.Property.BlockCodeFence, QTextBlockFormat.Property.BlockCodeLanguage
+    return look.nonBreakableLines() or any(look.hasProperty(p) for p in fence)

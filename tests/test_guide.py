@@ -1,0 +1,182 @@
+"""The guide: all pages listed, links lead somewhere, generated pages fresh, what they say to run can be run."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from espalier.app.cli import commands, main, parser_of
+from espalier.app.features.guide.pages import ROOT, headings, lines_of, links, pages, plain, resolved, search, slug
+from espalier.passes.plugins.plugins import unload_plugins
+from espalier.passes.recipes.config import load_recipe
+from tests.reference.examples import blocks, commands_of, written
+from tests.reference.pages import stale
+
+REPOSITORY = ROOT.parents[1]
+README = REPOSITORY / "README.md"
+WORDS_A_SENTENCE = 22
+PICTURE = 250_000
+
+
+@pytest.fixture(autouse=True)
+def no_plugins() -> Iterator[None]:
+    yield
+    unload_plugins()
+
+
+# ---- pages -------------------------------------------------------------------------------------------------
+
+
+def test_every_page_is_in_the_contents() -> None:
+    listed = {p.path for p in pages()}
+    assert {f.relative_to(ROOT).as_posix() for f in ROOT.rglob("*.md")} == listed
+
+
+def test_titles_are_told_apart() -> None:
+    titles = [p.title for p in pages() if not p.under]
+    assert len(set(titles)) == len(titles)
+
+
+def test_generated_pages_are_fresh() -> None:
+    assert stale() == [], "run `make guide`"
+
+
+@pytest.mark.parametrize("path", [p.path for p in pages()])
+def test_links_lead_somewhere(path: str) -> None:
+    for _, target in links((ROOT / path).read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        file, section = resolved(path, target)
+        assert (ROOT / file).is_file() and file, target
+        if section:
+            assert section in map(slug, headings((ROOT / file).read_text(encoding="utf-8"))), target
+
+
+def sentences(text: str) -> list[str]:
+    """Those of paragraphs and list items: no code, tables, headings."""
+    prose = "\n".join(
+        line for line, code in lines_of(text) if not code and not line.startswith(("|", "#", "    ", "!["))
+    )
+    parts = re.split(r"\n(?:\s*\n|(?=\s*(?:- |\d+\. )))", prose)
+    found = [s for part in parts for s in re.split(r"(?<=[.?!:])\s+(?=[A-Z*`\[])", plain(part)) if s]
+    return [s for s in found if len(s.split()) > 2]
+
+
+@pytest.mark.parametrize("path", [p for p in written() if not p.startswith("decisions/")])
+def test_sentences_are_short(path: str) -> None:
+    counts = [len(s.split()) for s in sentences((ROOT / path).read_text(encoding="utf-8"))]
+    assert sum(counts) <= WORDS_A_SENTENCE * max(len(counts), 1), sum(counts) / len(counts)
+
+
+def test_decisions_are_numbered_records() -> None:
+    files = sorted((ROOT / "decisions").glob("[0-9]*.md"))
+    assert [int(f.name[:3]) for f in files] == list(range(1, len(files) + 1))
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert headings(text)[1:] == ["Context", "Decision", "Consequence"], file.name
+        assert re.search(r"^Status: (accepted|replaced by \d{3}), \d{4}-\d\d-\d\d\.$", text, re.M), file.name
+
+
+# ---- the README --------------------------------------------------------------------------------------------
+
+
+def test_the_readme_is_short_and_names_the_command_of_ci() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 250
+    assert re.search(r"^    make run +#", text, re.M)
+    (command,) = re.findall(r"^    (make test) +#", text, re.M)
+    run = (REPOSITORY / ".ci/run").read_text(encoding="utf-8").strip().splitlines()[-1]
+    assert run == f"exec env NEWEST=1 {command}"
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    for _, target in links(README.read_text(encoding="utf-8")):
+        file, _, section = target.partition("#")
+        assert (REPOSITORY / file).is_file(), target
+        if section:
+            assert section in map(slug, headings((REPOSITORY / file).read_text(encoding="utf-8"))), target
+
+
+def test_pictures_are_compact_and_used() -> None:
+    held = {f.name: f.stat().st_size for f in (ROOT / "pictures").iterdir()}
+    assert max(held.values()) <= PICTURE
+    texts = README.read_text(encoding="utf-8") + "".join(p.text() for p in pages())
+    assert [name for name in held if name not in texts] == []
+
+
+# ---- what pages say to run ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [p for p in written() if any(commands_of(p))])
+def test_commands_are_read(path: str) -> None:
+    for name, *words in commands_of(path):
+        parser_of(commands()[name]).read(words)
+
+
+def test_recipes_are_read() -> None:
+    found = [b for p in written() for b in blocks(p, "toml") if "pass =" in b]
+    assert len(found) >= 6
+    for block in found:
+        assert load_recipe(tomllib.loads(block)).steps
+
+
+def put(folder: Path, page: str, name: str) -> Path:
+    """The plug-in of a how-to page as a file."""
+    (text,) = blocks(f"how-to/{page}.md", "python")
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    assert main([str(w) for w in words]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_the_format_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = put(tmp_path, "format", "my_symmetric.py")
+    text = run(capsys, "formats", "my_symmetric(width=3, frac_width=1)", "--codes", "--plugin", file)
+    assert "1.5" in text and "2.0" not in text
+
+
+def test_the_pass_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = put(tmp_path, "pass", "my_rounding.py")
+    (tmp_path / "r.toml").write_text('[[steps]]\npass = "my_rounding"\noptions = {width = 6}\n')
+    text = run(capsys, "run", "demo:digits-mlp", tmp_path / "r.toml", "--plugin", file, "--limit", 20, "--json")
+    assert 6 <= json.loads(text)["after"]["weight_bits"] < 7
+
+
+def test_the_cost_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = put(tmp_path, "cost", "my_traffic.py")
+    out = tmp_path / "r.toml"
+    run(capsys, "allocate", "demo:digits-mlp", "--budget", "my_traffic<=8000", "--plugin", file, "-o", out,
+        "--ports", "weight", "--formats", "integer(width=4|8), float", "--limit", 32)  # fmt: skip
+    assert "quantize" in out.read_text()
+
+
+def test_the_kernel_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = put(tmp_path, "kernel", "my_square.py")
+    text = run(capsys, "kernels", "my_square", "--plugin", file, "--shapes", "16x16", "--seconds", "0.02")
+    assert "power" in text
+
+
+# ---- search ------------------------------------------------------------------------------------------------
+
+
+def test_search_finds_sections_with_all_words() -> None:
+    hits = search("storage token")
+    assert hits[0].page.path == "fleets.md" and hits[0].heading == "The storage server"
+    assert all("token" in (h.snippet + h.heading + h.page.text()).casefold() for h in hits)
+
+
+def test_a_heading_comes_before_a_mention() -> None:
+    assert search("unrolled engine")[0].heading == "The unrolled engine"
+    assert search("LoRA")[0].page.path == "lora.md"
+
+
+def test_search_without_a_result() -> None:
+    assert search("") == [] and search("zzzz quokka") == []
