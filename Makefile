@@ -104,4 +104,4 @@ bench: setup-test
 clean:
 	@rm -rf build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	@find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
-	@find . -maxdepth 1 -name '*.egg-info' -exec rm -rf {} +
+	@find . -maxdepth 2 -name '*.egg-info' -exec rm -rf {} +
