@@ -39,7 +39,7 @@ MISTAKEN = """
 import shiboken6
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QDialogButtonBox, QLabel, QMessageBox, QWidgetItem
-from espalier.app.plain import PlainStyle
+from espalier.app.widgets.plain import PlainStyle
 
 application = QApplication([])
 message, box = QMessageBox(), QDialogButtonBox(QDialogButtonBox.StandardButton.Ok)

@@ -31,7 +31,7 @@ from tests.patience import PATIENCE
 
 cpu = pytest.importorskip("espalier.kernels.fake_quant.cpu", reason="numba is not installed")
 
-ROOT = Path(passes.__file__).parents[1]
+ROOT = Path(passes.__file__).parents[2]  # what lies on the path
 SCALED: list[ScaledFormat] = [
     *(ScaledInteger(w, g, 5) for w in (2, 8, 16) for g in ("tensor", "channel", "group")),
     *(ScaledInteger(8, g, 5, False) for g in ("tensor", "channel", "group")),
@@ -221,7 +221,7 @@ def test_denormals_and_extremes_are_left_to_the_definition() -> None:
 
 def run(code: str, *, root: Path = ROOT, **environment: Any) -> str:
     """What a fresh interpreter prints."""
-    every = os.environ | {"PYTHONPATH": str(root / "roots")} | environment
+    every = os.environ | {"PYTHONPATH": str(root)} | environment
     done = subprocess.run(
         [sys.executable, "-c", code], env=every, cwd=root, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
@@ -271,7 +271,9 @@ def test_loops_are_compiled_once_a_machine(tmp_path: Path) -> None:
     assert run(use, **folder).strip() == "[0, 0, 0]"
     assert run(use, **folder).strip() == "[1, 1, 1]"
     for package in ("kernels", "model", "passes", "verilog"):
-        shutil.copytree(ROOT / package, tmp_path / "other" / package, ignore=shutil.ignore_patterns("__pycache__"))
+        to = tmp_path / "other" / "espalier" / package
+        shutil.copytree(ROOT / "espalier" / package, to, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "espalier" / "__init__.py", tmp_path / "other" / "espalier")
     where = f"import espalier.kernels.fake_quant as here; assert {str(tmp_path)!r} in here.__file__;"
     assert run(where + use, root=tmp_path / "other", **folder).strip() == "[1, 1, 1]"
 

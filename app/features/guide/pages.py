@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2] / "resources" / "guide"
+ROOT = Path(__file__).resolve().parents[3] / "resources" / "guide"
 FRONT = "README.md"
 LISTS = ("reference/README.md", "decisions/README.md")  # pages whose own links are further pages below them
 BEHIND: dict[str, float] = dict(
