@@ -290,6 +290,7 @@ def _window(words: list[str], window: Window | None) -> int:
 
 
 def has_display() -> bool:
+    """Whether a window could be seen."""
     asked = os.environ.get("QT_QPA_PLATFORM", "").partition(":")[0]
     if asked or not sys.platform.startswith("linux"):
         return asked not in ("offscreen", "minimal")

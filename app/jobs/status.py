@@ -56,5 +56,5 @@ def doing(job: JobInfo | None, stopped: bool) -> str:
     if job is None:
         return "Stopped." if stopped else ""
     if job.state != "running":
-        return "Waits for the jobs before it."
+        return "Queued behind other jobs."
     return f"{job.progress.text[:1].upper()}{job.progress.text[1:]} …" if job.progress else "Begins …"

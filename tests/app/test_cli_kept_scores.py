@@ -65,7 +65,7 @@ def test_what_computes_the_score_is_part_of_its_key(run: Run, change: str, monke
     versions, read = kept_scores.version, Path.read_bytes
 
     def edited(path: Path) -> bytes:
-        return read(path) + (b"# edited" if path.parts[-2:] == (change, "registry.py") else b"")
+        return read(path) + (b"# edited" if path.parts[-2:] == (change, "__init__.py") else b"")
 
     monkeypatch.setattr(machine, "name", lambda device: "another processor" if change == "processor" else NAME)
     monkeypatch.setattr(kept_scores, "version", lambda p: "0" if p == change else versions(p))

@@ -7,16 +7,11 @@ import shlex
 from collections.abc import Iterator
 
 from espalier.app.features.guide.pages import ROOT, pages
-from espalier.model.formats.base import Format
-
-PREFIX = Format.__module__.removesuffix("espalier.model.formats.base")  # of our packages, as they are imported here
 
 
 def blocks(path: str, kind: str) -> list[str]:
-    """The blocks of code of a kind on a page; in Python ours are imported as here."""
-    text = (ROOT / path).read_text(encoding="utf-8")
-    found = re.findall(rf"^```{kind}\n(.*?)^```", text, re.S | re.M)
-    return [re.sub(r"^from espalier\.", f"from {PREFIX}", b, flags=re.M) for b in found]
+    """The blocks of code of a kind on a page."""
+    return re.findall(rf"^```{kind}\n(.*?)^```", (ROOT / path).read_text(encoding="utf-8"), re.S | re.M)
 
 
 def commands_of(path: str) -> Iterator[list[str]]:

@@ -125,7 +125,7 @@ def test_settings_reach_the_job(panel: HardwarePanel, runner: list[FakeRunner], 
 def test_a_run_tells_its_progress_and_can_be_stopped(panel: HardwarePanel, runner: list[FakeRunner]) -> None:
     panel.run("check")
     info = runner[-1].waiting[0]
-    assert "Waits" in panel._doing.text() and panel.buttons["stop"].isVisible()
+    assert "Queued" in panel._doing.text() and panel.buttons["stop"].isVisible()
     assert not panel.buttons["check"].isEnabled()
     runner[-1].tell(info, Started())
     runner[-1].tell(info, Progress(1, 4, "checking the text"))

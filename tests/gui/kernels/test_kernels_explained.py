@@ -105,7 +105,7 @@ def test_figures_come_while_they_are_measured(page: KernelsExplained, runner: li
     page.choose("softmax")
     page.measure_button.click()
     info = runner[-1].waiting[0]
-    assert info.job == AnswerJob("softmax", "cpu") and "Waits" in page.doing.text()
+    assert info.job == AnswerJob("softmax", "cpu") and "Queued" in page.doing.text()
     assert not page.measure_button.isEnabled() and page.stop_button.isVisible()
     runner[-1].tell(info, Started())
     runner[-1].tell(info, Progress(1, 3, "softmax naive"))

@@ -493,7 +493,7 @@ def test_menus_begin_each(small: Window, runner: list[FakeRunner], name: str) ->
     assert row.menu == "Run" and row.help
     if name == "compile":
         compiling(small).form.editors["backend"].put("aot_eager")
-    measure(small, name)
+    measure(small.host, name)
     job_of(runner, name)
     held = small.docks.panels["kernels"].prepared(name.capitalize()).held  # type: ignore[attr-defined]
     assert isinstance(held, Timed) and held.job is not None
