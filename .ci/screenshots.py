@@ -102,7 +102,7 @@ def edited(app: QApplication, window: Window) -> None:
 def search(app: QApplication, window: Window) -> None:
     """A search over the bits of a small model's weights, done."""
     opened(app, window, "demo:digits-mlp")
-    begin_with(window, "mixed-precision")
+    begin_with(window.host, "mixed-precision")
     spin(app, lambda: False, 1.0)
     window.actions_table.run("search_run")
     spin(app, lambda: bool(window.session.jobs), 20)
@@ -119,7 +119,7 @@ def hardware(app: QApplication, window: Window) -> None:
         assert main(["run", "demo:digits-mlp", str(recipe), "-o", str(project)]) == 0
         opened(app, window, str(project))
         window.docks.bring("hardware")
-        panel = hardware_of(window)
+        panel = hardware_of(window.host)
         panel.run("simulate")
         rest(app, window)
         for tabs in (*panel.findChildren(QTabWidget), *panel.findChildren(QTabBar)):
@@ -136,7 +136,7 @@ def kernels(app: QApplication, window: Window) -> None:
     opened(app, window, "demo:digits-mlp")
     window.docks.bring("kernels")
     larger.toggle(window)
-    page = kernels_of(window).page(EXPLAINED)
+    page = kernels_of(window.host).page(EXPLAINED)
     assert isinstance(page, KernelsExplained)
     page.choose("mxint8")
     rest(app, window)
