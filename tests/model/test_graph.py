@@ -236,7 +236,7 @@ def test_fingerprints_tell_contents_apart(graph: Graph) -> None:
 
 def test_fingerprints_are_the_same_in_any_process(graph: Graph, root: Path) -> None:
     code = (
-        "from espalier.model.graph import *; from espalier.model.document.graph_json import fingerprint\n"
+        "from espalier.model.graph.graph import *; from espalier.model.document.graph_json import fingerprint\n"
         "from espalier.model.graph.meta import *\n"
         "x = Node('x', 'placeholder', 'placeholder', 'x', ports={'data_out': TensorMeta(('batch', 4), 'float32')})\n"
         "print(fingerprint(Graph({'x': x, 'output': Node('output', 'output', 'output', 'output', (Ref('x'),))})))"

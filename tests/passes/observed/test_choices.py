@@ -234,7 +234,7 @@ def test_a_large_weight_is_fitted_at_once_and_without_torch(root: Path) -> None:
         "import sys, time, numpy as np\n"
         "from pathlib import Path\n"
         "from espalier.model.formats.integer import Integer\n"
-        "from espalier.model.graph import Graph, Node, Ref\n"
+        "from espalier.model.graph.graph import Graph, Node, Ref\n"
         "from espalier.model.graph.meta import Precision, TensorMeta, Weight\n"
         "from espalier.model.store.weights import Tensor, WeightStore\n"
         "from espalier.passes.observed.shifts import fitted_rules\n"
