@@ -28,14 +28,6 @@ TEMPLATE = '''\
 import json
 import sys
 
-from espalier.model.opening import open_any
-from espalier.model.document.project import save_project
-from espalier.model.trust import Origin
-from espalier.passes.base import Context
-from espalier.passes.recipes.config import load_recipe
-from espalier.passes.plugins.plugins import load_plugins
-from espalier.passes.recipes.replay import replay
-from espalier.passes.score import static_score
 import espalier as es
 
 SOURCE = {source}

@@ -198,7 +198,7 @@ def test_a_script_of_a_strangers_project_does_not_trust_it(
 ) -> None:
     path = mailed(code, "plain", tmp_path, marker, monkeypatch)
     assert main(["export", str(path), "--as", "script", "-o", str(tmp_path / "s.py")]) == 0
-    assert "Origin.FILE" in (tmp_path / "s.py").read_text() and not marker.exists()
+    assert 'origin="file"' in (tmp_path / "s.py").read_text() and not marker.exists()
 
 
 def test_a_project_is_no_archive_of_code(

@@ -21,9 +21,9 @@ from espalier.model.opening import Opened, open_any
 from espalier.model.trust import Origin
 from espalier.passes.analysis.layer_latency import LayerLatencyOptions
 from espalier.passes.base import Context, run_step
-from espalier.passes.costs import layer_latency
 from espalier.passes.costs.base import COSTS, cost, figures
 from espalier.passes.score import static_score
+from espalier.passes.timed import layer_times
 
 MLP = "demo:digits-mlp"
 PLUGIN = '''
@@ -157,15 +157,15 @@ def test_the_times_of_layers_add_up(mlp: Opened, tmp_path: Path, monkeypatch: py
     assert math.isnan(wish.of(other, static_score(other)))
     assert wish.measure is not None
     assert wish.measure(other, LayerLatencyOptions(MLP, batch_size=8), Context(mlp.store, base=graph)) > 0
-    assert wish.of(graph, static_score(graph)) > 0 and layer_latency.known() is not None, "what was known stays"
+    assert wish.of(graph, static_score(graph)) > 0 and layer_times.known() is not None, "what was known stays"
 
 
 def test_a_file_of_times_that_is_broken_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path))
     for text in ("{", "[]", '{"batch": 1}', '{"batch": 1, "layers": [], "rounding": {}, "formats": []}'):
-        layer_latency.path().write_text(text)
-        layer_latency._read = (("", 0), None)
-        assert layer_latency.known() is None
+        layer_times.path().write_text(text)
+        layer_times._read = (("", 0), None)
+        assert layer_times.known() is None
 
 
 def test_times_are_a_budget(

@@ -192,7 +192,8 @@ def test_without_weights_it_says_so(name: str, graph: Graph, context: Context) -
 def test_instant_reports_need_no_torch(root: Path) -> None:
     """They run in the window's process, where torch must not be loaded."""
     code = (
-        "import sys, passes.analysis\n"
+        "import sys\n"
+        "from espalier.passes import analysis\n"
         "from pathlib import Path\n"
         "from espalier.model.graph.graph import Graph, Node, Ref\n"
         "from espalier.model.registry import PASSES, walk\n"
