@@ -102,7 +102,7 @@ def test_estimates_of_hardware_are_budgets_and_limits(plugin: Path, capsys: pyte
     assert made["figures"]["turns"] > 0, "what is no sum is told all the same"
     assert not any("width=16" in c["format"] for c in made["chosen"]), "that would take DSPs"
     assert main(["allocate", MLP, "--budget", "turns<=1", *map(str, common)]) == 2
-    assert "no sum over layers" in capsys.readouterr().err
+    assert "is not a sum over layers" in capsys.readouterr().err
 
 
 def test_estimates_of_hardware_limit_a_search(plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
