@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from espalier.model.formats.base import FAST, Format
-from tests.kernels.test_fake_quant import DEFAULTS, ROOT, each_dtype, tame
+from tests.kernels.test_fake_quant import DEFAULTS, each_dtype, tame
 from tests.patience import PATIENCE
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 BESIDE = ROOT / ".venv" / "triton"  # where the tests' set-up puts it
 needs_triton = pytest.mark.skipif(
     find_spec("triton") is None and not BESIDE.is_dir(), reason="triton is not installed (the gpu extra)"
