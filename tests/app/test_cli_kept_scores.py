@@ -13,6 +13,7 @@ from espalier.app.cli import main
 from espalier.kernels.bench import machine
 from espalier.model.sources.demos import RESOURCES
 from espalier.passes.plugins import kept_scores
+from espalier.passes.plugins.plugins import unload_plugins
 
 SMALL = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1&max_position_embeddings=16"
 BERT = f"config:bert?{SMALL}&vocab_size=2000&task=sequence-classification"
@@ -23,6 +24,7 @@ NAME = machine.name("cpu")
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    unload_plugins()  # of tests before: with one, no score is kept
     monkeypatch.delenv("ESPALIER_NO_CACHE")
     monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     (tmp_path / "recipe.json").write_text(json.dumps({"steps": [{"pass": "quantize", "options": {"rules": [RULE]}}]}))

@@ -21,7 +21,8 @@ from espalier.model.opening import Opened, open_any
 from espalier.model.trust import Origin
 from espalier.passes.analysis.layer_latency import LayerLatencyOptions
 from espalier.passes.base import Context, run_step
-from espalier.passes.costs.base import COSTS, cost, figures
+from espalier.passes.costs.base import cost, figures
+from espalier.passes.plugins.plugins import unload_plugins
 from espalier.passes.score import static_score
 from espalier.passes.timed import layer_times
 
@@ -82,10 +83,8 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
     path = tmp_path / "hardware.py"
     path.write_text(PLUGIN)
-    before = dict(COSTS.items())
     yield path
-    for name in set(dict(COSTS.items())) - set(before):
-        COSTS.remove(name)
+    unload_plugins()
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: object) -> dict:  # type: ignore[type-arg]
