@@ -27,12 +27,13 @@ class Split:
 
     inputs: by the model's input name, first axis = sample. Text: `input_ids`, `attention_mask`, int64 [n, seq],
     padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. labels: int64 [n], index into `classes`.
-    lengths: int64 [n], tokens of each text before it was cut; None for images.
+    lengths: int64 [n], tokens of each text before it was cut; None for images. name: of which split they are.
     """
 
     inputs: Inputs
     labels: Array
     lengths: Array | None = None
+    name: str = ""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -46,7 +47,8 @@ class Split:
     def rows(self, which: Array | slice) -> Split:
         """The samples at these places, in this order."""
         lengths = None if self.lengths is None else self.lengths[which]
-        return Split({name: array[which] for name, array in self.inputs.items()}, self.labels[which], lengths)
+        inputs = {name: array[which] for name, array in self.inputs.items()}
+        return Split(inputs, self.labels[which], lengths, self.name)
 
     def batches(self, size: int) -> Iterator[tuple[Inputs, Array]]:
         """(inputs, labels) of `size` samples in order; the last may be smaller."""

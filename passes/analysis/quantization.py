@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.figure import EXPANSION, OPENED, Figure
 from espalier.passes.observed.difference import Comparison, Difference
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.observed.stored import seen_mask, seen_weight, stored_scale
@@ -66,7 +67,8 @@ def _weight_error(node: Node, port: str, graph: Graph, context: Context) -> Diff
 
 def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[list[Row], Row]:
     from espalier.passes.observed.paired import lockstep, tally
-    from espalier.passes.running.splits import load_split
+    from espalier.passes.running.data_fit import text_facts
+    from espalier.passes.running.splits import length_of, load_split
 
     split = load_split(options, context)
     plain = graph.replace(*(replace(n, precision={}) for n in graph))
@@ -74,16 +76,18 @@ def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[l
     activations = _rows(graph, found.activations, "activation")
     outputs = _rows(graph, found.outputs, "output")
     logits = _row(graph.output, "logits", "logits", found.logits.difference(), {})
+    read = {"split": split.name, **text_facts(split, length_of(options, context))}
     summary = {"activations": len(activations), **_worst(activations, "worst_activation"), "outputs": len(outputs),
                **_worst(outputs, "worst_output"), "logits_sqnr_db": logits["sqnr_db"],
-               "logits_cosine": logits["cosine"], **_scores(found, len(split))}  # fmt: skip
+               "logits_cosine": logits["cosine"], **read, **_scores(found, len(split))}  # fmt: skip
     changed, base = _changed(graph, context.base), context.base
     if changed and base is not None:
         summary |= {"weights_changed_by_steps": changed}
         first, count = tally(base, split, options.batch_size, context), max(len(split), 1)
         if first.told:
-            summary |= {"accuracy_of_samples_baseline": first.correct / count,
-                        "loss_of_samples_baseline": first.loss / count}  # fmt: skip
+            summary |= {"baseline": OPENED, "accuracy_of_samples_baseline": first.accuracy.value,
+                        "loss_of_samples_baseline": first.loss / count,
+                        **_change("baseline", found.after.accuracy, first.accuracy, OPENED)}  # fmt: skip
     return [*activations, *outputs, logits], summary
 
 
@@ -110,14 +114,24 @@ def _rows(graph: Graph, found: dict[Place, Comparison], kind: str) -> list[Row]:
 def _scores(found: Outcome, samples: int) -> dict[str, Any]:
     """Before (the same weights in float) and after (quantised), and the fraction with the same predicted class.
 
+    Accuracies have their 95 % intervals (Wilson), and their difference says whether it is within noise.
+
     Of these samples, and named so that nobody takes them for the score's, which are of the whole split. A language
     model has the logits' figures alone.
     """
     count = max(samples, 1)
     if not found.after.told:
         return {"samples": samples}
-    return {"samples": samples, "agreement": found.same / count,
-            "accuracy_of_samples_before": found.before.correct / count,
-            "accuracy_of_samples": found.after.correct / count,
+    before, after = found.before.accuracy, found.after.accuracy
+    return {"samples": samples, "before": EXPANSION, "agreement": found.same / count,
+            "accuracy_of_samples_before": before.value, "accuracy_of_samples": after.value,
+            "interval_of_samples_before": list(before.interval), "interval_of_samples": list(after.interval),
+            **_change("before", after, before, EXPANSION),
             "loss_of_samples_before": found.before.loss / count,
             "loss_of_samples": found.after.loss / count}  # fmt: skip
+
+
+def _change(name: str, after: Figure, before: Figure, baseline: str) -> dict[str, Any]:
+    """The accuracy's difference from a baseline, and whether noise explains it (exact McNemar test, p ≥ 0.05)."""
+    found = after.against(before, baseline)
+    return {f"change_from_{name}": found.value, f"change_from_{name}_within_noise": found.noise}

@@ -280,7 +280,10 @@ class _Work:
         return tuple(found)
 
     def summary(self, rows: list[Sensitivity], start: float) -> Row:
-        """What the figures mean, where the evidence lies, and how long all took."""
+        """What the figures mean, on which texts, where the evidence lies, and how long all took."""
+        from espalier.passes.running.data_fit import text_facts
+        from espalier.passes.running.splits import length_of
+
         tried = sum(len(r.candidates) for r in rows)
         fixed = self.correction
         told = {"error_factor": fixed.factor, "error_factor_before": fixed.before} if fixed.count else {}
@@ -289,8 +292,10 @@ class _Work:
                      "configuration_factor_before": self.whole.before}  # fmt: skip
         if self.evidence.samples < len(self.split):
             told["of_samples"] = len(self.split)
+        read = {"split": self.split.name,
+                **text_facts(self.split, length_of(self.options, self.context))}  # fmt: skip
         return {"divergence": self.evidence.words, "baseline": self.baseline_name, "places": len(rows), "tried": tried,
-                "samples": self.evidence.samples, **self.baseline, **told,
+                **read, "samples": self.evidence.samples, **self.baseline, **told,
                 "correction": [fixed.level, fixed.steep, fixed.loud],
                 "configuration_correction": [self.whole.level, self.whole.steep], "evidence": self.path,
                 "evidence_seconds": round(self.evidence_seconds, 3), "table_seconds": round(self.seconds, 3),

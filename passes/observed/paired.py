@@ -18,6 +18,7 @@ from espalier.model.graph.ports import weight_at
 from espalier.model.graph.views import view_at
 from espalier.model.torch.build import build, effective
 from espalier.passes.base import Context
+from espalier.passes.figure import Figure, hits_of
 from espalier.passes.observed.difference import Comparison
 from espalier.passes.observed.stored import stored_scale
 from espalier.passes.observed.stream import Place, operands, told
@@ -33,18 +34,23 @@ MOST = 1 << 28
 
 @dataclass(slots=True)
 class Tally:
-    """Samples that a model told right, and the sum of their cross-entropies; a language model tells no classes."""
+    """Which samples a model predicted right, and the sum of their cross-entropies; a language model has no classes."""
 
-    correct: int = 0
+    right: list[bool] = field(default_factory=list[bool])
     loss: float = 0.0
     told: bool = True
+
+    @property
+    def accuracy(self) -> Figure:
+        """The share of the samples that was right."""
+        return Figure(sum(self.right) / max(len(self.right), 1), len(self.right), hits_of(self.right))
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
         """Count a batch."""
         if logits.dim() != 2:
             self.told = False
             return
-        self.correct += int((logits.argmax(-1) == labels).sum())
+        self.right += (logits.argmax(-1) == labels).tolist()
         self.loss += float(torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum"))
 
 

@@ -103,11 +103,10 @@ def length_of(options: EvaluateOptions, context: Context) -> TextLimit:
 def choose_split(data: TaskData, name: str, limit: int) -> Split:
     """Split `name`, or all of lone rows, or test, or validation, or the only one; first `limit` samples (0 = all)."""
     wish = name or next((s for s in ("all", "test", "validation") if s in data.splits), next(iter(data.splits)))
-    split = data.split(wish)
     # Hub test sets hide their labels as −1 (GLUE); fall back on the validation set.
-    if not name and bool((split.labels < 0).any()) and "validation" in data.splits:
-        split = data.split("validation")
-    return split.take(limit) if limit else split
+    if not name and bool((data.split(wish).labels < 0).any()) and "validation" in data.splits:
+        wish = "validation"
+    return replace(data.split(wish), name=wish).take(limit or None)
 
 
 def measured_split(data: TaskData, name: str, limit: int) -> Split:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from espalier.app.cli import main
+from espalier.model.data.base import LoadOptions, load_data
 
 Capture = pytest.CaptureFixture[str]
 WORDS = ["sensitivity", "demo:digits-mlp", "--formats", "integer(width=4, signed=true), mxint", "--limit", "48"]
@@ -49,3 +50,15 @@ def test_a_demo_brings_its_data_and_rows_go_to_a_file(capsys: Capture, tmp_path:
 def test_mistakes_are_told(words: list[str], said: str, capsys: Capture) -> None:
     assert main(words) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_is_cut_of_texts_is_told(capsys: Capture) -> None:
+    words = ["sensitivity", "demo:reviews", "--data", "demo:reviews", "--limit", "16", "--max-length", "8",
+             "--formats", "int8", "--ports", "weight", "--json"]  # fmt: skip
+    assert main(words) == 0
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    texts = load_data("demo:reviews", LoadOptions(max_length=1 << 20)).split("test").take(16)
+    lengths = texts.inputs["attention_mask"].sum(1)
+    assert (lengths > 8).any() and summary["split"] == "test" and summary["longest"] == lengths.max()
+    assert summary["texts_cut"] == pytest.approx((lengths > 8).mean())
+    assert summary["tokens_lost"] == pytest.approx((lengths - 8).clip(0).sum() / lengths.sum())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor, nn
 
 from espalier.app.cli import main
@@ -187,6 +188,27 @@ def test_rows_and_summary_have_the_same_keys_with_and_without_data(opened: tuple
     assert not {"accuracy", "loss"} & set(data.summary), "the score's, which are of the whole split"
 
 
+def test_accuracies_have_intervals_a_named_baseline_and_their_noise(opened: tuple[Graph, Context]) -> None:
+    """Held to scipy: Wilson's interval, and the exact McNemar test on the samples that only one of both gets right."""
+    graph, context = opened
+    rounded = chosen(graph, context, "integer(width=2, frac_width=1)", ("weight",))
+    options = ObserveOptions(data=DIGITS, limit=LIMIT)
+    told = found("quantization", rounded, context, options).summary
+    assert told["before"] == "present weights in float" and told["split"] == "test"
+    evaluated = [
+        found("evaluate", g, context, EvaluateOptions(data=DIGITS, limit=LIMIT)).summary for g in (graph, rounded)
+    ]
+    for key, each in zip(("interval_of_samples_before", "interval_of_samples"), evaluated, strict=True):
+        right = round(each["accuracy"] * LIMIT)
+        want = stats.binomtest(right, LIMIT).proportion_ci(0.95, method="wilson")
+        assert told[key] == pytest.approx([want.low, want.high])
+    before, after = (int(e["hits"], 16) for e in evaluated)
+    gained, lost = (after & ~before).bit_count(), (before & ~after).bit_count()
+    assert told["change_from_before"] == pytest.approx((gained - lost) / LIMIT) and gained + lost > 0
+    p = stats.binomtest(gained, gained + lost).pvalue
+    assert told["change_from_before_within_noise"] == (p >= 0.05)
+
+
 def test_where_steps_changed_weights_the_model_as_opened_stands_beside(opened: tuple[Graph, Context]) -> None:
     graph, context = opened
     rounded = chosen(graph, context, "integer(width=2, frac_width=1)", ("weight",))
@@ -195,7 +217,8 @@ def test_where_steps_changed_weights_the_model_as_opened_stands_beside(opened: t
     recovered = run_step(rounded, Step("gptq", GptqOptions(data=DIGITS, limit=LIMIT)), whole).graph
     told = found("quantization", recovered, whole, options).summary
     first = found("evaluate", graph, context, EvaluateOptions(data=DIGITS, limit=LIMIT)).summary
-    assert told["accuracy_of_samples_baseline"] == pytest.approx(first["accuracy"])
+    assert told["accuracy_of_samples_baseline"] == pytest.approx(first["accuracy"]) and told["baseline"] == "opened"
+    assert told["change_from_baseline"] == pytest.approx(told["accuracy_of_samples"] - first["accuracy"])
     assert told["loss_of_samples_baseline"] == pytest.approx(first["loss"], rel=1e-5)
     assert told["loss_of_samples_before"] > 1.05 * first["loss"], "its weights lie on the grid already"
     assert told["weights_changed_by_steps"] == sum(n.op in ("conv2d", "linear") for n in graph)
