@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from espalier.app.cli import main
-from espalier.model.data.base import LoadOptions, load_data
+from espalier.model.data.base import load_data
 
 Capture = pytest.CaptureFixture[str]
 WORDS = ["sensitivity", "demo:digits-mlp", "--formats", "integer(width=4, signed=true), mxint", "--limit", "48"]
@@ -57,7 +57,7 @@ def test_what_is_cut_of_texts_is_told(capsys: Capture) -> None:
              "--formats", "int8", "--ports", "weight", "--json"]  # fmt: skip
     assert main(words) == 0
     summary = json.loads(capsys.readouterr().out)["summary"]
-    texts = load_data("demo:reviews", LoadOptions(max_length=1 << 20)).split("test").take(16)
+    texts = load_data("demo:reviews", max_length=1 << 20).split("test").take(16)
     lengths = texts.inputs["attention_mask"].sum(1)
     assert (lengths > 8).any() and summary["split"] == "test" and summary["longest"] == lengths.max()
     assert summary["texts_cut"] == pytest.approx((lengths > 8).mean())
