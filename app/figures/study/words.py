@@ -109,7 +109,7 @@ def state_words(trial: Trial, counted: str = "samples") -> str:
         "pruned": "not measured" if trial.unmeasured else "ended early",
         "complete": "",
         "running": "running",
-        "waiting": "waits",
+        "waiting": "queued",
     }[trial.state]
     return "; ".join([*([words] if words else []), *missed])
 

@@ -45,13 +45,13 @@ def test_what_is_cut_off_is_lost_and_what_waits_is_paused() -> None:
     def words() -> list[object]:
         return [rows.data(rows.index(r, column)) for r in range(rows.rowCount())]
 
-    assert words() == ["complete", "lost", "failed", "runs"] and told(cut) == "lost: It was cut off."
+    assert words() == ["complete", "lost", "failed", "running"] and told(cut) == "lost: It was cut off."
     changed: list[int] = []
     rows.dataChanged.connect(lambda first, last: changed.append(first.row()))
     rows.pause(True)
     assert words()[3] == "paused" and changed == [3]
     rows.pause(False)
-    assert words()[3] == "runs"
+    assert words()[3] == "running"
     rows.set_filter("failed")
     assert rows.shown == [2]
     rows.set_filter("lost")

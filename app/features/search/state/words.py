@@ -26,7 +26,13 @@ from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial
 
 _SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-STATES = {"waiting": "waits", "running": "runs", "complete": "complete", "pruned": "ended early", "failed": "failed"}
+STATES = {
+    "waiting": "queued",
+    "running": "running",
+    "complete": "complete",
+    "pruned": "ended early",
+    "failed": "failed",
+}
 SIGNS = {"<=": "≤", ">=": "≥", "≤": "≤", "≥": "≥", "<": "<", ">": ">"}
 LOST, PAUSED = "lost", "paused"  # a trial that was cut off; one of a search that waits to be told to go on
 UNMEASURED = "not measured"
