@@ -223,3 +223,10 @@ def install(cls: type) -> None:
     for name, spec in PASSES.items():
         if name.isidentifier() and not hasattr(cls, name):
             setattr(cls, name, method(spec))
+
+
+def installed(cls: type) -> list[PassSpec]:
+    """The passes that `install` gave to a class."""
+    from espalier.model.registry import PASSES
+
+    return [spec for name, spec in PASSES.items() if getattr(getattr(cls, name, None), "__module__", "") == "espalier"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from espalier.app.api.difference import Difference, difference
 from espalier.app.api.measures import Measurable
 from espalier.app.api.methods import install
+from espalier.app.api.pass_methods import PassMethods
 from espalier.app.api.reports import Report
 from espalier.app.api.showing import check_display, open_window, temporary_file
 from espalier.app.api.steps import Progress, Workplace
@@ -147,7 +148,7 @@ def load_plugins(*files: PathName) -> list[str]:
     return [name for plugin in loaded for name in plugin.passes]
 
 
-class Model(Measurable):
+class Model(Measurable, PassMethods):
     """A model as a graph, with the steps that were done to it.
 
     Every registered pass is a method of its name: transforms return the model, so that calls can be chained, analyses

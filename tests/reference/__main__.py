@@ -1,10 +1,10 @@
-"""`python -m tests.reference` writes the generated pages of the guide; `--check` only says which are stale."""
+"""`python -m tests.reference` writes the generated pages and stubs; `--check` only says which are stale."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.reference.pages import GUIDE, generated, stale
+from tests.reference.pages import ROOT, generated, stale
 
 
 def main(words: list[str]) -> int:
@@ -12,10 +12,10 @@ def main(words: list[str]) -> int:
     wrong = stale()
     if "--check" not in words:
         for path, text in generated().items():
-            (GUIDE / path).parent.mkdir(parents=True, exist_ok=True)
-            (GUIDE / path).write_text(text, encoding="utf-8")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
     for path in wrong:
-        print(f"resources/guide/{path} {'is stale' if '--check' in words else 'written'}")
+        print(f"{path.relative_to(ROOT)} {'is stale' if '--check' in words else 'written'}")
     return 1 if wrong and "--check" in words else 0
 
 

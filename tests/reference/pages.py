@@ -8,8 +8,10 @@ from pathlib import Path
 from tests.reference import from_code
 from tests.reference.markdown import page, table
 from tests.reference.measured import measured
+from tests.reference.stubs import STUB, stub
 
-GUIDE = Path(__file__).resolve().parents[2] / "resources" / "guide"
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "resources" / "guide"
 REFERENCES = {
     "passes": ("Passes", from_code.passes),
     "formats": ("Formats", from_code.formats),
@@ -36,17 +38,17 @@ def decisions() -> str:
     return page("Decisions", about, table(("number", "decision", "status"), rows))
 
 
-def generated() -> dict[str, str]:
-    """Path below the guide → text."""
+def generated() -> dict[Path, str]:
+    """Path → text."""
     links = "\n".join(f"- [{title}]({name}.md)" for name, (title, _) in REFERENCES.items())
     made = {f"reference/{name}.md": write() for name, (_, write) in REFERENCES.items()}
     made["reference/README.md"] = page("References", "Lists of what the program has, from its own tables.", links)
     made["decisions/README.md"] = decisions()
     made["measured.md"] = measured()
-    return made
+    return {GUIDE / path: text for path, text in made.items()} | {STUB: stub()}
 
 
-def stale() -> list[str]:
-    """The pages that differ from what the code says."""
+def stale() -> list[Path]:
+    """The files that differ from what the code says."""
     return [path for path, text in generated().items()
-            if not (GUIDE / path).is_file() or (GUIDE / path).read_text(encoding="utf-8") != text]  # fmt: skip
+            if not path.is_file() or path.read_text(encoding="utf-8") != text]  # fmt: skip
