@@ -1,6 +1,8 @@
 """Where tests draw at random: hypothesis' profiles, one seed a run, which is printed, and torch begun alike.
 
-`HYPOTHESIS_PROFILE=thorough` gives each property 20 times its examples, whatever its own settings say.
+`HYPOTHESIS_PROFILE=thorough` gives each property 20 times its examples, whatever its own settings say. A product of
+parameters that is marked `sampled(share)` runs that share of its cases, drawn by the seed; all of them under `thorough`
+and where a test is named on the command line.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -72,3 +75,25 @@ def multiply(items: Iterable[pytest.Item]) -> None:
     for test in tests if TIMES[PROFILE] > 1 else ():
         own: settings = getattr(test, DRAWN)
         setattr(test, DRAWN, settings(own, max_examples=own.max_examples * TIMES[PROFILE]))
+
+
+def sample(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out of each product of parameters what this run's seed does not draw: at least one case of each runs."""
+    if TIMES[PROFILE] > 1 or any("::" in word for word in config.args):
+        return
+    products: dict[tuple[str, float], list[pytest.Item]] = {}
+    for item in items:
+        if mark := item.get_closest_marker("sampled"):
+            products.setdefault((item.nodeid.partition("[")[0], mark.args[0]), []).append(item)
+    left_out = set[pytest.Item]()
+    for (_, share), cases in products.items():
+        drawn = sorted(cases, key=lambda item: _draw(config, item))
+        left_out.update(drawn[max(1, round(share * len(cases))) :])
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _draw(config: pytest.Config, item: pytest.Item) -> int:
+    """A number of this run and this case, the same in all processes of the run."""
+    return zlib.crc32(f"{config.option.hypothesis_seed} {item.nodeid}".encode())

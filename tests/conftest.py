@@ -80,9 +80,10 @@ def qtbot(qapp: object, request: pytest.FixtureRequest) -> PatientBot:
     return PatientBot(request)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files with slow tests first, then those with many, so that none keeps one process busy while the others wait."""
     chance.multiply(items)
+    chance.sample(config, items)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     count = Counter(item.path for item in items)
     items.sort(key=lambda item: (item.path not in slow, -count[item.path], item.path))

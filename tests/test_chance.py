@@ -29,6 +29,11 @@ def test_few(other, number):
 def test_most(number):
     SEEN.append(number)
 
+@pytest.mark.sampled(0.3)
+@pytest.mark.parametrize("case", range(10))
+def test_product(case):
+    print("case", case)
+
 def test_shown():
     print(f"examples {len(SEEN)}, drawn {zlib.crc32(repr(SEEN).encode())}, torch {torch.rand(1).item()}")
 
@@ -58,7 +63,10 @@ def test_a_run_says_its_seed_and_repeats_with_it(root: Path, tmp_path: Path) -> 
     count, drawn, out = ran(root, tmp_path, CI="1")
     seeds = re.findall(r"--hypothesis-seed=(\d+)", out)
     assert count == "106" and len(seeds) == 2 and seeds[0] == seeds[1], "at the top, and again where a test failed"
-    assert ran(root, tmp_path, f"--hypothesis-seed={seeds[0]}")[:2] == (count, drawn)
+    *same, repeated = ran(root, tmp_path, f"--hypothesis-seed={seeds[0]}")
+    assert same == [count, drawn]
+    cases = [re.findall(r"case \d", text) for text in (out, repeated)]
+    assert len(set(cases[0])) == 3 and cases[0] == cases[1], "of a sampled product the seed draws the share"
     _, other, again = ran(root, tmp_path, CI="1")
     assert other != drawn and seeds[0] not in again, "another run tries other examples"
     assert other.partition("torch")[2] == drawn.partition("torch")[2]
@@ -68,4 +76,5 @@ def test_a_run_says_its_seed_and_repeats_with_it(root: Path, tmp_path: Path) -> 
 def test_thorough_is_twenty_times_the_examples(root: Path, tmp_path: Path) -> None:
     count, _, out = ran(root, tmp_path, "--hypothesis-seed=7", HYPOTHESIS_PROFILE="thorough")
     assert count == str(20 * 106)
+    assert len(re.findall(r"case \d", out)) == 10, "of a sampled product all cases run"
     assert "HYPOTHESIS_PROFILE=thorough .venv/bin/python -m pytest --hypothesis-seed=7" in out
