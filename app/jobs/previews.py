@@ -33,15 +33,17 @@ class _Wish:
 class Previews(QObject):
     """Ask with `ask`; what is not known yet arrives later in `ready(slot, key, result)`.
 
-    A slot has one wish: a newer one replaces it and stops its work. `work(stop)` should ask `stop()` at times.
+    A slot has one wish: a newer one replaces it and stops its work. `work(stop)` should ask `stop()` at times. The last
+    `keep` results are kept with their keys; keep few where a key holds a graph.
     """
 
     ready = Signal(str, object, object)
     failed = Signal(str, object)
     _done = Signal(str, object, object, object)
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, parent: QObject | None = None, keep: int = KEPT) -> None:
         super().__init__(parent)
+        self._keep = keep
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = threading.Lock()
         self._waiting: OrderedDict[str, _Wish] = OrderedDict()
@@ -126,7 +128,7 @@ class Previews(QObject):
     def _tell(self, slot: str, wish: _Wish, result: Any, error: Exception | None) -> None:
         if error is None:
             self._kept[wish.key] = result
-            while len(self._kept) > KEPT:
+            while len(self._kept) > self._keep:
                 self._kept.popitem(last=False)
         if self._wishes.get(slot) is not wish:
             return

@@ -39,7 +39,7 @@ class StructureOutlook(QWidget):
         super().__init__()
         self._session, self._form = session, form
         self._lines: list[Line] = []
-        self._previews = Previews(self)
+        self._previews = Previews(self, keep=8)
         self._previews.ready.connect(self._found)
         self._previews.failed.connect(self._failed)
         self.words = QLabel(wordWrap=True)
