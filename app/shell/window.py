@@ -11,7 +11,6 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QVBoxLayout, QWidget
 
 from espalier.app.errors import CRASHES, Banner, show_crash
-from espalier.app.features.edits import menu as edits
 from espalier.app.measured.live import LiveMeasure
 from espalier.app.session.recovery import Recovery
 from espalier.app.session.session import Session
@@ -93,8 +92,6 @@ class Window(QMainWindow):
         canvas = GraphCanvas(palette=self.appearance.palette)
         self.pages.addWidget(canvas)
         canvas.selection_changed.connect(self.session.select)
-        canvas.menu_requested.connect(lambda spot: edits.show_menu(self.host, spot))
-        canvas.delete_pressed.connect(lambda: edits.bypass(self.host))
         return canvas
 
     @cached_property

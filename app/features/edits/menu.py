@@ -121,6 +121,12 @@ class NodeMenu(QMenu):
         self._host.session.run_pass("edit_graph", options)
 
 
+def connect(host: Host) -> None:
+    """Follow the canvas: its context menu, and Delete."""
+    host.canvas.menu_requested.connect(lambda spot: show_menu(host, spot))
+    host.canvas.delete_pressed.connect(lambda: bypass(host))
+
+
 def show_menu(host: Host, spot: QPoint) -> None:
     """Open the menu of the selected nodes at a point of the screen."""
     document = host.session.document
