@@ -148,6 +148,9 @@ def result(report: Report | None, step: Step | None = None) -> str:
         return f"{cell(found['added'])} parameters added · {trains} train" if found["adapters"] else "no adapters left"
     if "fused" in found:
         return " · ".join(f"{found[k]} {k}" for k in ("fused", "skipped", "untied") if found.get(k))
+    if "nodes_added" in found:
+        counts = ((found[f"{noun}s_added"], noun) for noun in ("node", "parameter"))
+        return " · ".join(f"{count:+d} {noun}{'s' * (abs(count) != 1)}" for count, noun in counts if count)
     if "removed" in found:
         return _removed(report)
     if "zeros" in found and "elements" in found:

@@ -57,11 +57,8 @@ def _row(edit: Edit, target: str, before: Graph, after: Graph) -> Row:
 
 
 def _summary(rows: list[Row], before: Graph, after: Graph) -> Row:
-    return {
-        "edits": len(rows),
-        "nodes": len(after) - len(before),
-        "parameters": _parameters(after) - _parameters(before),
-    }
+    added = _parameters(after) - _parameters(before)
+    return {"edits": len(rows), "nodes_added": len(after) - len(before), "parameters_added": added}
 
 
 def _parameters(graph: Graph) -> int:

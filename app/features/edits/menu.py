@@ -33,7 +33,8 @@ class NodeMenu(QMenu):
         self._groups: list[tuple[str, ...]] = [tuple(chosen)]
         node = graph.nodes[chosen[0]]
         title = f"{node.id} · {node.op}" if len(chosen) == 1 else plural(len(chosen), "node")
-        self.addSection(title.replace("&", "&&"))
+        self.addAction(title.replace("&", "&&")).setEnabled(False)  # what it is about; a style may not show sections
+        self.addSeparator()
         if len(chosen) == 1:
             self._add_scope(node)
         self._menus: list[Callable[[], None]] = []
