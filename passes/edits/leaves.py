@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from espalier.model.document.codec import decode_arg
-from espalier.model.errors import EspalierError, GraphError, nearest
+from espalier.model.errors import GraphError, nearest
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import TensorMeta, Weight
 from espalier.model.torch.leaf_names import OP_OF_CLASS, class_of_word
@@ -25,6 +25,8 @@ _SIZED = {  # constructor arguments that follow from what flows in: of a shape, 
     **{f"InstanceNorm{d}d": ("num_features",) for d in (1, 2)},
     **{f"Conv{d}d": ("in_channels", "out_channels") for d in (1, 2, 3)}, "GroupNorm": ("num_channels",),
 }  # fmt: skip
+MOST = 2**31  # parameters of a new module
+SHARED = ("inplace", "device", "dtype")  # an in-place module would change what other nodes take
 _LAST = ("Linear", "LayerNorm", "RMSNorm")
 
 
@@ -89,7 +91,7 @@ def _made(name: str, taken: TensorMeta, attrs: Mapping[str, Any], seed: int) -> 
 
     from espalier.model.torch.leaves import parameters
 
-    known = parameters(name)
+    known = [p for p in parameters(name) if p not in SHARED]
     for key in attrs:
         if key not in known:
             raise GraphError(f"{name} has no attribute {key!r}.", nearest(key, known))
@@ -97,12 +99,19 @@ def _made(name: str, taken: TensorMeta, attrs: Mapping[str, Any], seed: int) -> 
         **_sizes(name, taken),
         **{k: decode_arg(list(v) if isinstance(v, tuple) else v) for k, v in attrs.items()},
     }
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        try:
-            return getattr(nn, name)(**values).to(getattr(torch, taken.dtype))
-        except (TypeError, ValueError, RuntimeError, EspalierError) as error:
-            raise GraphError(f"A {name} cannot be made from {values}: {error}.", "Change its attrs.") from error
+    kind: Any = getattr(nn, name)
+    try:
+        with torch.device("meta"):  # a size may come from a file: nothing is filled before it is known to be sound
+            count = sum(p.numel() for p in kind(**values).parameters())
+        if count > MOST:
+            raise GraphError(
+                f"A {name} would have {count} parameters.", f"Up to {MOST} are allowed: use smaller sizes."
+            )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return kind(**values).to(getattr(torch, taken.dtype))
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise GraphError(f"A {name} cannot be made from {values}: {error}.", "Change its attrs.") from error
 
 
 def _sizes(name: str, taken: TensorMeta) -> dict[str, Any]:

@@ -10,14 +10,16 @@ from espalier.model.errors import GraphError, ProjectError, nearest
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Weight
 from espalier.passes.edits.base import EDITS, Edit, finished
+from espalier.passes.edits.leaves import SHARED
 
 if TYPE_CHECKING:
     from espalier.passes.base import Context
 
+MOST_ROWS = 2**20
 FIXED = (  # the sizes of stored tensors, and whether there are any
     "class", "in_features", "in_channels", "out_channels", "num_features", "num_channels", "normalized_shape",
     "num_embeddings", "embedding_dim", "nf", "nx", "groups", "kernel_size", "bias", "affine", "elementwise_affine",
-    "track_running_stats",
+    "track_running_stats", *SHARED,
 )  # fmt: skip
 
 
@@ -66,8 +68,8 @@ def _resized(graph: Graph, node: Node, rows: Any, context: Context) -> tuple[Gra
 
     from espalier.model.store.weights import Tensor
 
-    if not isinstance(rows, int) or rows < 1:
-        raise GraphError(f"out_features is {rows!r}.", "Give a whole number of at least 1.", node.id)
+    if not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
+        raise GraphError(f"out_features is {rows!r}.", f"Give a whole number from 1 to {MOST_ROWS}.", node.id)
     fresh = dict[str, Weight]()
     for name in node.weights.values():
         weight = graph.weights[name]

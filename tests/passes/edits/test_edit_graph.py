@@ -187,6 +187,18 @@ WRONG: list[tuple[dict[str, Any], type[EspalierError], str]] = [
     ({"set_attr": {"node": "up", "name": "in_features", "value": 7}}, GraphError, "sizes its weights"),
     ({"set_attr": {"node": "up", "name": "out_features", "value": 5}}, GraphError, "cannot run then"),
     ({"set_attr": {"node": "head", "name": "out_features", "value": 0}}, GraphError, "out_features is 0"),
+    (
+        {"set_attr": {"node": "head", "name": "out_features", "value": 10**12}},
+        GraphError,
+        "out_features is 1000000000000",
+    ),
+    ({"insert_after": {"node": "mix", "op": "linear", "attrs": {"out_features": 10**12}}}, GraphError, "would have"),
+    ({"insert_after": {"node": "mix", "op": "relu", "attrs": {"inplace": True}}}, GraphError, "no attribute 'inplace'"),
+    (
+        {"insert_after": {"node": "mix", "op": "linear", "attrs": {"device": "cuda"}}},
+        GraphError,
+        "no attribute 'device'",
+    ),
     ({"rewire": {"node": "up", "source": "mix"}}, GraphError, "cycle"),
     ({"rewire": {"node": "head", "source": "up", "port": "data_out"}}, GraphError, "takes nothing at"),
     ({"rewire": {"node": "head", "source": "x"}}, GraphError, "cannot run then"),
