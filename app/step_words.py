@@ -19,8 +19,10 @@ from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.prune_activations import PruneActivationsOptions
 from espalier.passes.choices.prune_structured import PruneStructuredOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.edits.base import Edit
 from espalier.passes.recipes.offered import typed
 from espalier.passes.select import Select
+from espalier.passes.transform.edit_graph import EditGraphOptions
 from espalier.passes.transform.load_adapter import LoadAdapterOptions
 from espalier.passes.transform.take_weights import TakeWeightsOptions
 
@@ -45,6 +47,8 @@ def summary(step: Step, graph: Graph | None = None) -> str:
         case PruneStructuredOptions() as o:
             much = f"{o.count} of each" if o.count else percent(o.ratio, 0)
             return " · ".join((o.what, selection(o.select, graph), o.score, o.scope, much))
+        case EditGraphOptions(edits=edits):
+            return "; ".join(_edit(e, graph) for e in edits) or "no edit yet"
         case LoraOptions() | LoadAdapterOptions() | TakeWeightsOptions() | FreezeOptions() as o:
             return _adapting(o, graph)
         case Raw(data=data):
@@ -90,6 +94,12 @@ def _name(value: str, graph: Graph | None) -> str:
     node = graph.nodes.get(value) if graph else None
     path = node.target if node and node.call == "call_module" else value
     return ".".join(path.split(".")[-2:])
+
+
+def _edit(edit: Edit, graph: Graph | None) -> str:
+    """`gelu → relu`; `3 nodes bypass`."""
+    target = selection(edit.select, graph) if edit.select else _name(edit.node, graph) if edit.node else edit.title
+    return f"{target} {edit.describe()}"
 
 
 def _rule(rule: Rule, graph: Graph | None) -> str:
@@ -138,6 +148,9 @@ def result(report: Report | None, step: Step | None = None) -> str:
         return f"{cell(found['added'])} parameters added · {trains} train" if found["adapters"] else "no adapters left"
     if "fused" in found:
         return " · ".join(f"{found[k]} {k}" for k in ("fused", "skipped", "untied") if found.get(k))
+    if "nodes_added" in found:
+        counts = ((found[f"{noun}s_added"], noun) for noun in ("node", "parameter"))
+        return " · ".join(f"{count:+d} {noun}{'s' * (abs(count) != 1)}" for count, noun in counts if count)
     if "removed" in found:
         return _removed(report)
     if "zeros" in found and "elements" in found:

@@ -27,7 +27,7 @@ SELECT_HELP = (
     'the nodes: a type ("linear"), a node or module path, a list of these, "all", "regex:…", "module:…", or a '
     "table {by, values}"
 )
-Keyword = inspect.Parameter.KEYWORD_ONLY
+Keyword, Both = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def selection(select: Any, graph: Graph) -> dict[str, Any]:
@@ -75,7 +75,9 @@ def options_from(spec: PassSpec, select: Any, values: Mapping[str, Any], graph: 
     names = {f.name for f in dataclasses.fields(spec.options)}
     if spec.name == "quantize":
         return _quantize(spec, select, given, graph)
-    if select is not None:
+    if select is not None and (first := positional(spec)):
+        given[first] = _plain(select)
+    elif select is not None:
         if "select" not in names:
             raise OptionsError(
                 f"{spec.name} selects no nodes.", f"Its options are {', '.join(sorted(names)) or 'none'}."
@@ -148,11 +150,18 @@ def signature(spec: PassSpec) -> inspect.Signature:
             inspect.Parameter("gradient", Keyword, default="range", annotation="Literal['range', 'identity']")
         )
     for name, f in kinds.items():
-        if name != "select":
+        if f.metadata.get("positional"):
+            listed.append(inspect.Parameter(name, Both, default=_default(f), annotation="list[dict[str, Any]]"))
+        elif name != "select":
             listed.append(inspect.Parameter(name, Keyword, default=_default(f), annotation=_kind(f)))
     listed.append(inspect.Parameter("seed", Keyword, default=0, annotation="int"))
     result = "Report" if spec.kind == "analysis" else "Model"
     return inspect.Signature(listed, return_annotation=result)
+
+
+def positional(spec: PassSpec) -> str:
+    """The option that the method takes as its first argument, where that is not the selection; empty for none."""
+    return next((f.name for f in dataclasses.fields(spec.options) if f.metadata.get("positional")), "")
 
 
 def selects(spec: PassSpec) -> bool:

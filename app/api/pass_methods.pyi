@@ -89,6 +89,11 @@ class PassMethods:
     ) -> Report:
         """KL divergence of the outputs from those of the model as opened, and the accuracy, on the same samples."""
 
+    def edit_graph(
+        self, /, edits: list[dict[str, Any]] = ..., *, seed: int = ...
+    ) -> Self:
+        """Run operations on the graph: bypass, insert_after, replace, rewire, set_attr, add_output, remove_output."""
+
     def finetune(
         self, /, *, data: Data = ..., train_split: str = ..., train_limit: int = ..., validate: bool = ...,
         validation_split: str = ..., validation_limit: int = ..., epochs: float = ..., max_steps: int = ...,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QRectF, Signal
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from espalier.app.canvas.colouring import MODES
@@ -23,6 +24,8 @@ class GraphCanvas(Sheet):
     selection_changed = Signal(tuple)
     node_activated = Signal(str)
     group_toggled = Signal(str, bool)
+    menu_requested = Signal(QPoint)  # a point of the screen; the nodes under the pointer are selected
+    delete_pressed = Signal()
 
     def __init__(self, parent: QWidget | None = None, palette: Palette = LIGHT) -> None:
         self._selected: tuple[str, ...] = ()
@@ -74,6 +77,23 @@ class GraphCanvas(Sheet):
     def activate(self, node: str) -> None:
         """A node was double-clicked."""
         self.node_activated.emit(node)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        if event.reason() == QContextMenuEvent.Reason.Mouse:
+            hit = self.hit(QPointF(event.pos()))
+            found = (
+                self.members(hit) if hit and (hit.kind != "group" or self.on_header(hit, QPointF(event.pos()))) else []
+            )
+            if not set(found) <= set(self._selected):
+                self.select(found)
+        if self._selected:
+            self.menu_requested.emit(event.globalPos())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Delete and self._selected:
+            self.delete_pressed.emit()
+        else:
+            super().keyPressEvent(event)
 
     def here(self) -> int:
         """The group of the selected node, or else the one in the middle of the view."""

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QTabWidget, QW
 from espalier.app.features.allocate import actions as allocate
 from espalier.app.features.allocate.panel import AllocatePanel
 from espalier.app.features.data.panel import DataPanel
+from espalier.app.features.edits import menu as edits
 from espalier.app.features.hardware import actions as hardware
 from espalier.app.features.hardware.panel import HardwarePanel
 from espalier.app.features.inspector.panel import InspectorPanel
@@ -232,6 +233,7 @@ class Docks:
         outline = self.panels["outline"]
         assert isinstance(outline, OutlinePanel)
         outline.follow(window.canvas)
+        edits.connect(window.host)
         jobs.busy.connect(busy)
         problems.counted.connect(lambda n: self.mark("problems", n))
         recipe.edit_wanted.connect(lambda step: models.edit_step(window, step))

@@ -12,11 +12,12 @@ import types
 import typing
 from collections.abc import Generator, Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from espalier.model.errors import EspalierError, OptionsError, nearest
 from espalier.model.formats.base import Format, make_format, parameters, parse_format
 from espalier.model.graph.graph import Arg, Ref, Slice, TorchConst
+from espalier.model.registry import Registry
 
 T = TypeVar("T")
 Json = Any
@@ -40,9 +41,24 @@ def encode(value: Any) -> Json:
             return {str(k): encode(v) for k, v in cast("Mapping[Any, Any]", value).items()}
         case _ if dataclasses.is_dataclass(value):
             held = ((f, getattr(value, f.name)) for f in _fields(type(value)))
-            return {f.name: encode(v) for f, v in held if not _default(v, f)}
+            table = {f.name: encode(v) for f, v in held if not _default(v, f)}
+            return {value.tag: table} if isinstance(value, Tagged) else table
         case _:
             raise TypeError(f"cannot encode {type(value).__name__}")
+
+
+class Tagged:
+    """A value of one of several registered kinds, written as a table with one key, its tag: {"bypass": {"node": …}}.
+
+    Subclasses are dataclasses; `kinds` gives the registry of those that may stand in the place of a base.
+    """
+
+    tag: ClassVar[str] = ""
+
+    @classmethod
+    def kinds(cls) -> Registry[str, type[Any]]:
+        """Tag → class."""
+        raise NotImplementedError
 
 
 @cache
@@ -67,7 +83,7 @@ def decode(kind: Any, data: Json, path: str = "") -> Any:
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if issubclass(kind, Format):
             return decode_format(data, path)
-        return _decode_fields(kind, data, path)
+        return _decode_tagged(kind, data, path) if issubclass(kind, Tagged) else _decode_fields(kind, data, path)
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return _decode_union(inner, data, path)
@@ -114,6 +130,15 @@ def _decode_fields(kind: type[T], data: Json, path: str) -> T:
         in_range(known[name], value, join(path, name))
     with _under(path):
         return kind(**values)
+
+
+def _decode_tagged(kind: type[Tagged], data: Json, path: str) -> Any:
+    good = isinstance(data, Mapping) and len(cast("Mapping[Any, Any]", data)) == 1
+    _expect(good, path, f"a table with one key: {', '.join(kind.kinds())}", data)
+    ((tag, options),) = cast("Mapping[Any, Any]", data).items()
+    with _under(path):
+        own = kind.kinds().get(str(tag))
+    return _decode_fields(own, options, join(path, str(tag)))
 
 
 def in_range(field: dataclasses.Field[Any], value: Any, path: str) -> None:

@@ -26,7 +26,7 @@ from espalier.model.torch.build import torch_constant
 from espalier.model.torch.leaves import make
 from espalier.model.torch.targets import function_of
 
-_UNKNOWN = (  # tensors without values cannot tell
+UNKNOWN = (  # tensors without values cannot tell
     DataDependentOutputException,
     DynamicOutputShapeException,
     UnsupportedFakeTensorException,
@@ -83,7 +83,7 @@ class _Run:
     def _compared(self, node: Node, declared: Any) -> Any:
         try:
             result = self._result(node)
-        except _UNKNOWN:
+        except UNKNOWN:
             return declared
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             self.found.append(Difference(node.id, f"does not run: {str(error).strip().splitlines()[0][:200]}"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from espalier.model.borders import read_json, read_toml, reading
-from espalier.model.document.codec import decode, encode, join
+from espalier.model.document.codec import Tagged, decode, encode, join
 from espalier.model.document.recipe import Raw, Recipe, Step, naming_step
 from espalier.model.errors import OptionsError, nearest
 from espalier.model.formats.base import Format
@@ -69,7 +69,8 @@ def readable(value: Any) -> Json:
             return {str(k): readable(v) for k, v in cast("Mapping[Any, Any]", value).items()}
         case _ if is_dataclass(value) and not isinstance(value, type):
             known = {f.name: (f, getattr(value, f.name)) for f in fields(value) if f.init}
-            return {n: readable(v) for n, (f, v) in known.items() if not (v is None and f.default is None)}
+            table = {n: readable(v) for n, (f, v) in known.items() if not (v is None and f.default is None)}
+            return {value.tag: table} if isinstance(value, Tagged) else table
         case _:
             return encode(value)
 

@@ -10,7 +10,7 @@ import typing
 from pathlib import Path
 from typing import Any, Literal
 
-from espalier.app.api.methods import installed, signature
+from espalier.app.api.methods import Both, installed, signature
 from espalier.app.api.model import Model
 from espalier.passes.base import PassSpec
 
@@ -39,7 +39,8 @@ def _method(spec: PassSpec) -> str:
     hints = typing.get_type_hints(spec.options)
     shown = [_parameter(p, hints) for p in signature(spec).parameters.values() if p.kind is p.KEYWORD_ONLY]
     place = [p for p in signature(spec).parameters.values() if p.name == "select"]
-    head = ["self", *(f"select: {p.annotation} | None = ..." for p in place), "/", "*", *shown]
+    both = [f"{p.name}: {p.annotation} = ..." for p in signature(spec).parameters.values() if p.kind is Both]
+    head = ["self", *(f"select: {p.annotation} | None = ..." for p in place), "/", *both, "*", *shown]
     result = "Report" if spec.kind == "analysis" else "Self"
     lines = textwrap.wrap(", ".join(head), WIDTH - 4, break_long_words=False, break_on_hyphens=False)
     text = textwrap.indent("\n".join(lines), " " * 8)

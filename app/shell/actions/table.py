@@ -11,6 +11,7 @@ from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QMenu, QToolBar, QWidgetAction
 
 from espalier.app.canvas.colouring import MODES
+from espalier.app.features.edits import menu as edits
 from espalier.app.features.kernels import actions as kernels
 from espalier.app.features.kernels import timed_actions as timed
 from espalier.app.features.search import actions as searches
@@ -112,6 +113,8 @@ EDIT = (
     Action("select_all", "Select all nodes", "Edit", models.select_all, "Ctrl+A", group=1),
     Action("select_alike", "Select all of the same type", "Edit", models.select_alike, "Ctrl+Shift+A", needs=_chosen,
            group=1),
+    Action("bypass_nodes", "Bypass the selected nodes", "Edit", _on(edits.bypass), needs=_chosen, group=2,
+           help="Their users take what they took; on the canvas: Delete, and more edits by the context menu"),
     Action("select_none", "Select nothing", "Edit", lambda w: w.session.select(()), needs=_chosen, group=1),
     Action("find", "Find a node or a command", "Edit", lambda w: w.finder.begin(), "Ctrl+F", needs=_always, group=2),
 )  # fmt: skip

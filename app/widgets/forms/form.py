@@ -29,7 +29,7 @@ from espalier.app.widgets.forms.fields import (
 from espalier.app.widgets.forms.format_editor import FormatEditor
 from espalier.app.widgets.forms.formats_line import FormatsLine
 from espalier.app.widgets.heading import link
-from espalier.model.document.codec import decode, encode, hints
+from espalier.model.document.codec import Tagged, decode, encode, hints
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph
@@ -313,7 +313,7 @@ def _is_format(kind: Any) -> bool:
 
 
 def _is_plain_dataclass(kind: Any) -> bool:
-    return isinstance(kind, type) and is_dataclass(kind) and not _is_format(kind)
+    return isinstance(kind, type) and is_dataclass(kind) and not issubclass(kind, Format | Tagged)
 
 
 class Form(QWidget):

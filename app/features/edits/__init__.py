@@ -1,0 +1,1 @@
+"""Edits of the graph from the canvas: the context menu of nodes."""

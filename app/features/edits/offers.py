@@ -1,0 +1,117 @@
+"""Which edits are offered for the selected nodes, and why one is not possible. No Qt, no torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from espalier.model.errors import GraphError
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import category
+from espalier.passes.edits.base import Edit, flowing
+from espalier.passes.edits.bypass import Bypass
+from espalier.passes.edits.insert_after import InsertAfter
+from espalier.passes.edits.outputs import AddOutput
+from espalier.passes.edits.replace import Replace
+from espalier.passes.edits.set_attr import FIXED
+from espalier.passes.select import Select
+
+ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "Tanh", "sigmoid": "Sigmoid",
+               "leaky_relu": "LeakyReLU", "hardswish": "Hardswish"}  # fmt: skip
+NORMS = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm"}
+RECORDED = "This model was recorded from a run. Its graph cannot be edited."
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One row of the menu: its title, the edit, and the reason where it is not possible."""
+
+    title: str
+    edit: Edit
+    reason: str = ""
+
+
+def target(edit: Edit, ids: Sequence[str]) -> Edit:
+    """The edit on these nodes."""
+    if len(ids) == 1:
+        return replace(edit, node=ids[0], select=None)
+    return replace(edit, node="", select=Select("name", tuple(ids)))
+
+
+def twins(graph: Graph, node: Node) -> tuple[str, ...]:
+    """The nodes at the same place of other blocks: of equal operation, with paths that differ in numbers alone."""
+    pattern = _pattern(node)
+    return tuple(n.id for n in graph if n.op == node.op and _pattern(n) == pattern)
+
+
+def _pattern(node: Node) -> str:
+    path = node.target if node.call == "call_module" else f"{node.module_path}:{re.sub(r'_[0-9]+$', '', node.id)}"
+    return re.sub(r"(?<![^.])[0-9]+(?![^.])", "#", path)
+
+
+def alike(graph: Graph, node: Node) -> tuple[str, ...]:
+    """All nodes of the same operation."""
+    return tuple(n.id for n in graph if n.op == node.op)
+
+
+def bypass(graph: Graph, ids: Sequence[str]) -> Offer:
+    """Take the nodes out."""
+    return Offer("Bypass", Bypass(), next((r for r in (_held(graph, i) for i in ids) if r), ""))
+
+
+def _held(graph: Graph, name: str) -> str:
+    """Why a node cannot be bypassed; empty where it can."""
+    node = graph.nodes[name]
+    if node.call not in ("call_module", "call_function"):
+        return f"{name} is no operation."
+    try:
+        flowing(node, graph)
+    except GraphError as error:
+        return error.message
+    return ""
+
+
+def replacements(nodes: Sequence[Node]) -> list[Offer]:
+    """What can stand in the place of nodes of one category."""
+    kinds = {category(n) for n in nodes}
+    if kinds == {"activation"}:
+        words = {w: t for w, t in ACTIVATIONS.items() if {n.op for n in nodes} != {w}}
+        return [Offer(t, Replace(op=w)) for w, t in words.items()] + [Offer("Identity", Replace(op="identity"))]
+    if kinds == {"norm"}:
+        return [Offer(t, Replace(op=w)) for w, t in NORMS.items() if {n.op for n in nodes} != {w}]
+    if {n.op for n in nodes} == {"linear"} and all(n.call == "call_module" for n in nodes):
+        ranks = [r for r in (4, 8, 16, 32, 64, 128) if all(2 * r <= _width(n) for n in nodes)]
+        return [Offer(f"Two Linears of rank {r}", Replace(op="low_rank", rank=r)) for r in ranks]
+    return []
+
+
+def _width(node: Node) -> int:
+    """The smaller side of a Linear's weight."""
+    meta = node.ports.get("weight")
+    return min((d for d in meta.shape if isinstance(d, int)), default=0) if meta else 0
+
+
+def insertions(graph: Graph, nodes: Sequence[Node]) -> list[Offer]:
+    """What can be put behind the nodes."""
+    metas = [n.out for n in nodes]
+    if not all(m is not None and m.dtype.startswith(("float", "bfloat")) for m in metas):
+        return []
+    words = {**ACTIVATIONS, **NORMS, "dropout": "Dropout", "identity": "Identity"}
+    found = [Offer(title, InsertAfter(op=word)) for word, title in words.items()]
+    return [*found, Offer("Linear (identity)", InsertAfter(op="linear", init="identity"))]
+
+
+def output(graph: Graph, node: Node) -> Offer:
+    """Let the result leave the model."""
+    held = any(r.node == node.id for r in graph.output.inputs)
+    reason = f"The result of {node.id} is an output already." if held else ""
+    return Offer("Add as output", AddOutput(), reason or ("" if node.out else f"{node.id} gives no tensor."))
+
+
+def attributes(nodes: Sequence[Node]) -> dict[str, object]:
+    """Constructor arguments that can be changed, with their value in the first node."""
+    first = nodes[0]
+    alike = all(n.call == "call_module" and n.attrs.get("class") == first.attrs.get("class") for n in nodes)
+    names = [k for k in first.attrs if k not in FIXED and k != "inplace"] if alike else []
+    return {k: first.attrs[k] for k in names}

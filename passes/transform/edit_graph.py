@@ -1,0 +1,65 @@
+"""Edit the graph itself: take nodes out, put others in, connect and resize them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from espalier.model.errors import EspalierError, PassError
+from espalier.model.graph.graph import Graph
+from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.edits.base import Edit
+
+
+@dataclass(frozen=True, slots=True)
+class EditGraphOptions:
+    """The operations, in order."""
+
+    edits: tuple[Edit, ...] = field(
+        default=(),
+        metadata={
+            "help": 'operations in order, such as {"replace": {"node": "act", "op": "relu"}}',
+            "positional": True,
+        },
+    )
+
+
+@transform("edit_graph", "Edit graph", EditGraphOptions)
+def edit_graph(graph: Graph, options: EditGraphOptions, context: Context) -> tuple[Graph, Report]:
+    """Run operations on the graph: bypass, insert_after, replace, rewire, set_attr, add_output, remove_output.
+
+    Shapes and dtypes are inferred from each edited node on; an operation that cannot be is refused, and nothing is
+    changed. New weights have a row with their origin.
+    """
+    if graph.runs == "module":
+        raise PassError("A recorded model runs its own code, so its graph cannot be edited.",
+                        "Open a model that torch.export can capture.")  # fmt: skip
+    after, rows = graph, list[Row]()
+    for number, edit in enumerate(options.edits):
+        for target in edit.targets(after):
+            before = after
+            try:
+                after = edit.apply(before, before[target], context)
+            except EspalierError as error:
+                text = f"edits[{number}] ({edit.tag}): {error.message}"
+                raise type(error)(text, error.hint, error.node or target) from error
+            rows.append(_row(edit, target, before, after))
+    return after, Report("edit_graph", tuple(rows), _summary(rows, graph, after))
+
+
+def _row(edit: Edit, target: str, before: Graph, after: Graph) -> Row:
+    change = after.delta(before)
+    new = {k: w for k, w in after.weights.items() if w.key not in {o.key for o in before.weights.values()}}
+    return {
+        "node": target if target in after.nodes else None, "edit": edit.tag, "target": target,
+        "added": ", ".join(change.added), "removed": ", ".join(change.removed),
+        "new_weights": ", ".join(new), "parameters": _parameters(after) - _parameters(before),
+    }  # fmt: skip
+
+
+def _summary(rows: list[Row], before: Graph, after: Graph) -> Row:
+    added = _parameters(after) - _parameters(before)
+    return {"edits": len(rows), "nodes_added": len(after) - len(before), "parameters_added": added}
+
+
+def _parameters(graph: Graph) -> int:
+    return sum(w.elements for w in graph.weights.values() if w.role == "parameter")

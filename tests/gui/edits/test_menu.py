@@ -1,0 +1,150 @@
+"""Edits from the canvas: the context menu, its scope, the Delete key, and refusals."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtWidgets import QApplication, QLineEdit, QMenu, QWidgetAction
+from pytestqt.qtbot import QtBot
+from torch import Tensor, nn
+
+import espalier as es
+from espalier.app.features.edits import offers
+from espalier.app.features.edits.menu import NodeMenu
+from espalier.app.shell.window import Window
+from espalier.model.document.codec import encode
+from tests.gui.conftest import FakeRunner, open_small
+
+pytestmark = pytest.mark.gui
+
+
+class Block(nn.Module):
+    """A pre-norm feed-forward with a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.act, self.down = nn.LayerNorm(12), nn.Linear(12, 40), nn.GELU(), nn.Linear(40, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(self.act(self.up(self.norm(x))))
+
+
+def stack() -> es.Model:
+    """Three blocks and a head with an activation of its own."""
+    net = nn.Sequential(Block(), Block(), Block(), nn.GELU(), nn.Linear(12, 2))
+    return es.trace(net, torch.randn(2, 5, 12))
+
+
+@pytest.fixture
+def blocks(window: Window, runner: list[FakeRunner]) -> Window:
+    """The window with the three blocks."""
+    open_small(window, runner, stack().project)
+    return window
+
+
+def menu_of(window: Window, node: str) -> NodeMenu:
+    """The menu of one node."""
+    window.session.select((node,))
+    assert window.session.document is not None
+    return NodeMenu(window.host, window.session.document.graph, window.canvas)
+
+
+def row(menu: QMenu, title: str) -> object:
+    """A row of a menu or of its submenus."""
+    for action in menu.actions():
+        held = action.menu()
+        if action.text() == title and held is None:
+            return action
+        if isinstance(held, QMenu) and (found := row(held, title)):
+            return found
+    return None
+
+
+def test_the_scope_holds_twins(blocks: Window) -> None:
+    menu = menu_of(blocks, "1_act")
+    assert [menu.scope.itemText(i) for i in range(menu.scope.count())] == [
+        "this node", "its 3 twins, one a block", "all 4 gelu"]  # fmt: skip
+    menu.scope.setCurrentIndex(1)
+    row(menu, "ReLU").trigger()  # type: ignore[attr-defined]
+    (step,) = blocks.session.recipe.steps
+    assert step.pass_name == "edit_graph"
+    (edit,) = step.options.edits
+    assert edit.op == "relu" and set(edit.select.values) == {"0_act", "1_act", "2_act"}
+
+
+def test_rows_that_cannot_be_say_why(blocks: Window) -> None:
+    menu = menu_of(blocks, "0_up")
+    bypass = next(a for a in menu.actions() if a.text() == "Bypass")
+    assert not bypass.isEnabled() and "nothing can stand for its result" in bypass.toolTip()
+    assert row(menu, "Two Linears of rank 4") and not row(menu, "Two Linears of rank 8")
+    last = menu_of(blocks, "4")
+    output = next(a for a in last.actions() if a.text() == "Add as output")
+    assert not output.isEnabled() and "output already" in output.toolTip()
+
+
+def test_an_attribute_is_typed_in_the_menu(blocks: Window, qtbot: QtBot) -> None:
+    menu = menu_of(blocks, "0_norm")
+    held = next(a.menu() for a in menu.actions() if a.text() == "Set")
+    assert isinstance(held, QMenu)
+    fields = {f.accessibleName(): f for a in held.actions() if isinstance(a, QWidgetAction)
+              for f in a.defaultWidget().findChildren(QLineEdit)}  # fmt: skip
+    assert "eps" in fields and "normalized_shape" not in fields
+    fields["eps"].setText("0.25")
+    qtbot.keyClick(fields["eps"], Qt.Key.Key_Return)
+    (edit,) = blocks.session.recipe.steps[0].options.edits
+    assert (edit.name, edit.value, edit.node) == ("eps", 0.25, "0_norm")
+
+
+def test_right_click_selects_and_opens_the_menu(blocks: Window, qtbot: QtBot, qapp: QApplication) -> None:
+    canvas = blocks.canvas
+    qtbot.waitUntil(lambda: canvas.scene is not None and not canvas.waiting)
+    canvas.reveal("1_act")
+    qtbot.waitUntil(lambda: canvas.scene is not None and _number(blocks) in canvas.scene.place_of)
+    assert canvas.scene is not None
+    area = canvas.scene.rect_of(_number(blocks))
+    assert area is not None
+    spot = canvas.camera.to_screen(area[0] + area[2] / 2, area[1] + area[3] / 2)
+    point = QPoint(round(spot[0]), round(spot[1]))
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, point, canvas.mapToGlobal(point))
+    QApplication.sendEvent(canvas, event)
+    assert blocks.session.selection == ("1_act",)
+    (menu,) = canvas.findChildren(NodeMenu)
+    assert menu.isVisible()
+    menu.close()
+    qtbot.waitUntil(lambda: not canvas.findChildren(NodeMenu))
+
+
+def test_delete_bypasses_or_says_why(blocks: Window, qtbot: QtBot) -> None:
+    blocks.session.select(("0_up",))
+    qtbot.keyClick(blocks.canvas, Qt.Key.Key_Delete)
+    assert "nothing can stand" in blocks.banner.text and not blocks.session.recipe.steps
+    blocks.session.select(("0_act", "3"))
+    blocks.canvas.select(("0_act", "3"))
+    qtbot.keyClick(blocks.canvas, Qt.Key.Key_Delete)
+    (edit,) = blocks.session.recipe.steps[0].options.edits
+    assert edit.tag == "bypass" and set(edit.select.values) == {"0_act", "3"}
+
+
+def test_every_offer_that_is_not_refused_runs() -> None:
+    """What the menu offers, `edit_graph` does."""
+    model = stack()
+    graph = model.project.graph
+    count = 0
+    for node in graph:
+        if node.call not in ("call_module", "call_function"):
+            continue
+        rows = [offers.bypass(graph, [node.id]), offers.output(graph, node), *offers.replacements([node]),
+                *offers.insertions(graph, [node])]  # fmt: skip
+        for offer in rows:
+            if not offer.reason:
+                model.run("edit_graph", edits=[encode(offers.target(offer.edit, [node.id]))])
+                model.undo()
+                count += 1
+    assert count > 100
+
+
+def _number(window: Window) -> int:
+    assert window.canvas.scene is not None
+    return window.canvas.scene.layout.tree.index["1_act"]
