@@ -123,7 +123,10 @@ def diff(before: Model | PathName, after: Model | PathName) -> Difference:
         es.diff("before.espalier", m).rows
     """
     pair = [m if isinstance(m, Model) else open(m) for m in (before, after)]
-    return difference(pair[0].project.graph, pair[1].project.graph)
+    first, second = pair
+    return difference(
+        first.project.graph, second.project.graph, (first._place.opened.store, second._place.opened.store)
+    )
 
 
 def load_plugins(*files: PathName) -> list[str]:

@@ -5,7 +5,7 @@ The drawing is the canvas's own: same layout, same tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from html import escape
 
@@ -45,15 +45,17 @@ def to_svg(
     open_groups: frozenset[str] | None = None,
     palette: Palette = LIGHT,
     horizontal: bool = False,
+    outlines: Mapping[str, str] | None = None,
 ) -> str:
-    """The graph as an SVG document; `open_groups` None opens what stays readable."""
+    """The graph as an SVG document; `open_groups` None opens what stays readable. `outlines`: node id → colour."""
     tree = build(graph)
     opened = default_open(tree) if open_groups is None else open_groups
-    return "\n".join(_Writer(graph, layout(tree, opened, horizontal), palette).document()) + "\n"
+    return "\n".join(_Writer(graph, layout(tree, opened, horizontal), palette, outlines or {}).document()) + "\n"
 
 
 class _Writer:
-    def __init__(self, graph: Graph, drawn: Layout, palette: Palette) -> None:
+    def __init__(self, graph: Graph, drawn: Layout, palette: Palette, outlines: Mapping[str, str]) -> None:
+        self.outlines = outlines
         self.graph, self.drawn, self.figures, self.palette = graph, drawn, Figures.of(graph), palette
 
     def document(self) -> Iterator[str]:
@@ -177,6 +179,10 @@ class _Writer:
         for number, rect in zip(drawn.nodes.tolist(), drawn.node_rects.tolist(), strict=True):
             yield f'<g id="{_clean(drawn.tree.ids[number])}">'
             yield from self._node(number, rect)
+            if colour := self.outlines.get(drawn.tree.ids[number]):
+                x, y, w, h = rect
+                frame = f'x="{x - 2:.1f}" y="{y - 2:.1f}" width="{w + 4:.1f}" height="{h + 4:.1f}" rx="{RADIUS + 2}"'
+                yield f'<rect {frame} fill="none" stroke="{colour}" stroke-width="2"/>'
             yield "</g>"
 
     def _node(self, number: int, rect: list[float]) -> Iterator[str]:
