@@ -1,4 +1,4 @@
-"""Which nodes a pass works on: by type, name, regex, module path, or all."""
+"""Which nodes a pass works on: by type, name, regex, module path, expression, or all."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import OPS, Category, category
 from espalier.model.patterns import Patterns, check
 from espalier.model.torch.leaf_names import class_of_word, is_of_class
+from espalier.passes.where import holds, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +21,20 @@ class Select:
 
     by type: `values` are ops ("linear"), categories ("norm") or classes ("LayerNorm", "batch_norm2d"), where a word
     is more than one of these, the first; by name: node ids or module paths; by regex: patterns searched in ids and
-    paths; by module: path prefixes ("bert.encoder.layer.0"); all: every node.
+    paths; by module: path prefixes ("bert.encoder.layer.0"); by where: expressions over facts and choices
+    ('op == "linear" and bits > 4', see `espalier.passes.where`); all: every node.
     """
 
-    by: Literal["all", "type", "name", "regex", "module"] = "all"
+    by: Literal["all", "type", "name", "regex", "module", "where"] = "all"
     values: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.by == "regex":
             for pattern in self.values:
                 check(pattern)
+        if self.by == "where":
+            for expression in self.values:
+                parse(expression)
 
     def describe(self) -> str:
         """For steps and messages: "type linear", "no type"."""
@@ -46,6 +51,7 @@ _TESTS: dict[str, Callable[[Node, frozenset[str]], bool]] = {
     "type": lambda node, values: _types(values).has(node),
     "name": lambda node, values: node.id in values or (node.call == "call_module" and node.target in values),
     "regex": lambda node, values: _occurs(_patterns(values), node),
+    "where": lambda node, values: any(holds(v, node) for v in values),
     "module": lambda node, values: any(_path(node) == v or _path(node).startswith(v + ".") for v in values),
 }
 
@@ -152,6 +158,9 @@ def types_in(graph: Graph) -> list[str]:
     return sorted({n.op for n in graph} | {c for n in graph if (c := category(n)) not in OPS} | classes)
 
 
+NOUNS = {"where": "expression"}
+
+
 def _hint(graph: Graph, select: Select) -> str:
     if select.by == "type":
         if strange := _unknown_type(graph, select):
@@ -164,4 +173,4 @@ def _hint(graph: Graph, select: Select) -> str:
     known = words.get(select.by)
     if not select.values:
         return f"Select by at least one {select.by}."
-    return nearest(select.values[0], known) if known else "Change the pattern."
+    return nearest(select.values[0], known) if known else f"Change the {NOUNS.get(select.by, 'pattern')}."

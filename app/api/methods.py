@@ -21,11 +21,11 @@ from espalier.passes.transform.quantize import PORTS
 if TYPE_CHECKING:
     from espalier.app.api.steps import Editable
 
-WAYS = ("type", "name", "regex", "module")
+WAYS = ("type", "name", "regex", "module", "where")
 FORMATS_HELP = 'a format such as "int8", "mxint4" or "integer(width=8, frac_width=4)"; "float" takes it away'
 SELECT_HELP = (
-    'the nodes: a type ("linear"), a node or module path, a list of these, "all", "regex:…", "module:…", or a '
-    "table {by, values}"
+    'the nodes: a type ("linear"), a node or module path, a list of these, "all", "regex:…", "module:…", '
+    '"where:params > 1e4 and bits > 4", or a table {by, values}'
 )
 Keyword, Both = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 

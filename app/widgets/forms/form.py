@@ -38,10 +38,11 @@ from espalier.passes.select import Select, types_in
 
 BY: dict[str, str] = {
     "all": "all nodes", "type": "by type", "name": "by name", "regex": "by pattern", "module": "by module",
+    "where": "by expression",
 }  # fmt: skip
 HINTS: dict[str, str] = {
     "type": "linear, conv2d", "name": "node ids or module paths", "regex": "patterns such as .*query",
-    "module": "bert.encoder.layer.0",
+    "module": "bert.encoder.layer.0", "where": 'op == "linear" and params > 1e4',
 }  # fmt: skip
 
 
@@ -101,6 +102,8 @@ class SelectEditor(QWidget):
         """The selection; raises OptionsError for an impossible pattern or an empty list."""
         by = self.by.get()
         values: tuple[str, ...] = self.values.get() if by != "all" else ()
+        if by == "where":  # an expression may hold commas
+            values = (text,) if (text := self.values.text().strip()) else ()
         if by != "all" and not values:
             raise OptionsError("The selection names nothing.", f"Write {HINTS[by]}, or choose all nodes.")
         return Select(by, tuple(self._ids.get(str(v), str(v)) for v in values) if by == "name" else values)
@@ -109,7 +112,9 @@ class SelectEditor(QWidget):
         """Show a selection; node ids stand there as the module paths that people know."""
         self.by.put(value.by)
         shown = [self._paths.get(v, v) for v in value.values] if value.by == "name" else list(value.values)
-        self._ids = {s: v for s, v in zip(shown, value.values, strict=True) if s != v}
+        if value.by == "where" and len(shown) > 1:
+            shown = [" or ".join(f"({v})" for v in shown)]
+        self._ids = {s: v for s, v in zip(shown, value.values, strict=False) if s != v} if value.by == "name" else {}
         self.values.put(shown)
         self.values.setCursorPosition(0)
         self._adapt()
