@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.canvas.colouring import Overlay
@@ -15,7 +15,7 @@ from espalier.app.features.hardware.views import MODULES, SOURCE, SUMMED, Views
 from espalier.app.features.hardware.words import ABOUT, FIRST, NO_FORMATS, NO_MODEL, told
 from espalier.app.jobs.status import doing
 from espalier.app.widgets.bench import Bench, invitation
-from espalier.app.widgets.forms.fields import tokens
+from espalier.app.widgets.forms.fields import Recolouring, tokens
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import link, muted, warning
 from espalier.model.errors import EspalierError
@@ -68,6 +68,7 @@ class HardwarePanel(Bench):
         self._build()
         self._connect()
         self._opened()
+        Recolouring(self, lambda _: self.refresh())
 
     # -- building
 
@@ -270,11 +271,6 @@ class HardwarePanel(Bench):
         self._following = True
         self._session.select(dict.fromkeys(nodes))
         self._following = False
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "buttons"):
-            self.refresh()
 
 
 def _button(title: str, act: Any, words: str) -> QPushButton:

@@ -29,8 +29,7 @@ from espalier.app.figures.facts import (
     node_path,
     node_title,
 )
-from espalier.app.theme import Palette
-from espalier.app.widgets.forms.fields import field_style, tokens
+from espalier.app.widgets.forms.fields import wear_field_style
 from espalier.model.document.document import Change
 from espalier.model.graph.check import Problem
 from espalier.model.graph.graph import Node
@@ -47,7 +46,6 @@ class InspectorPanel(QScrollArea):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self._look: Palette | None = None
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -69,7 +67,7 @@ class InspectorPanel(QScrollArea):
         self.format = FormatSection()
         self._arrange()
         self._connect()
-        self._restyle()
+        wear_field_style(self._body)
         self._fit()
         self.refresh()
 
@@ -213,16 +211,8 @@ class InspectorPanel(QScrollArea):
         bar = self.verticalScrollBar().sizeHint().width()
         self.setMinimumWidth(self.precision.fit() + 2 * MARGIN + bar)
 
-    def _restyle(self) -> None:
-        look = tokens(self)
-        if look is not self._look:
-            self._look = look
-            self._body.setStyleSheet(field_style(look))
-
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and self.widget():
-            self._restyle()
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange) and self.widget():
             self._fit()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QLabel, QListWidget, QPushButton, QSplitter, QVBoxLayout, QWidget
 
@@ -14,7 +14,7 @@ from espalier.app.features.kernels.state.answers import kernel_answers_of
 from espalier.app.features.kernels.timed import forbid
 from espalier.app.theme import ROW
 from espalier.app.widgets.bench import FormArea, Front
-from espalier.app.widgets.forms.fields import Choice
+from espalier.app.widgets.forms.fields import Choice, Recolouring
 from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.heading import link, muted, warning
 from espalier.app.widgets.plain import rich
@@ -79,6 +79,7 @@ class KernelsExplained(QWidget):
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.addWidget(self.split)
+        Recolouring(self, lambda _: self.refresh())
 
     def _words(self) -> QWidget:
         inside, box = QWidget(), QVBoxLayout()
@@ -219,8 +220,3 @@ class KernelsExplained(QWidget):
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self._ahead.stop()
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "shown"):
-            self.refresh()

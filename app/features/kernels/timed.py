@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut, QStandardItemModel
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTabBar, QVBoxLayout, QWidget
 
@@ -13,7 +13,7 @@ from espalier.app.features.kernels.state.runs import kernel_runs_of
 from espalier.app.features.kernels.state.timed import Measured, timed_of
 from espalier.app.jobs.status import doing
 from espalier.app.widgets.bench import Bench, Front, invitation
-from espalier.app.widgets.forms.fields import OPTION, Choice, wear_field_style
+from espalier.app.widgets.forms.fields import OPTION, Choice, Recolouring, wear_field_style
 from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import empty_state, link, muted, warning
@@ -65,6 +65,7 @@ class TimedPage(Bench):
         self._build()
         self._connect()
         self._opened()
+        Recolouring(self, lambda _: self.refresh())
 
     # -- building
 
@@ -200,11 +201,6 @@ class TimedPage(Bench):
         self.wrong.setVisible(error is not None)
         self.show_node.setVisible(bool(self._wrong_node))
         self._results.setCurrentIndex(1 if held.made else 0)
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_results"):
-            self.refresh()
 
 
 class Pages(QWidget):

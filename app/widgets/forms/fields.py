@@ -40,23 +40,25 @@ def trouble(value: Callable[[], object]) -> str:
     return ""
 
 
-class _Worn(QObject):
-    """Keeps a widget's fields in the colours of the theme."""
+class Recolouring(QObject):
+    """Calls `act` with a widget's theme once another one has been put on.
 
-    def __init__(self, widget: QWidget) -> None:
+    Not at once: Qt walks a list of all widgets to put a style on, so none may go meanwhile, and the palette is the old
+    one for a moment.
+    """
+
+    def __init__(self, widget: QWidget, act: Callable[[Palette], object]) -> None:
         super().__init__(widget)
-        self._widget, self._look = widget, tokens(widget)
-        widget.setStyleSheet(field_style(self._look))
-        # Not at once: while a style is put on, the palette is the old one for a moment.
+        self._widget, self._act, self._look = widget, act, tokens(widget)
         self._later = QTimer(self, singleShot=True, interval=0)
-        self._later.timeout.connect(self._dress)
+        self._later.timeout.connect(self._recolour)
         widget.installEventFilter(self)
 
-    def _dress(self) -> None:
+    def _recolour(self) -> None:
         look = tokens(self._widget)
         if look is not self._look:
             self._look = look
-            self._widget.setStyleSheet(field_style(look))
+            self._act(look)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.PaletteChange:
@@ -66,7 +68,8 @@ class _Worn(QObject):
 
 def wear_field_style(widget: QWidget) -> None:
     """Give a widget the style of fields, in whichever theme there is."""
-    _Worn(widget)
+    widget.setStyleSheet(field_style(tokens(widget)))
+    Recolouring(widget, lambda look: widget.setStyleSheet(field_style(look)))
 
 
 def field_style(palette: Palette) -> str:
