@@ -93,12 +93,14 @@ def test_every_format_has_a_fast_version() -> None:
     assert all((cls, "cpu") in FAST for cls in PLANS)
 
 
+@pytest.mark.sampled(0.3)
 @pytest.mark.parametrize("fmt", FORMS, ids=str)
 @each_dtype
 def test_bits_on_the_contract_inputs(fmt: Format, dtype: torch.dtype) -> None:
     agrees(fmt, torch.from_numpy(probes(fmt, 4000)).to(dtype))
 
 
+@pytest.mark.sampled(0.3)
 @pytest.mark.parametrize("fmt", [*FORMS, *OTHERS], ids=str)
 @each_dtype
 def test_bits_on_rows_of_every_kind(fmt: Format, dtype: torch.dtype) -> None:
