@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from espalier.passes.select import Select
 ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "Tanh", "sigmoid": "Sigmoid",
                "leaky_relu": "LeakyReLU", "hardswish": "Hardswish"}  # fmt: skip
 NORMS = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm"}
+_NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")
 RECORDED = "This model was recorded from a run. Its graph cannot be edited."
 
 
@@ -40,14 +42,17 @@ def target(edit: Edit, ids: Sequence[str]) -> Edit:
 
 
 def twins(graph: Graph, node: Node) -> tuple[str, ...]:
-    """The nodes at the same place of other blocks: of equal operation, with paths that differ in numbers alone."""
-    pattern = _pattern(node)
-    return tuple(n.id for n in graph if n.op == node.op and _pattern(n) == pattern)
+    """The nodes at the same place of the other blocks: equal operations whose paths differ in the block's number alone.
 
-
-def _pattern(node: Node) -> str:
-    path = node.target if node.call == "call_module" else f"{node.module_path}:{re.sub(r'_[0-9]+$', '', node.id)}"
-    return re.sub(r"(?<![^.])[0-9]+(?![^.])", "#", path)
+    A function has no path of its own: it is the n-th of its operation in its module.
+    """
+    places, count = dict[str, tuple[str, str, int]](), Counter[tuple[str, str]]()
+    for each in graph:
+        path = each.target if each.call == "call_module" else each.module_path
+        count[path, each.op] += 1
+        places[each.id] = _NUMBER.sub("#", path, count=1), each.op, count[path, each.op]
+    place = places[node.id]
+    return tuple(i for i, p in places.items() if p == place) if "#" in place[0] else (node.id,)
 
 
 def alike(graph: Graph, node: Node) -> tuple[str, ...]:

@@ -74,6 +74,22 @@ def test_the_scope_holds_twins(blocks: Window) -> None:
     assert edit.op == "relu" and set(edit.select.values) == {"0_act", "1_act", "2_act"}
 
 
+def test_twins_of_functions_and_of_nested_blocks() -> None:
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleList([nn.Linear(12, 12), nn.Linear(12, 12)])
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(self.parts[1](torch.relu(self.parts[0](x)))) + torch.relu(x)
+
+    graph = es.trace(nn.Sequential(Pair(), Pair(), Pair()), torch.randn(2, 12)).project.graph
+    relus = [n.id for n in graph if n.op == "relu"]
+    assert len(relus) == 9
+    assert offers.twins(graph, graph[relus[1]]) == tuple(relus[1::3]), "the second of each block"
+    assert offers.twins(graph, graph["1_parts_0"]) == ("0_parts_0", "1_parts_0", "2_parts_0")
+
+
 def test_rows_that_cannot_be_say_why(blocks: Window) -> None:
     menu = menu_of(blocks, "0_up")
     bypass = next(a for a in menu.actions() if a.text() == "Bypass")
