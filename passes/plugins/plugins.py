@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from espalier.model.document.codec import encode
 from espalier.model.document.recipe import Raw, Recipe
 from espalier.model.errors import EspalierError, PassError
 from espalier.model.formats.base import Format, make_format, parameters
-from espalier.model.registry import FORMATS, PASSES, Added, Registry, recorded, shown_key, withdraw
+from espalier.model.registry import FORMATS, OWN, PASSES, Added, Registry, recorded, shown_key, withdraw
 from espalier.passes.costs.base import COSTS
 from espalier.passes.mase.adapter import register, user_error
 from espalier.passes.mase.stand_in import labs_tool
@@ -210,8 +211,19 @@ def _import(path: Path) -> ModuleType:
     # The user's own code may raise anything, SystemExit too.
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise user_error(f"The plug-in {path.name}", error, path) from error
+        fault = user_error(f"The plug-in {path.name}", error, path)
+        raise PassError(fault.message, _moved(error, path) or fault.hint) from error
     return module
+
+
+def _moved(error: BaseException, path: Path) -> str:
+    """A hint where a file imports a module of ours without the name of the package, as old plug-ins do."""
+    missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    root = missing.partition(".")[0]
+    if root not in OWN:
+        return ""
+    written = re.search(rf"^[ \t]*(?:from|import)[ \t]+({root}\.[\w.]+)", path.read_text(encoding="utf-8"), re.M)
+    return f"Write espalier.{written[1]} instead of {written[1]}." if written else ""
 
 
 def labs_functions(module: ModuleType) -> list[Callable[..., Any]]:
