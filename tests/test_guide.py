@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from espalier.model.formats.base import make_format
 from espalier.model.formats.integer import Integer
 from espalier.passes.plugins.plugins import load_plugin, unload_plugins
 from espalier.passes.recipes.config import load_recipe
+from espalier.passes.search.feasibility import check_pruner
+from espalier.passes.search.goals import wanted
+from espalier.passes.search.spec_file import read_search
 from tests.contract import test_formats
 from tests.reference.examples import blocks, commands_of, written
 from tests.reference.pages import stale
@@ -132,6 +136,15 @@ def test_recipes_are_read() -> None:
     assert len(found) >= 6
     for block in found:
         assert load_recipe(tomllib.loads(block)).steps
+
+
+def test_searches_are_read_and_can_begin() -> None:
+    pages = [p for p in written() if not p.startswith("how-to/")]  # those name costs of plug-ins
+    found = [b for p in pages for b in blocks(p, "toml") if "[[space]]" in b]
+    assert len(found) >= 2
+    for block in found:
+        _, spec = read_search(tomllib.loads(block), ROOT)
+        check_pruner(spec, wanted(replace(spec, within=())), trains=spec.train != "none")
 
 
 def put(folder: Path, page: str, name: str, which: int = 0) -> Path:
