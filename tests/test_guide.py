@@ -224,6 +224,17 @@ def test_the_data_source_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "numpy.savez" in json.loads(capsys.readouterr().out)["error"]["hint"]
 
 
+def test_the_hardware_operation_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its model and the recipe of the page of hardware; tests/verilog simulates it."""
+    file = put(tmp_path, "hardware-operation", "my_leaky.py")
+    model = put(tmp_path, "hardware-operation", "net.py", 1)
+    (tmp_path / "my_leaky.sv").write_text(blocks("how-to/hardware-operation.md", "systemverilog")[0])
+    (tmp_path / "hw.toml").write_text(next(b for b in blocks("hardware.md", "toml") if "# hw.toml" in b))
+    made = tmp_path / "leaky.espalier"
+    run(capsys, "run", f"{model}:make", tmp_path / "hw.toml", "--plugin", file, "-o", made)
+    assert "my_leaky" in run(capsys, "emit", made, "-o", tmp_path / "rtl", "--plugin", file)
+
+
 def test_the_kernel_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = put(tmp_path, "kernel", "my_square.py")
     text = run(capsys, "kernels", "my_square", "--plugin", file, "--shapes", "16x16", "--seconds", "0.02")
