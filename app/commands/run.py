@@ -60,8 +60,8 @@ def _run(found: Arguments, console: Console) -> Answer:
         base = target.project.graph
         check_set_up(options_of(recipe.active), base, target.context)
         options = data_options(found, target)
-        if options is None and (data := _data_of(recipe)):
-            console.note(f"The accuracy is not measured. To measure it, add --data {data}.")
+        if options is None and (named := _data_of(recipe)):
+            console.note(f"The accuracy is not measured. To measure it, add --data {named}.")
         before = baseline_score(base, target, options)
         tell_warning(before, console)
         replayed = _replayed(recipe, target, found, recorder)
