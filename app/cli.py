@@ -255,7 +255,8 @@ def _is_target(word: str) -> bool:
     return ":" in word or "." in word or "/" in word or os.path.exists(word)
 
 
-def _window_parser() -> Parser:
+def window_parser() -> Parser:
+    """What the program takes without a subcommand."""
     parser = Parser("The window", PROGRAM, "Opens the window, or draws it into a file.", "")
     parser.add_argument("target", nargs="?", metavar="PATH|SOURCE", help="a project, or a model to open")
     parser.add_argument("--screenshot", metavar="FILE", help="draw the window offscreen into a PNG and exit")
@@ -274,7 +275,7 @@ def _size(text: str) -> tuple[int, int]:
 
 
 def _window(words: list[str], window: Window | None) -> int:
-    found = _window_parser().read(words)
+    found = window_parser().read(words)
     if window is None:
         raise UsageError("There is no window here.", f"Use a command: {', '.join(commands())}.")
     if found.screenshot:
@@ -300,7 +301,7 @@ def has_display() -> bool:
 def _overview(known: dict[str, Command]) -> str:
     width = max(map(len, known))
     return "\n".join([
-        _window_parser().format_help().strip(), "", "commands (main.py COMMAND --help tells more):",
+        window_parser().format_help().strip(), "", "commands (main.py COMMAND --help tells more):",
         *(f"  {name.ljust(width)}  {c.about}" for name, c in known.items()), "",
         "SOURCE  a Hugging Face folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory, model.pt2,",
         "        a packed model (F.packed.safetensors), demo:reviews, demo:digits or demo:digits-mlp",

@@ -111,6 +111,7 @@ class Damage(ValueError):
 
 
 _LISTED = 20  # names that a hint lists at most; of more it tells the nearest three
+PLUG_IN = "Or load its plug-in first (--plugin FILE.py)."
 _TYPED = 0.85  # from this likeness on, one name is the other with a slip of the keyboard
 
 
@@ -128,6 +129,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
         three = difflib.get_close_matches(name, names, n=3, cutoff=0.0)
         return f"Valid names nearest to it: {', '.join(three)} (of {len(names)})."
     return f"Valid names: {', '.join(names)}." if names else "There are none."
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """`nearest` for a table that plug-ins add to: what is no slip of the keyboard may be missing its plug-in."""
+    names = sorted(known)
+    hint = nearest(name, names)
+    return hint if difflib.get_close_matches(name, names, n=1, cutoff=_TYPED) else f"{hint} {PLUG_IN}"
 
 
 def _with_words(name: str, names: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, Generic, TypeVar, cast
 
-from espalier.model.errors import EspalierError, FormatError, OptionsError, RegistryError, nearest
+from espalier.model.errors import EspalierError, FormatError, OptionsError, RegistryError, unknown
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class Registry(Generic[K, T]):
         """The entry of `key`; raises the registry's error with the nearest valid key."""
         entries = self._filled()
         if key not in entries:
-            raise self._error(f"There is no {self.noun} {_label(key)}.", nearest(str(key), map(str, entries)))
+            raise self._error(f"There is no {self.noun} {_label(key)}.", unknown(str(key), map(str, entries)))
         return entries[key].value
 
     __getitem__ = get

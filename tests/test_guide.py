@@ -6,20 +6,30 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from espalier.app.cli import commands, main, parser_of
+from espalier.app.cli import commands, main, parser_of, window_parser
 from espalier.app.features.guide.pages import ROOT, headings, lines_of, links, pages, plain, resolved, search, slug
-from espalier.passes.plugins.plugins import unload_plugins
+from espalier.model.formats.base import make_format
+from espalier.model.formats.integer import Integer
+from espalier.passes.plugins.plugins import load_plugin, unload_plugins
 from espalier.passes.recipes.config import load_recipe
+from espalier.passes.search.feasibility import check_pruner
+from espalier.passes.search.goals import wanted
+from espalier.passes.search.spec_file import read_search
+from tests.contract import test_formats
 from tests.reference.examples import blocks, commands_of, written
 from tests.reference.pages import stale
 
 REPOSITORY = ROOT.parents[1]
 README = REPOSITORY / "README.md"
 WORDS_A_SENTENCE = 22
+PEER = Integer(8, 4)  # the format that the guide's is most like
 PICTURE = 250_000
 
 
@@ -115,7 +125,10 @@ def test_pictures_are_compact_and_used() -> None:
 @pytest.mark.parametrize("path", [p for p in written() if any(commands_of(p))])
 def test_commands_are_read(path: str) -> None:
     for name, *words in commands_of(path):
-        parser_of(commands()[name]).read(words)
+        if name in commands():
+            parser_of(commands()[name]).read(words)
+        else:
+            window_parser().read([name, *words])
 
 
 def test_recipes_are_read() -> None:
@@ -125,10 +138,18 @@ def test_recipes_are_read() -> None:
         assert load_recipe(tomllib.loads(block)).steps
 
 
-def put(folder: Path, page: str, name: str) -> Path:
-    """The plug-in of a how-to page as a file."""
-    (text,) = blocks(f"how-to/{page}.md", "python")
-    (folder / name).write_text(text, encoding="utf-8")
+def test_searches_are_read_and_can_begin() -> None:
+    pages = [p for p in written() if not p.startswith("how-to/")]  # those name costs of plug-ins
+    found = [b for p in pages for b in blocks(p, "toml") if "[[space]]" in b]
+    assert len(found) >= 2
+    for block in found:
+        _, spec = read_search(tomllib.loads(block), ROOT)
+        check_pruner(spec, wanted(replace(spec, within=())), trains=spec.train != "none")
+
+
+def put(folder: Path, page: str, name: str, which: int = 0) -> Path:
+    """A plug-in of a how-to page as a file."""
+    (folder / name).write_text(blocks(f"how-to/{page}.md", "python")[which], encoding="utf-8")
     return folder / name
 
 
@@ -143,11 +164,38 @@ def test_the_format_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "1.5" in text and "2.0" not in text
 
 
+@pytest.mark.parametrize("values", [{}, {"width": 3, "frac_width": 1}, {"width": 6, "frac_width": 9}], ids=str)
+def test_the_format_of_the_guide_keeps_the_rules_that_the_page_names(tmp_path: Path, values: dict[str, int]) -> None:
+    load_plugin(put(tmp_path, "format", "my_symmetric.py"))
+    fmt = make_format("my_symmetric", values)
+    laws = [f for f in vars(test_formats).values() if PEER in checked(f)]
+    assert len(laws) > 8
+    for law in laws:
+        law(fmt)
+    test_formats.test_parameters_have_help_and_bounds("my_symmetric", type(fmt))
+
+
+def checked(test: Any) -> list[Any]:
+    """The formats that a contract test of one format runs on."""
+    marks = [m for m in getattr(test, "pytestmark", []) if m.name == "parametrize"]
+    return [f for m in marks if len(marks) == 1 and m.args[0] == "fmt" for f in m.args[1]]
+
+
 def test_the_pass_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = put(tmp_path, "pass", "my_rounding.py")
     (tmp_path / "r.toml").write_text('[[steps]]\npass = "my_rounding"\noptions = {width = 6}\n')
     text = run(capsys, "run", "demo:digits-mlp", tmp_path / "r.toml", "--plugin", file, "--limit", 20, "--json")
     assert 6 <= json.loads(text)["after"]["weight_bits"] < 7
+
+
+def test_the_pass_of_the_guide_that_changes_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Other weights, the same function."""
+    file = put(tmp_path, "pass", "my_equalize.py", 1)
+    (tmp_path / "r.toml").write_text('[[steps]]\npass = "my_equalize"\n')
+    text = run(capsys, "run", "demo:digits-mlp", tmp_path / "r.toml", "--plugin", file, "--limit", 50, "--json")
+    found = json.loads(text)
+    assert found["steps"][0]["report"]["summary"]["pairs"] == 2
+    assert found["after"]["loss"] == pytest.approx(found["before"]["loss"], rel=1e-5)
 
 
 def test_the_cost_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,6 +204,35 @@ def test_the_cost_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str
     run(capsys, "allocate", "demo:digits-mlp", "--budget", "my_traffic<=8000", "--plugin", file, "-o", out,
         "--ports", "weight", "--formats", "integer(width=4|8), float", "--limit", 32)  # fmt: skip
     assert "quantize" in out.read_text()
+
+
+def test_the_search_for_the_cost_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = put(tmp_path, "cost", "my_traffic.py")
+    (spec,) = blocks("how-to/cost.md", "toml")
+    (tmp_path / "traffic.toml").write_text(spec)
+    words = ("search", "demo:digits-mlp", tmp_path / "traffic.toml", "--plugin", file, "--limit", 20, "--json")
+    found = json.loads(run(capsys, *words, "-o", tmp_path / "trials.csv"))
+    assert 0 < found["best"]["values"]["my_traffic"] <= 8000 and found["best"]["feasible"]
+
+
+def test_the_data_source_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = put(tmp_path, "data-source", "my_npz.py")
+    np.savez(tmp_path / "d.npz", x_test=np.random.default_rng(0).random((40, 1, 8, 8)), y_test=np.arange(40) % 10)
+    words = ("evaluate", "demo:digits-mlp", "--plugin", file, "--json", "--data")
+    assert json.loads(run(capsys, *words, f"npz:{tmp_path / 'd.npz'}"))["n"] == 40
+    assert main([*map(str, words), f"npz:{tmp_path / 'none.npz'}"]) == 2
+    assert "numpy.savez" in json.loads(capsys.readouterr().out)["error"]["hint"]
+
+
+def test_the_hardware_operation_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its model and the recipe of the page of hardware; tests/verilog simulates it."""
+    file = put(tmp_path, "hardware-operation", "my_leaky.py")
+    model = put(tmp_path, "hardware-operation", "net.py", 1)
+    (tmp_path / "my_leaky.sv").write_text(blocks("how-to/hardware-operation.md", "systemverilog")[0])
+    (tmp_path / "hw.toml").write_text(next(b for b in blocks("hardware.md", "toml") if "# hw.toml" in b))
+    made = tmp_path / "leaky.espalier"
+    run(capsys, "run", f"{model}:make", tmp_path / "hw.toml", "--plugin", file, "-o", made)
+    assert "my_leaky" in run(capsys, "emit", made, "-o", tmp_path / "rtl", "--plugin", file)
 
 
 def test_the_kernel_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,5 +105,5 @@ def add_plugins(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="FILE.py",
-        help="load passes and formats of your own; may repeat",
+        help="load a plug-in, a file with code of your own; may repeat",
     )

@@ -60,6 +60,8 @@ def _run(found: Arguments, console: Console) -> Answer:
         base = target.project.graph
         check_set_up(options_of(recipe.active), base, target.context)
         options = data_options(found, target)
+        if options is None and (named := _data_of(recipe)):
+            console.note(f"The accuracy is not measured. To measure it, add --data {named}.")
         before = baseline_score(base, target, options)
         tell_warning(before, console)
         replayed = _replayed(recipe, target, found, recorder)
@@ -145,6 +147,11 @@ def _steps(recipe: Recipe, results: tuple[StepResult | None, ...]) -> list[dict[
         for step, r in zip(recipe.active, results, strict=True)
         if r is not None
     ]
+
+
+def _data_of(recipe: Recipe) -> str:
+    """The data that a step of the recipe names; empty where none does."""
+    return next((str(d) for s in recipe.active if (d := getattr(s.options, "data", ""))), "")
 
 
 def _lines(data: dict[str, Any]) -> Iterable[str]:

@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.app.measured.pace import PATIENT, QUICK, Pace, macs_of
 from espalier.app.session.accuracies import Baseline
+from espalier.model.data.base import source_of
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.graph.graph import Graph
 from espalier.passes.analysis.divergence import DivergenceOptions
@@ -30,7 +31,10 @@ PAUSE = 400  # milliseconds without another edit
 
 def _is_there(data: str) -> bool:
     """Whether data can be measured on unasked: a file that has gone since would be told at every edit."""
-    return bool(data) and (data.startswith(("demo:", "hub:")) or Path(data).expanduser().exists())
+    source, name = source_of(data)
+    if source is None:
+        return bool(data) and Path(data).expanduser().exists()
+    return not data.startswith("memory:") and all(path.exists() for path in source.files(name))
 
 
 def is_evaluation(job: JobInfo) -> bool:

@@ -27,7 +27,7 @@ from espalier.app.settings import Settings
 from espalier.app.shell.window import Window
 from espalier.app.widgets.paper import write_image
 from espalier.app.widgets.style import Appearance
-from espalier.model.errors import EspalierError, OptionsError, nearest
+from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.leftovers import scratch
 
 SETTLED = 5000  # milliseconds after which all that stays for good has been made
@@ -112,7 +112,7 @@ def render_screenshot(
     from espalier.app.shell.docks import DOCKS  # pyqtgraph comes with them
 
     if panel and panel not in (names := [s.id for s in DOCKS]):
-        raise OptionsError(f"There is no panel {panel!r}.", nearest(panel, names))
+        raise OptionsError(f"There is no panel {panel!r}.", f"Panels: {', '.join(names)}.")
     qInstallMessageHandler(_tell_qt)
     app = make_application()
     install_hooks()

@@ -1,6 +1,6 @@
 """The window's side of plug-ins: which files there are, what the worker made of them, stand-ins for their passes.
 
-Passes run in the worker alone; what comes here is plain data. Only files with formats or costs run here, too.
+Passes run in the worker alone; what comes here is plain data. Files with formats, costs or data sources run here, too.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class Plugins(QObject):
 
     @staticmethod
     def _with_formats(state: PluginState) -> PluginState:
-        """Formats and costs are needed here, too: a file with some that the worker could load is run."""
+        """Formats, costs and data sources are needed here, too: a file with some that the worker could load is run."""
         from espalier.passes.plugins.plugins import load_formats
 
-        if not (state.formats or state.costs) or not Path(state.source).is_file():
+        if not (state.formats or state.costs or state.sources) or not Path(state.source).is_file():
             return state
         try:
             load_formats(state.source)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 PLACE = Qt.ItemDataRole.UserRole
 WORDS = (
-    "Passes, number formats, costs and hardware operations of your own, from Python files. Passes run in the worker, "
-    "not in the window; no code is ever taken from a project."
+    "Passes, number formats, costs, data sources and hardware operations of your own, from Python files. Passes run in "
+    "the worker, not in the window; no code is ever taken from a project."
 )
 
 
@@ -31,7 +31,8 @@ def added(state: PluginState) -> str:
     if state.error:
         return state.error.removeprefix(f"The plug-in {Path(state.source).name} ")
     parts = [f"{'analysis' if p.kind == 'analysis' else 'pass'} {p.name}" for p in state.passes]
-    parts += [*(f"format {f}" for f in state.formats), *(f"cost {c}" for c in state.costs), *state.others]
+    parts += [*(f"format {f}" for f in state.formats), *(f"cost {c}" for c in state.costs),
+              *(f"data source {s}" for s in state.sources), *state.others]  # fmt: skip
     return ", ".join(parts)
 
 

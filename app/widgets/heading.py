@@ -8,10 +8,13 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolButton, QVBoxLayout, QWidget
 
+from espalier.app.glossary import meaning
+
 
 def heading(text: str) -> QLabel:
     """A section heading: small, muted, letter-spaced capitals."""
     label = QLabel(text.upper())
+    label.setToolTip(meaning(text))
     label.setProperty("role", "heading")
     font = QFont(label.font())
     font.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.7)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.errors import DataError
+from espalier.model.registry import Registry
 
 Array = NDArray[Any]
 Inputs = dict[str, Array]
@@ -152,6 +153,28 @@ class LoadOptions:
     image: tuple[int, int, int] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    """Data with names such as `hub:sst2`: `load(name, options)` gets what follows the colon, and raises DataError.
+
+    files: the files that a name is read from, so that a change is noticed.
+    """
+
+    load: Callable[[str, LoadOptions], TaskData]
+    files: Callable[[str], Iterable[Path]] = lambda name: ()
+
+
+_OURS = ("espalier.model.data.demo", "espalier.model.data.hub", "espalier.model.data.memory")
+SOURCES: Registry[str, DataSource] = Registry("data source", DataError, _OURS)
+
+
+def source_of(spec: str) -> tuple[DataSource | None, str]:
+    """The source of a prefix, and the name without it; None for a file or folder."""
+    prefix, colon, name = spec.partition(":")
+    source = SOURCES.find(prefix) if colon else None
+    return source, name if source else spec
+
+
 def load_data(
     spec: str,
     *,
@@ -164,7 +187,7 @@ def load_data(
     splits: tuple[str, ...] | None = None,
     whole: bool = False,
 ) -> TaskData:
-    """Loads `demo:reviews`, `demo:digits`, `hub:NAME[:CONFIG]`, or a file or folder of the user's.
+    """Loads `demo:reviews`, `demo:digits`, `hub:NAME[:CONFIG]`, a plug-in's source, or a file or folder of the user's.
 
     tokenizer: Hugging Face folder or name, needed for texts but the demo's. text, label: column names, guessed
     from common ones where None. max_length: tokens kept of a text. limit: samples of each split, chosen by
@@ -178,18 +201,9 @@ def load_data(
 def load_with(spec: str, options: LoadOptions) -> TaskData:
     """`load_data` with its options in one value."""
     _check(options)
-    if spec.startswith("demo:"):
-        from espalier.model.data.demo import load_demo_data
-
-        return load_demo_data(spec.removeprefix("demo:"), options)
-    if spec.startswith("hub:"):
-        from espalier.model.data.hub import load_hub
-
-        return load_hub(spec.removeprefix("hub:"), options)
-    if spec.startswith("memory:"):
-        from espalier.model.data.memory import load_memory
-
-        return load_memory(spec, options)
+    source, name = source_of(spec)
+    if source is not None:
+        return source.load(name, options)
     from espalier.model.data.local import load_local
 
     return load_local(Path(spec).expanduser(), options)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from espalier.model.data import cache
-from espalier.model.data.base import LoadOptions, TaskData
+from espalier.model.data.base import SOURCES, DataSource, LoadOptions, TaskData
 from espalier.model.data.prepare import encoded, trimmed
 from espalier.model.data.tokens import Encoder, open_shipped, open_tokenizer
 from espalier.model.errors import DataError
@@ -62,3 +62,6 @@ def _digits(options: LoadOptions) -> TaskData:
 
 def _wanted(split: str, options: LoadOptions) -> bool:
     return options.splits is None or split in options.splits
+
+
+SOURCES.add("demo", DataSource(load_demo_data))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from espalier.model.data.base import ALL
+from espalier.model.data.base import ALL, source_of
 from espalier.model.data.columns import choose_columns, looks_like_header
 from espalier.model.data.local import LONE, find
 from espalier.model.data.rows import SHARES
@@ -42,8 +42,9 @@ def glance(spec: str) -> Glance:
     """A look at `spec` as `load_data` would read it; raises DataError where nothing readable lies there."""
     if spec.startswith("demo:"):
         return _with_splits((), (*SHARES, ALL), "")
-    if spec.startswith("hub:"):
-        return Glance(words="The columns of a hub's data are known when they have been loaded.")
+    if source_of(spec)[0] is not None:
+        prefix = spec.partition(":")[0]
+        return Glance(words=f"Columns and splits of {prefix} data are known when they have been loaded.")
     path = Path(spec).expanduser()
     found = find(path)
     splits = (ALL, *SHARES) if LONE in found.files else (*found.files, ALL)

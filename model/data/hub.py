@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from espalier.model.data import cache
-from espalier.model.data.base import LoadOptions, TaskData
+from espalier.model.data.base import SOURCES, DataSource, LoadOptions, TaskData
 from espalier.model.data.columns import LABEL_NAMES, choose_columns, one_of
 from espalier.model.data.images import Picture, image_data
 from espalier.model.data.prepare import text_data
@@ -94,3 +94,6 @@ def _images(part: Any, column: str, source: str, options: LoadOptions) -> Rows:
     labels = tuple(label_name(value) for value in part[label])
     samples = tuple(Picture(f"{source} row {row}", lambda row=row: part[row][column]) for row in range(len(labels)))
     return Rows(samples, _class_names(part, label, labels))
+
+
+SOURCES.add("hub", DataSource(load_hub))

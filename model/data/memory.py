@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import xxhash
 
-from espalier.model.data.base import LoadOptions, TaskData
+from espalier.model.data.base import SOURCES, DataSource, LoadOptions, TaskData
 from espalier.model.data.rows import arrange
 from espalier.model.errors import DataError
 
@@ -33,10 +33,12 @@ def hold(data: TaskData) -> Held:
 
 
 def load_memory(name: str, options: LoadOptions) -> TaskData:
-    """The arrays of a name, lone ones divided as the rows of a file are; raises DataError where none are held."""
-    held = _HELD.get(name)
+    """The arrays of a name without its prefix, lone ones divided as rows of a file; raises DataError for no arrays."""
+    held = _HELD.get(f"{PREFIX}{name}")
     if held is None:
-        raise DataError(f"The data {name} were arrays of another Python program.", "Name a file, or give them again.")
+        raise DataError(
+            f"The data {PREFIX}{name} were arrays of another Python program.", "Name a file, or give them again."
+        )
     data = held.data
     places = arrange({n: len(s) for n, s in data.splits.items()}, options, data.name)
     return replace(data, splits={n: data.splits[of].rows(rows) for n, (of, rows) in places.items()})
@@ -49,3 +51,6 @@ def _digest(data: TaskData) -> str:
             digest.update(f"{split} {name} {array.dtype} {array.shape}\n".encode())
             digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+SOURCES.add("memory", DataSource(load_memory))

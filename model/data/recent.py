@@ -11,7 +11,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-from espalier.model.data.base import LoadOptions, TaskData, load_with
+from espalier.model.data.base import LoadOptions, TaskData, load_with, source_of
 from espalier.model.data.local import find
 from espalier.model.errors import DataError
 
@@ -40,24 +40,27 @@ def forget() -> None:
 
 def signature(spec: str) -> tuple[Any, ...]:
     """Times and sizes of the files that data are read from: another where they have changed since."""
-    if spec.startswith(("demo:", "hub:")):
-        return ()
     with contextlib.suppress(DataError, OSError):
-        return tuple((str(p), (s := p.stat()).st_mtime_ns, s.st_size) for p in find(Path(spec).expanduser()).paths())
+        return tuple((str(p), (s := p.stat()).st_mtime_ns, s.st_size) for p in _files(spec))
     return ()
 
 
 def content_of(spec: str) -> str:
     """A hash of the files that data are read from; empty for those of a demo or the hub, and where there are none."""
-    if not spec or spec.startswith(("demo:", "hub:")):
-        return ""
     digest = hashlib.blake2b(digest_size=16)
     with contextlib.suppress(DataError, OSError):
-        for path in find(Path(spec).expanduser()).paths():
+        files = _files(spec) if spec else ()
+        for path in files:
             with path.open("rb") as file:
                 digest.update(f"{path.name} {hashlib.file_digest(file, 'blake2b').hexdigest()}\n".encode())
-        return digest.hexdigest()
+        return digest.hexdigest() if files else ""
     return ""
+
+
+def _files(spec: str) -> tuple[Path, ...]:
+    """The files that data are read from; raises DataError where there are none."""
+    source, name = source_of(spec)
+    return tuple(find(Path(spec).expanduser()).paths() if source is None else source.files(name))
 
 
 def _size(data: TaskData) -> int:

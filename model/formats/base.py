@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.errors import FormatError, nearest
+from espalier.model.errors import FormatError, nearest, unknown
 from espalier.model.patterns import comma_parts
 from espalier.model.registry import FORMATS, Registry
 
@@ -204,7 +204,18 @@ def named_format(name: str) -> tuple[type[Format], dict[str, Any]]:
             for alias in (cls.name, *cls.aliases):
                 if _folded(alias) == _folded(name):
                     return cls, dict(cls.presets.get(alias, {}))
+        raise FormatError(f"There is no format {name!r}.", _instead(name))
     return cast("type[Format]", FORMATS.get(name)), {}
+
+
+def _instead(name: str) -> str:
+    """What to write for a name that no format has: with `int8` and `int4` known, another width as a parameter."""
+    stem = name.rstrip("0123456789")
+    for _, cls in FORMATS.items():
+        for alias, preset in cls.presets.items():
+            if name != stem and alias == f"{stem}{preset.get('width')}":
+                return f"Write {cls.name}(width={name.removeprefix(stem)})."
+    return unknown(name, [n for key, cls in FORMATS.items() for n in (key, *cls.aliases)])
 
 
 def _folded(name: str) -> str:

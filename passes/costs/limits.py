@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from espalier.model.errors import OptionsError, nearest
+from espalier.model.errors import OptionsError, unknown
 from espalier.passes.costs.base import COSTS
 
 MEASURED = {"accuracy": "high", "loss": "low"}  # figures of the score that only a run tells
@@ -52,8 +52,7 @@ def parse_limit(text: str, figures: Iterable[str] | None = None) -> Limit:
     name, sign, number, unit = match.groups()
     known = known_figures() if figures is None else dict.fromkeys(figures, "")
     if name not in known:
-        hint = f"{nearest(name, known)} There are {', '.join(sorted(known))}."
-        raise OptionsError(f"There is no figure {name!r} to limit.", hint)
+        raise OptionsError(f"There is no figure {name!r} to limit.", unknown(name, known))
     if sign.strip("=") == "" or unit.lower() not in UNITS:
         what = f"{unit!r} is no unit" if sign.strip("=") else "= cannot be aimed at exactly"
         raise OptionsError(f"{text!r} is not a constraint: {what}.", FORM)

@@ -1,6 +1,6 @@
-"""The user's own passes, formats and costs: files named on the command line, a folder of them, installed packages.
+"""Plug-ins, the user's own code: files named on the command line, folders of them, installed packages.
 
-A plug-in is the user's code. It is never taken from a project file.
+No code is taken from a project file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -21,18 +22,21 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from espalier.kernels.registry import install
+from espalier.model.data.base import SOURCES
 from espalier.model.document.codec import encode
 from espalier.model.document.recipe import Raw, Recipe
 from espalier.model.errors import EspalierError, PassError
 from espalier.model.formats.base import Format, make_format, parameters
-from espalier.model.registry import FORMATS, PASSES, Added, Registry, recorded, shown_key, withdraw
+from espalier.model.registry import FORMATS, OWN, PASSES, Added, Registry, recorded, shown_key, withdraw
 from espalier.passes.costs.base import COSTS
 from espalier.passes.mase.adapter import register, user_error
 from espalier.passes.mase.stand_in import labs_tool
 from espalier.passes.recipes.offered import PluginState, describe
 
 GROUP = "espalier.plugins"
-REGISTERS = "Write my_pass(mg, pass_args={}) or use @analysis, @transform, @FORMATS.register, COSTS.add or @lowers."
+REGISTERS = (
+    "Write my_pass(mg, pass_args={}), or use @analysis, @transform, @FORMATS.register, @lowers, COSTS.add, SOURCES.add."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +63,18 @@ class Plugin:
     @property
     def others(self) -> tuple[str, ...]:
         """What it added elsewhere: "hardware rule leaky_relu"."""
-        known = (PASSES, FORMATS, COSTS)
+        known = (PASSES, FORMATS, COSTS, SOURCES)
         return tuple(f"{r.noun} {shown_key(key)}" for r, key in self.added if not any(r is k for k in known))
 
     @property
     def costs(self) -> tuple[str, ...]:
         """Names of its costs."""
         return self.names(COSTS)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Prefixes of its data sources."""
+        return self.names(SOURCES)
 
 
 _LOADED: dict[Path, Plugin] = {}
@@ -148,7 +157,7 @@ def load_plugin(file: str | Path) -> Plugin:
 
 
 def load_formats(file: str | Path) -> None:
-    """Only the formats and costs of a plug-in, for the window, which draws with them; its passes stay in the worker."""
+    """Formats, costs and data sources of a plug-in, for the window, which shows them; its passes stay in the worker."""
     plugin = load_plugin(file)
     withdraw([a for a in plugin.added if a[0] is PASSES])
     _LOADED[Path(plugin.source)] = replace(plugin, added=tuple(a for a in plugin.added if a[0] is not PASSES))
@@ -210,8 +219,19 @@ def _import(path: Path) -> ModuleType:
     # The user's own code may raise anything, SystemExit too.
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise user_error(f"The plug-in {path.name}", error, path) from error
+        fault = user_error(f"The plug-in {path.name}", error, path)
+        raise PassError(fault.message, _moved(error, path) or fault.hint) from error
     return module
+
+
+def _moved(error: BaseException, path: Path) -> str:
+    """A hint where a file imports a module of ours without the name of the package, as old plug-ins do."""
+    missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    root = missing.partition(".")[0]
+    if root not in OWN:
+        return ""
+    written = re.search(rf"^[ \t]*(?:from|import)[ \t]+({root}\.[\w.]+)", path.read_text(encoding="utf-8"), re.M)
+    return f"Write espalier.{written[1]} instead of {written[1]}." if written else ""
 
 
 def labs_functions(module: ModuleType) -> list[Callable[..., Any]]:
@@ -249,7 +269,8 @@ def _state(source: str, load: Callable[[], Plugin]) -> PluginState:
     try:
         found = load()
         offered = tuple(describe(PASSES.get(n)) for n in found.passes)
-        return PluginState(source, offered, found.formats, costs=found.costs, others=found.others)
+        return PluginState(source, offered, found.formats, costs=found.costs, others=found.others,
+                           sources=found.sources)  # fmt: skip
     except EspalierError as error:
         return PluginState(source, error=error.message, hint=error.hint)
 

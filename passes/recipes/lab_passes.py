@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from espalier.model.errors import OptionsError, nearest
+from espalier.model.errors import OptionsError, unknown
 from espalier.model.registry import PASSES
 
 LAB_PASSES = {
@@ -57,7 +57,7 @@ def pass_of(name: str) -> str:
     if name in LAB_PASSES:
         return LAB_PASSES[name]
     if name not in PASSES:
-        raise OptionsError(f"There is no pass {name!r}.", nearest(name, lab_names()))
+        raise OptionsError(f"There is no pass {name!r}.", unknown(name, lab_names()))
     return name
 
 

@@ -52,6 +52,7 @@ class PluginState:
     error: str = ""
     hint: str = ""
     costs: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()  # prefixes of data
     others: tuple[str, ...] = ()  # "hardware rule leaky_relu"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from espalier.model.errors import OptionsError, nearest
+from espalier.model.errors import OptionsError, unknown
 from espalier.passes.costs.base import COSTS
 from espalier.passes.costs.limits import MEASURED as OF_SCORE
 from espalier.passes.costs.limits import Limit, known_figures, parse_limit, violations
@@ -77,7 +77,7 @@ def wanted(spec: SearchSpec) -> Wanted:
     signs: list[int] = []
     for i, goal in enumerate(spec.goals):
         if goal.figure not in known:
-            hint = f"{nearest(goal.figure, known)} There are {', '.join(sorted(known))}."
+            hint = unknown(goal.figure, known)
             raise OptionsError(f"goals[{i}].figure: there is no figure {goal.figure!r}.", hint)
         if not math.isfinite(goal.weight):
             raise OptionsError(f"goals[{i}].weight is {goal.weight}.", "It must be a number.")

@@ -160,3 +160,15 @@ def test_a_project_whose_code_may_not_run_says_what_lets_it(
     monkeypatch.setattr("espalier.model.trust._typed", set())
     assert main(["evaluate", project, "--data", "demo:digits", "--limit", "20"]) != 0
     assert f"--trust {code}" in capsys.readouterr().err
+
+
+def test_a_run_says_how_to_measure_where_only_a_step_names_data(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\n\n\ndef make():\n    return torch.nn.Linear(64, 10), {'input': torch.rand(2, 64)}\n"
+    )
+    (tmp_path / "r.toml").write_text('[[steps]]\npass = "prune"\noptions = {data = "demo:digits"}\n')
+    assert main(["run", f"{tmp_path / 'net.py'}:make", str(tmp_path / "r.toml")]) == 0
+    told = capsys.readouterr()
+    assert "add --data demo:digits" in told.err and "–" in told.out

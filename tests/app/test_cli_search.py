@@ -15,6 +15,7 @@ import pytest
 from espalier.app.cli import main
 from espalier.app.commands.console import Console
 from espalier.app.features.search.commands import storages
+from espalier.app.features.search.state.record import Record, records
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.search.goals import wanted
@@ -119,15 +120,27 @@ def test_best_front_and_trials(capsys: Capture, spec: Path) -> None:
     assert answer(capsys, MLP, spec, "--resume")["trials"] == found["trials"]
 
 
+def shown_in(project: Path, workdir: Path) -> Record:
+    """The study of a project as the window reads it."""
+    (record,) = records(open_any(str(project), workdir, origin=Origin.TYPED).project.extras).values()
+    return record
+
+
 def test_a_project_holds_the_best_and_the_study(capsys: Capture, spec: Path, tmp_path: Path) -> None:
     out = tmp_path / "best.espalier"
     first = answer(capsys, MLP, spec, "--trials", 1, "-o", out)
     assert first["output"] == str(out) and not list(tmp_path.glob("best.espalier.journal*"))
     assert first["storage"] == str(out)  # the journal is in it
+    begun = shown_in(out, tmp_path / "v")
+    assert [t.number for t in begun.trials] == [0] and begun.key and begun.spec.study == "bits"
     more = answer(capsys, MLP, spec, "-o", out, "--resume")
     assert len(more["trials"]) == 3 and more["trials"][0] == first["trials"][0]
     project = open_any(str(out), tmp_path / "w", origin=Origin.TYPED).project
-    assert list(project.extras) == ["studies/bits.journal"] and len(project.recipe.steps) == 1
+    assert sorted(project.extras) == ["studies/bits.journal", "studies/bits.trials.jsonl"]
+    assert len(project.recipe.steps) == 1
+    held = shown_in(out, tmp_path / "x")
+    assert [t.number for t in held.trials] == [0, 1, 2] and held.key == begun.key
+    assert held.space and {c.name for c in held.space.choices} == set(held.trials[0].params)
     assert main(["evaluate", str(out), "--limit", "60", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["accuracy"] == more["best"]["figures"]["accuracy"]

@@ -12,7 +12,7 @@ from espalier.app.cli import main
 from espalier.model.data.base import load_data
 
 Capture = pytest.CaptureFixture[str]
-WORDS = ["sensitivity", "demo:digits-mlp", "--formats", "integer(width=4, signed=true), mxint", "--limit", "48"]
+WORDS = ["sensitivity", "demo:digits-mlp", "--formats", "integer(width=4|6, signed=true), mxint", "--limit", "48"]
 
 
 @pytest.fixture(autouse=True)

@@ -5,18 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt, QUrl
-from PySide6.QtGui import QColor, QDesktopServices, QImage
+from PySide6.QtCore import QEvent, QPoint, Qt, QUrl
+from PySide6.QtGui import QColor, QDesktopServices, QHelpEvent, QImage, QTextCursor
 from PySide6.QtWidgets import (
+    QApplication,
     QLineEdit,
     QTextBrowser,
     QToolButton,
+    QToolTip,
     QTreeWidget,
     QTreeWidgetItem,
     QTreeWidgetItemIterator,
 )
 
 from espalier.app.features.guide.pages import pages
+from espalier.app.features.guide.reader import Reader
 from espalier.app.features.guide.window import GuideWindow
 from espalier.app.shell.window import Window
 from espalier.app.theme import DARK
@@ -48,8 +51,8 @@ def rows(tree: QTreeWidget) -> list[QTreeWidgetItem]:
     return found
 
 
-def reader(guide: GuideWindow) -> QTextBrowser:
-    found = guide.findChild(QTextBrowser)
+def reader(guide: GuideWindow) -> Reader:
+    found = guide.findChild(Reader)
     assert found is not None
     return found
 
@@ -144,3 +147,28 @@ def test_the_page_follows_the_theme(window: Window, guide: GuideWindow) -> None:
                for n in range(40)}  # fmt: skip
     assert QColor(DARK.group).name() in grounds
     window.appearance.set_mode("light")
+
+
+def point_at(page: QTextBrowser, word: str) -> QPoint:
+    """The middle of a word's first occurrence, scrolled into view."""
+    cursor = page.document().find(word)
+    assert not cursor.isNull()
+    page.setTextCursor(cursor)
+    page.ensureCursorVisible()
+    end, cursor = page.cursorRect(cursor), QTextCursor(cursor)
+    cursor.setPosition(cursor.anchor())
+    begin = page.cursorRect(cursor)
+    return QPoint((begin.center().x() + end.center().x()) // 2, begin.center().y())
+
+
+def test_a_term_of_the_glossary_is_explained_under_the_pointer(guide: GuideWindow) -> None:
+    guide.open("search.md")
+    page = reader(guide)
+    for word, line in (("Pareto front", "Pareto front: the config"), ("Trials", "trial: one"), ("It uses Optuna", "")):
+        found = page.term_at(point_at(page, word))
+        assert found.startswith(line) and bool(found) == bool(line), word
+    code = point_at(page, "goals = ")
+    assert page.term_at(code) == "" == page.term_at(QPoint(page.viewport().width() - 2, code.y()))
+    at = point_at(page, "Pareto front")
+    QApplication.sendEvent(page.viewport(), QHelpEvent(QEvent.Type.ToolTip, at, page.viewport().mapToGlobal(at)))
+    assert QToolTip.text().startswith("Pareto front: ")

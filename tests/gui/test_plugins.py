@@ -16,8 +16,11 @@ from espalier.app.shell.actions import model as models
 from espalier.app.shell.finding import entries
 from espalier.app.shell.plugins_window import PluginsWindow
 from espalier.app.shell.window import Window
+from espalier.app.widgets.forms.data_fields import DataField
 from espalier.app.widgets.forms.format_editor import FormatEditor
+from espalier.model.data.glance import glance
 from espalier.model.document.recipe import Raw, Recipe, Step
+from espalier.model.errors import DataError
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.meta import Precision
@@ -127,6 +130,24 @@ def test_a_format_of_a_plugin_can_be_chosen(plugged: Window, runner: list[FakeRu
     assert document and document.graph["fc1"].precision["weight"].format.bits == 6
     plugged.plugins.forget()
     assert "mine_format" not in FORMATS and document.graph["fc1"].precision["weight"].format.bits == 6
+
+
+def test_a_data_source_of_a_plugin_is_known_to_forms(window: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
+    file = tmp_path / "rows.py"
+    file.write_text(
+        "from espalier.model.data.base import SOURCES, DataSource\n"
+        "SOURCES.add('mine', DataSource(lambda name, options: None))\n"
+    )
+    window.plugins.start([str(file)])
+    runner[-1].finish((PluginState(str(file), sources=("mine",)),))
+    completer = DataField().line.completer()
+    assert completer is not None
+    model = completer.model()
+    assert "mine:" in [model.index(i, 0).data() for i in range(model.rowCount())]
+    assert "mine data" in glance("mine:rows").words
+    window.plugins.forget()
+    with pytest.raises(DataError):
+        glance("mine:rows")
 
 
 def test_a_missing_plugin_is_told_once_and_all_else_works(window: Window, runner: list[FakeRunner]) -> None:

@@ -12,6 +12,7 @@ import pytest
 import espalier.passes  # noqa: F401  (the fast versions register)
 from espalier.kernels.bench.spec import KERNELS
 from espalier.kernels.fake_quant.plan import PLANS
+from espalier.model.data.base import SOURCES
 from espalier.model.document.project import MIGRATIONS
 from espalier.model.errors import OptionsError, RegistryError
 from espalier.model.formats.base import FAST
@@ -23,7 +24,7 @@ from espalier.passes.jobs.worker import HANDLERS
 from espalier.passes.structure.flow import RULES as AXES
 from espalier.verilog.lowering.lower import RULES as HARDWARE
 
-ALL = (FORMATS, PASSES, COSTS, KERNELS, PLANS, FAST, VALUES, MIGRATIONS, AXES, HANDLERS, HARDWARE)
+ALL = (FORMATS, PASSES, COSTS, KERNELS, PLANS, FAST, VALUES, MIGRATIONS, AXES, HANDLERS, HARDWARE, SOURCES)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -265,3 +266,29 @@ def test_formats_travel_by_name_and_outlive_their_file(tmp_path: Path) -> None:
 def quantised(fmt: Format) -> Graph:
     graph = case("mlp").graph
     return graph.replace(replace(graph["first"], precision={"weight": Precision(fmt)}))
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkout's folders cannot be imported without the name of the package, as in a run of the program."""
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if not (Path(p) / "roots").is_dir()])
+    for name in [n for n in sys.modules if n.partition(".")[0] in ("model", "passes")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.mark.usefixtures("outside")
+@pytest.mark.parametrize("line", ["from {} import PassError", "import {}", "if True:\n    import {} as e"])
+@pytest.mark.parametrize("root", ["model", "passes"])
+def test_imports_without_the_name_of_the_package_are_told_how_to_be_written(
+    tmp_path: Path, line: str, root: str
+) -> None:
+    with pytest.raises(PassError, match=f"No module named '{root}'") as caught:
+        load_plugin(write(tmp_path, "old.py", line.format(f"{root}.errors")))
+    assert caught.value.hint == f"Write espalier.{root}.errors instead of {root}.errors."
+
+
+@pytest.mark.usefixtures("outside")
+def test_a_module_of_the_users_own_that_is_missing_gets_no_such_hint(tmp_path: Path) -> None:
+    with pytest.raises(PassError, match="No module named 'model'") as caught:
+        load_plugin(write(tmp_path, "own.py", "from model import Net"))
+    assert "espalier" not in caught.value.hint

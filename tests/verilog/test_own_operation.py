@@ -61,7 +61,7 @@ bias = "integer(width=12,frac_width=8)"
 @pytest.fixture
 def plugin(tmp_path: Path) -> Iterator[Path]:
     """The two files, exactly as the guide prints them."""
-    (python,), (verilog,) = (blocks("how-to/hardware-operation.md", kind) for kind in ("python", "systemverilog"))
+    (python, _), (verilog,) = (blocks("how-to/hardware-operation.md", kind) for kind in ("python", "systemverilog"))
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "my_leaky.py").write_text(python)

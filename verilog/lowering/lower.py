@@ -337,10 +337,10 @@ class Lowering:
 
 
 def others(op: str, known: Iterable[str]) -> str:
-    """The ops with a template that are called nearly so, or all."""
-    every = sorted(k for k in known if k[0] != "_")
-    near = get_close_matches(op, every, 3, 0.75)
-    return f"{', '.join(near or every)} {'has' if len(near) == 1 else 'have'} one."
+    """The ops with a template that are called nearly so, and that a plug-in may give one."""
+    near = get_close_matches(op, sorted(k for k in known if k[0] != "_"), 3, 0.75)
+    have = f"{', '.join(near)} {'has' if len(near) == 1 else 'have'} one. " if near else ""
+    return f"{have}The guide lists all under Hardware operations, and shows how a plug-in adds one."
 
 
 def constant(low: Lowering, node: Node, ref: Ref, form: tuple[Fixed | None, Rounding], par: tuple[int, int],

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import Qt, QUrl, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, QUrl, Signal
 from PySide6.QtGui import (
     QColor,
     QDesktopServices,
     QFont,
     QFontDatabase,
+    QHelpEvent,
     QImage,
     QTextBlock,
     QTextBlockFormat,
@@ -21,9 +22,10 @@ from PySide6.QtGui import (
     QTextTable,
     QTextTableFormat,
 )
-from PySide6.QtWidgets import QTextBrowser, QTextEdit, QWidget
+from PySide6.QtWidgets import QTextBrowser, QTextEdit, QToolTip, QWidget
 
 from espalier.app.features.guide.pages import ROOT, plain, resolved, slug
+from espalier.app.glossary import line_at
 from espalier.app.theme import BODY, Palette
 
 WIDEST, MARGIN = 900, 22  # pixels of a picture, and beside the text
@@ -172,6 +174,20 @@ class Reader(QTextBrowser):
                 return max(0, round(top) - 8)
             block = block.next()
         return 0
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        """A term of the glossary says what it means while the pointer rests on it."""
+        if isinstance(event, QHelpEvent):
+            QToolTip.showText(event.globalPos(), self.term_at(event.pos()), self.viewport())
+            return True
+        return super().viewportEvent(event)
+
+    def term_at(self, point: QPoint) -> str:
+        """What the glossary says of the word at a point of the viewport; empty for other words and in code."""
+        scrolled = QPointF(point.x() + self.horizontalScrollBar().value(), point.y() + self.verticalScrollBar().value())
+        at = self.document().documentLayout().hitTest(scrolled, Qt.HitTestAccuracy.ExactHit)
+        block = self.document().findBlock(at)
+        return "" if at < 0 or _is_code(block) else line_at(block.text(), at - block.position())
 
     def _follow(self, url: QUrl) -> None:
         if url.scheme() in ("http", "https"):

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QSlider, QWidget
 
 from espalier.app.features.inspector.terms import TERMS
 from espalier.app.figures.facts import Fact
+from espalier.app.glossary import meaning
 from espalier.app.theme import SPARSITY
 from espalier.app.widgets.forms.fields import tokens
 
@@ -69,7 +70,7 @@ class FactRows(QWidget):
             value.setVisible(shown)
             if shown:
                 name.setText(facts[i].name)
-                name.setToolTip(TERMS.get(facts[i].name.rstrip(" 0123456789"), ""))
+                name.setToolTip(TERMS.get(term := facts[i].name.rstrip(" 0123456789")) or meaning(term))
                 value.show_text(facts[i].value, facts[i].full)
 
     def _add(self) -> None:

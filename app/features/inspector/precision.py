@@ -15,6 +15,7 @@ from espalier.app.canvas.figures import FLOATS
 from espalier.app.features.inspector.sensitivity import SensitivityLine
 from espalier.app.features.inspector.terms import TERMS, explained
 from espalier.app.figures.captions import title
+from espalier.app.glossary import meaning
 from espalier.app.widgets.bits import BitsBar, formula, key_words
 from espalier.app.widgets.forms.format_editor import CELL_WIDTH, CELLS, FormatEditor, short_name
 from espalier.app.widgets.forms.pending import Pending
@@ -174,7 +175,7 @@ class PrecisionSection(QWidget):
     def _header(self, grid: QGridLayout) -> list[QLabel]:
         words = [QLabel(t) for t in ("port", "format", *[""] * CELLS, "SQNR")]
         for label in words:
-            label.setToolTip(TERMS.get(label.text(), ""))
+            label.setToolTip(TERMS.get(label.text()) or meaning(label.text()))
             label.setProperty("role", "small")
         middle = QWidget()
         row = QHBoxLayout(middle)
@@ -267,7 +268,7 @@ class PrecisionSection(QWidget):
         names = [short_name(n) for n in row.editor.parameter_names()] or self._other_names()
         for i, label in enumerate(self._heads):
             label.setText(names[i] if i < len(names) else "")
-            label.setToolTip(TERMS.get(label.text(), ""))
+            label.setToolTip(TERMS.get(label.text()) or meaning(label.text()))
         self.formula.setText(formula(row.port, fmt) + row.given if fmt else "")
         self.formula.setToolTip(explained(fmt.formula) if fmt else "")
         self.bits.show_format(fmt)

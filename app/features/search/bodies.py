@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QCompleter, QGridLayout, QLabel, QWidget
 
 from espalier.app.features.search.formats import FormatsField
+from espalier.app.glossary import meaning
 from espalier.app.widgets.forms.axis import AxisField
 from espalier.app.widgets.forms.chips import Chips
 from espalier.app.widgets.forms.fields import Choice, Line, NumberField
@@ -55,6 +56,7 @@ class Body(QWidget):
         """A field under its caption; its edits are the body's."""
         row, label = self._grid.rowCount(), QLabel(caption)
         label.setProperty("role", "muted")
+        label.setToolTip(meaning(caption))
         label.setFixedHeight(21)
         self._grid.addWidget(label, row, 0, Qt.AlignmentFlag.AlignTop)
         narrow = Qt.AlignmentFlag.AlignLeft if isinstance(field, Choice) else Qt.AlignmentFlag(0)

@@ -9,6 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.search.bodies import BODIES, TITLES
+from espalier.app.glossary import meaning
 from espalier.app.widgets.forms.fields import Check, Choice, Line, NumberField
 from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.forms.fold import Fold
@@ -98,6 +99,7 @@ class EntryCard(QFrame):
         self.body = BODIES[vary.kind](graph, recipe)
         self.title = QLabel(TITLES[vary.kind])
         self.title.setProperty("role", "strong")
+        self.title.setToolTip(meaning(self.title.text()))
         self.note, self.wrong = QLabel(), QLabel(wordWrap=True)
         self.note.setProperty("role", "small")
         self.wrong.setProperty("role", "wrong")
@@ -171,6 +173,7 @@ def _row(caption: str, *parts: QWidget) -> QWidget:
     flow = Flow(held, spacing=6)
     label = QLabel(caption)
     label.setProperty("role", "muted")
+    label.setToolTip(meaning(caption))
     for part in (label, *parts):
         flow.addWidget(part)
     return held

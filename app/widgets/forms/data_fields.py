@@ -22,12 +22,13 @@ from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.forms.fields import Choice, Line
 from espalier.app.widgets.forms.folder_field import FolderField
 from espalier.app.widgets.icons import file_icons
+from espalier.model.data.base import SOURCES
 from espalier.model.data.glance import Glance, glance
 from espalier.model.errors import EspalierError
 
 PAUSE = 250  # milliseconds after the last key before the files are looked at
 FILES = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet);;All files (*)"
-KNOWN = ("demo:reviews", "demo:digits", "hub:")
+DEMOS = ("demo:reviews", "demo:digits")
 
 
 class DataField(QWidget):
@@ -39,7 +40,7 @@ class DataField(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.line = Line("demo:NAME, hub:NAME, a file or a folder")
-        self.line.setCompleter(QCompleter(KNOWN, self.line))
+        self.line.setCompleter(QCompleter([*DEMOS, *_prefixes()], self.line))
         self.wrong = ""  # what is wrong with what was written
         self.found = QLabel(wordWrap=True)
         self.found.setProperty("role", "small")
@@ -205,3 +206,8 @@ def join(editors: Iterable[object]) -> None:
     for data in (e for e in held if isinstance(e, DataField)):
         for name in (e for e in held if isinstance(e, NameField)):
             data.looked.connect(name.show_names)
+
+
+def _prefixes() -> list[str]:
+    """Beginnings of names that a user writes."""
+    return [f"{prefix}:" for prefix in SOURCES if prefix not in ("demo", "memory")]

@@ -15,6 +15,7 @@ from typing import Any, Union, get_args, get_origin
 from PySide6.QtCore import QStringListModel, Qt, Signal
 from PySide6.QtWidgets import QCompleter, QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from espalier.app.glossary import meaning
 from espalier.app.widgets.forms.data_fields import DataField, data_editor, join
 from espalier.app.widgets.forms.fields import (
     OPTION,
@@ -371,7 +372,7 @@ class Form(QWidget):
     def _add(self, field: Field[Any], kind: Any) -> None:
         editor = self.editors[field.name] = editor_for(kind, field.metadata, self._graph)
         title = QLabel(field.name.replace("_", " "))
-        help_text = str(field.metadata.get("help", ""))
+        help_text = str(field.metadata.get("help", "")) or meaning(title.text())
         for widget in (title, editor):
             widget.setToolTip(help_text)
             widget.setProperty(OPTION, field.name)

@@ -122,7 +122,7 @@ def test_limits_are_read(text: str, limit: Limit) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("weight_bit<=4", "Did you mean 'weight_bits'? There are accuracy, activation_bits, bitops"),
+        ("weight_bit<=4", "Did you mean 'weight_bits'?"),
         ("weight_bits", "weight_bits<=4.5"),
         ("weight_bits<=", "weight_bits<=4.5"),
         ("weight_bits=4", "exactly"),

@@ -9,6 +9,7 @@ import io
 import json
 import shutil
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from espalier.app.commands.command import UsageError
 from espalier.app.commands.opening import Target, save
 from espalier.app.features.search.commands.search_charts import PICTURES, Picture
+from espalier.app.features.search.state.record import Record, dump, load, member_of
 from espalier.model.borders import opened_zip, read_member, tried
 from espalier.model.document.project import MOST_OWN, Project, save_project
 from espalier.model.document.recipe import Recipe
@@ -105,6 +107,8 @@ class Output:
             raise UsageError(f"{name} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
         if self.path and not self.path.parent.is_dir():
             raise UsageError(f"There is no folder {self.path.parent}.", "Make it, or choose another.")
+        name = member_of(search.spec.study)
+        self._before = self.held(name) or target.project.extras.get(name, b"")
 
     def held(self, member: str) -> bytes | None:
         """A member of the project that is there already under the output's name."""
@@ -194,11 +198,19 @@ class Output:
         record: dict[str, bytes] = {}
         if self._is_project and storage.path is not None and not self.other:
             record = {project_studies.member(self.search.spec.study): project_studies.pack(storage.path)}
+            record |= self._shown(trials)
         self.write(trials, recipe, record)
         if record and storage.path is not None:
             for path in storage.path.parent.glob(f"{storage.path.name}*"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         return str(self.path)
+
+    def _shown(self, trials: Sequence[Trial]) -> dict[str, bytes]:
+        """The study as the window shows it, under the key and beside the baseline that it may have there already."""
+        search = self.search
+        old = tried(lambda: load(self._before), None) or Record(search.spec, search.recipe, key=uuid.uuid4().hex)
+        held = replace(old, spec=search.spec, space=self.space, trials=tuple(trials))
+        return {member_of(search.spec.study): dump(held)}
 
 
 def to_csv(trials: Sequence[Trial]) -> str:

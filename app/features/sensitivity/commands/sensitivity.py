@@ -18,10 +18,11 @@ from espalier.model.errors import DataError, OptionsError
 from espalier.model.formats.base import Format, parse_format
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Report, run_step
+from espalier.passes.search.families import FLOAT, formats_of
 
 DETAILS = """examples
   main.py sensitivity demo:reviews --data demo:reviews
-  main.py sensitivity P.espalier --data FOLDER --formats "integer(width=4), mxint" --ports weight,data_in -o S.csv
+  main.py sensitivity P.espalier --data FOLDER --formats "integer(width=4|8), mxint" --ports weight,data_in -o S.csv
   main.py sensitivity demo:digits --data demo:digits --sparsities 0.5,0.8 --exact
 predicted is the KL divergence of the outputs from the baseline's, nats a sample; noise the error over the signal.
 Formats without a scale get, at each port, the binary point or exponent bias that loses least there."""
@@ -29,7 +30,7 @@ Formats without a scale get, at each port, the binary point or exponent bias tha
 
 def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model")
-    parser.add_argument("--formats", metavar="A,B", help="formats, such as integer(width=4), mxint (default all)")
+    parser.add_argument("--formats", metavar="A,B", help="formats, such as integer(width=4|8), mxint (default all)")
     parser.add_argument("--ports", metavar="a,b", help="of weight, bias, data_in, data_out (default all)")
     parser.add_argument("--sparsities", metavar="0.5,0.8", help="shares of weights and layers' inputs to prune as well")
     parser.add_argument("--exact", "--true", action="store_true", default=None,
@@ -68,15 +69,8 @@ def _plain(found: Arguments) -> Arguments:
 
 
 def _formats(text: str | None) -> tuple[Format, ...]:
-    """Formats in a list whose brackets may hold commas."""
-    parts, depth = [""], 0
-    for sign in text or "":
-        depth += (sign == "(") - (sign == ")")
-        if sign in ",;" and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return tuple(parse_format(p) for p in parts if p.strip())
+    """The formats of a list, float aside; all where none is given."""
+    return tuple(parse_format(n) for n in formats_of(text, "--formats") if n != FLOAT) if text else ()
 
 
 def _words(text: str | None) -> list[str]:
