@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from espalier.model.data.base import Split
 
 Values = NDArray[np.float64]
-Worth = Literal["l1", "l2", "random", "taylor", "activation"]
 
 
 def selected_chains(graph: Graph, select: Select) -> list[Chain]:

@@ -12,6 +12,3 @@ except ImportError:
     def njit(**_: Any) -> Callable[[Any], Any]:
         """Leave a function as it is."""
         return lambda function: function
-
-
-__all__ = ["njit"]
