@@ -20,6 +20,7 @@ from typing import Literal, cast
 from espalier.model.borders import read_bytes
 from espalier.model.errors import Damage, EspalierError, FileError, SourceError
 from espalier.model.files import explained, write_text
+from espalier.model.private import own_folder
 
 NAMED = "ESPALIER_TRUST"  # paths, for a run of the program and its workers
 SESSION = "ESPALIER_TRUST_SESSION"  # a random word of one window
@@ -189,9 +190,7 @@ def _importable(path: Path) -> set[Path]:
 
 
 def _file() -> Path:
-    own = os.environ.get("ESPALIER_STATE")
-    shared = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return (Path(own) if own else Path(shared) / "espalier") / "trusted.json"
+    return own_folder("state") / "trusted.json"
 
 
 def _kept() -> dict[str, str]:
