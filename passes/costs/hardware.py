@@ -208,7 +208,7 @@ def _price(node: Node, graph: Graph) -> float:
     return area.lut + 100 * area.bram  # a block RAM holds about what so many tables do
 
 
-ON = "of layers, matmuls, norms and softmax on a 7-series FPGA, at their parallelism; what lies between them comes on top"
+ON = "of layers, matmuls, norms and softmax on a 7-series FPGA, at their parallelism; what lies between comes on top"
 for _name, _title, _about, _of in (
     ("lut", "LUT", f"estimated look-up tables {ON}", lambda a: a.lut),
     ("ff", "FF", f"estimated registers {ON}", lambda a: a.ff),
