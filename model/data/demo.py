@@ -49,8 +49,9 @@ def _tokenise(encode: Encoder, max_length: int) -> TaskData:
             split, label, text = line.rstrip("\n").split("\t")
             texts.setdefault(split, []).append(text)
             labels.setdefault(split, []).append(int(label))
-    splits = {k: encoded(encode, v, np.array(labels[k], dtype=np.int64), max_length) for k, v in texts.items()}
-    return TaskData("demo:reviews", "text", CLASSES, splits, {k: tuple(v) for k, v in texts.items()})
+    whole = {k: tuple(v) for k, v in texts.items()}
+    splits = {k: encoded(encode, v, np.array(labels[k], dtype=np.int64), max_length) for k, v in whole.items()}
+    return TaskData("demo:reviews", "text", CLASSES, splits, whole)
 
 
 def _digits(options: LoadOptions) -> TaskData:

@@ -6,7 +6,7 @@ A format names the parameter in `Format.shift`; when it grows by one, all values
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
@@ -95,7 +95,7 @@ def chosen_shift(fmt: Format, found: Observed, method: Method, percentile: float
         return covering(fmt, max(low, -reach), min(high, reach))
     if not tells(found.histogram.magnitudes()):
         return covering(fmt, low, high)
-    return _best(_candidates(fmt, low, high, 0), _divergence(found.histogram))
+    return min(_candidates(fmt, low, high, 0), key=_divergence(found.histogram))
 
 
 def least_error(fmt: Format, x: Floats, low: float, high: float, rounded: Rounded = Format.rounded) -> Format:
@@ -120,10 +120,6 @@ def _candidates(fmt: Format, low: float, high: float, wider: int) -> Iterator[Fo
         found = shifted(first, shift_of(first) + steps)
         if found is not None:
             yield found
-
-
-def _best(formats: Iterable[Format], cost: Callable[[Format], float]) -> Format:
-    return min(formats, key=cost)
 
 
 def _divergence(histogram: Histogram) -> Callable[[Format], float]:

@@ -12,3 +12,6 @@ except ImportError:
     def njit(**_: Any) -> Callable[[Any], Any]:
         """Leave a function as it is."""
         return lambda function: function
+
+
+__all__ = ["njit"]
