@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.cache.captures import Capture, capture_key, depends_on, factory_file, find, keep
+from espalier.model.cache.captures import Capture, capture_key, depends_on, find, keep
 from espalier.model.cache.entries import enabled
 from espalier.model.cache.watching import Watched, watching
 from espalier.model.document.project import Project, load_project
@@ -18,7 +18,7 @@ from espalier.model.graph.check import Problem
 from espalier.model.graph.graph import Graph
 from espalier.model.packed.file import is_packed
 from espalier.model.store.weights import WeightStore, read_header
-from espalier.model.trust import Origin
+from espalier.model.trust import Origin, factory_file
 
 if TYPE_CHECKING:
     from espalier.model.sources.info import Loaded, SourceInfo
