@@ -1,8 +1,6 @@
-"""Chunks of an array on torch's number of threads.
-
-Compiled code runs on torch's own OpenMP team (`loops/team.py`): torch's idle threads spin between its operations, and a
-second pool would share the processor with them. What needs Python, other systems and forked children use a pool of
-Python threads; the loops release the GIL.
+"""Chunks of an array on torch's number of threads. Compiled code runs on torch's OpenMP team (`loops/team.py`), whose
+idle threads spin and would share the processor with a second pool. What needs Python, other systems and forked children
+use a pool of Python threads; the loops release the GIL.
 """
 
 from __future__ import annotations
