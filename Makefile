@@ -95,7 +95,7 @@ screenshots: setup
 	@$(PY) .ci/screenshots.py
 
 demo-weights: setup
-	@$(PY) -m espalier.model.sources.train_demos
+	@$(PY) -m tests.demos.train
 
 # NAMES="trace edit" runs some; KEEP=--keep records the figures; the table is tests/benchmarks/results/TABLE.md.
 bench: setup-test

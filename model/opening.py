@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.cache.captures import Capture, capture_key, depends_on, factory_file, find, keep
+from espalier.model.cache.captures import Capture, capture_key, depends_on, find, keep
 from espalier.model.cache.entries import enabled
 from espalier.model.cache.watching import Watched, watching
 from espalier.model.document.project import Project, load_project
@@ -17,8 +17,8 @@ from espalier.model.errors import SourceError
 from espalier.model.graph.check import Problem
 from espalier.model.graph.graph import Graph
 from espalier.model.packed.file import is_packed
-from espalier.model.store.weights import Location, WeightStore, read_header
-from espalier.model.trust import Origin
+from espalier.model.store.weights import WeightStore, read_header
+from espalier.model.trust import Origin, factory_file
 
 if TYPE_CHECKING:
     from espalier.model.sources.info import Loaded, SourceInfo
@@ -107,7 +107,7 @@ def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: st
     with watching() if key and factory_file(spec) else contextlib.nullcontext(Watched()) as watched:
         loaded = load_source(spec, inputs, seed, origin=origin)
         traced = trace(loaded.model, loaded.example, store, loaded.program)
-    store.adopt(_in_files(loaded.files))
+    store.adopt(place for file in loaded.files for place in read_header(file).values())
     project = Project(described(loaded, traced.graph, store), traced.graph, Recipe(), traced.graph)
     problems = (*(Problem(None, text, "warning") for text in loaded.notes), *traced.problems)
     capture = Capture(traced.seconds, traced.dynamic, traced.fixed)
@@ -125,10 +125,6 @@ def described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
     classes = names_of(getattr(config, "id2label", None)) or model_names(loaded.info.tokenizer)
     limits = replace(limits_of(graph, store), context=context_length(config))
     return replace(loaded.info, limits=limits, classes=classes)
-
-
-def _in_files(files: tuple[Path, ...]) -> list[Location]:
-    return [place for file in files for place in read_header(file).values()]
 
 
 def needs_source(graph: Graph) -> bool:

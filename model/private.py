@@ -1,4 +1,4 @@
-"""What others are not to read: passwords in texts, and folders of the program's own on a shared machine."""
+"""Passwords in texts, and the program's own folders, which others must not read."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import contextlib
 import os
 import re
 from pathlib import Path
+from typing import Literal
 
 # The last @ of a word ends its password: one that holds an @ or a / is hidden whole.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/:@'\"]{0,200}):\S{0,2000}@")
 _NAMED = re.compile(r"(?i)\b((?:pg)?pass(?:word|wd)|espalier_token|api_?key)(\s*=\s*)"
                     r"(\"[^\"\n]*\"|'[^'\n]*'|[^\s&,;\"')\]}]+)")  # fmt: skip
 HIDDEN = "…"
+_USUAL = {"cache": ".cache", "state": ".local/state"}
 
 
 def redacted(text: str) -> str:
@@ -19,6 +21,13 @@ def redacted(text: str) -> str:
     if "://" in text and "@" in text:
         text = _URL.sub(rf"\1:{HIDDEN}@", text)
     return _NAMED.sub(rf"\1\2{HIDDEN}", text) if "=" in text else text
+
+
+def own_folder(kind: Literal["cache", "state"]) -> Path:
+    """$ESPALIER_CACHE or $ESPALIER_STATE, else `espalier` in the user's XDG folder of that kind."""
+    own = os.environ.get(f"ESPALIER_{kind.upper()}")
+    shared = os.environ.get(f"XDG_{kind.upper()}_HOME") or Path.home() / _USUAL[kind]
+    return Path(own) if own else Path(shared) / "espalier"
 
 
 def private_folder(folder: Path) -> Path:

@@ -20,6 +20,7 @@ from typing import Literal, cast
 from espalier.model.borders import read_bytes
 from espalier.model.errors import Damage, EspalierError, FileError, SourceError
 from espalier.model.files import explained, write_text
+from espalier.model.private import own_folder
 
 NAMED = "ESPALIER_TRUST"  # paths, for a run of the program and its workers
 SESSION = "ESPALIER_TRUST_SESSION"  # a random word of one window
@@ -65,7 +66,7 @@ def require(path: Path, what: str, origin: Origin) -> None:
 
 def wanted_code(spec: str) -> Path | None:
     """The Python file that a source names and that may not run yet; None where there is none."""
-    path = _code(spec)
+    path = factory_file(spec)
     return path if path and path.is_file() and not _allowed(path) else None
 
 
@@ -82,7 +83,7 @@ def factory_of(spec: str) -> tuple[str, str] | None:
     return file, name
 
 
-def _code(spec: str) -> Path | None:
+def factory_file(spec: str) -> Path | None:
     """The Python file that a source names, there or not."""
     found = factory_of(spec)
     return Path(found[0]).expanduser().resolve() if found else None
@@ -109,7 +110,7 @@ def _allowed(path: Path) -> bool:
 
 def named(spec: str) -> bool:
     """Whether the user named the code of a source in this run of the program, or allowed it once in this window."""
-    path = _code(spec)
+    path = factory_file(spec)
     return path is not None and path.is_file() and _named(path)
 
 
@@ -189,9 +190,7 @@ def _importable(path: Path) -> set[Path]:
 
 
 def _file() -> Path:
-    own = os.environ.get("ESPALIER_STATE")
-    shared = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return (Path(own) if own else Path(shared) / "espalier") / "trusted.json"
+    return own_folder("state") / "trusted.json"
 
 
 def _kept() -> dict[str, str]:

@@ -114,7 +114,7 @@ def _compare(loaded: Loaded, built: Any, values: dict[str, Any], sizes: Sizes, g
         found.faults.append(f"The rebuilt model fails at {sizes}: {type(error).__name__}: {str(error)[:200]}")
         return
     found.sizes.append(sizes)
-    _differ(_tensors(expected), _tensors(actual), sizes, found)
+    _differ(tensors(expected), tensors(actual), sizes, found)
 
 
 def _original(loaded: Loaded, values: dict[str, Any]) -> Any:
@@ -125,7 +125,8 @@ def _original(loaded: Loaded, values: dict[str, Any]) -> Any:
     return loaded.model(*(values[n] for n in names[:count]), **{n: values[n] for n in names[count:]})
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def tensors(value: Any) -> list[Tensor]:
+    """All tensors of a nested value, in order."""
     import torch
     import torch.utils._pytree as pytree
 

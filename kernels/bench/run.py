@@ -7,8 +7,7 @@ import gc
 import importlib
 import statistics
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import Any
@@ -23,6 +22,7 @@ from espalier.kernels.bench.results import Results, Row, under_roof
 from espalier.kernels.bench.spec import KERNELS, Inputs, Kernel, KernelError, Shape, Version, parse_shape, shape_text
 from espalier.kernels.bench.timing import Samples, spread, take_turns
 from espalier.model.errors import nearest
+from espalier.model.torch.threads import torch_threads
 
 Progress = Callable[[int, int, str], None]
 Found = Callable[[object], None]
@@ -76,19 +76,8 @@ def stretch(
     asks = asked(request)
     if why := machine.no_device(request.device):
         raise KernelError(f"Kernels cannot run on {request.device}: {why}.", "Choose --device cpu.")
-    with _threads(request.threads):
+    with torch_threads(request.threads):
         return _stretch(asks, request, progress, found, first, limits, enough)
-
-
-@contextmanager
-def _threads(count: int) -> Generator[None]:
-    """torch's number of threads, for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _stretch(

@@ -29,7 +29,7 @@ from espalier.model.graph.meta import TensorKey
 from espalier.model.sources.info import SourceInfo, demo_folder
 from espalier.model.store.open_files import FileId
 from espalier.model.store.weights import Location, WeightStore, read_header
-from espalier.model.trust import factory_of
+from espalier.model.trust import factory_file
 
 LAYOUT = 1  # raise it when an entry says something else
 _PACKAGES = ("torch", "transformers", "numpy", "safetensors")
@@ -159,12 +159,6 @@ def depends_on(spec: str, watched: Watched, before: int) -> Depends | None:
         return _factory(file, watched, before)
     path = Path(spec).expanduser().resolve()
     return _folder(path, before) if path.is_dir() else _depends([path], before)
-
-
-def factory_file(spec: str) -> Path | None:
-    """The Python file that a source names; None where it names none."""
-    found = factory_of(spec)
-    return Path(found[0]).expanduser().resolve() if found else None
 
 
 def _depends(

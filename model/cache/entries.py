@@ -19,19 +19,13 @@ from typing import Any
 from espalier.model.errors import FileError
 from espalier.model.files import write_bytes
 from espalier.model.leftovers import part_in
+from espalier.model.private import own_folder
 
 OFF = "ESPALIER_NO_CACHE"
 SIZE = "ESPALIER_CACHE_SIZE"
 USUAL = 4 << 30  # bytes
 STALE = 3600.0  # seconds after which what a killed process left half written goes
 _ENTRY, _PART, _TENSORS = ".json", ".part", ".safetensors"
-
-
-def cache_root() -> Path:
-    """ESPALIER_CACHE, else XDG_CACHE_HOME/espalier, else ~/.cache/espalier."""
-    own = os.environ.get("ESPALIER_CACHE")
-    shared = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(own) if own else Path(shared) / "espalier"
 
 
 def enabled() -> bool:
@@ -55,7 +49,7 @@ class Entries:
     @property
     def folder(self) -> Path:
         """Where they lie."""
-        return cache_root() / self.name
+        return own_folder("cache") / self.name
 
     def read(self, key: str) -> Any:
         """The JSON under a key; None where there is none, or none that this user wrote whole."""

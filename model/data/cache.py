@@ -18,6 +18,7 @@ import numpy as np
 from espalier.model.data.base import Array, LoadOptions, Split, TaskData
 from espalier.model.errors import FileError
 from espalier.model.files import replacing
+from espalier.model.private import own_folder
 
 VERSION = 2  # raise it when the same key would hold something else
 KEEP = 64  # files; the oldest beyond it are removed
@@ -25,10 +26,8 @@ TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "added_toke
 
 
 def cache_folder() -> Path:
-    """ESPALIER_CACHE, else XDG_CACHE_HOME/espalier, else ~/.cache/espalier; with `data` in it."""
-    own = os.environ.get("ESPALIER_CACHE")
-    shared = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return (Path(own) if own else Path(shared) / "espalier") / "data"
+    """`data` in the program's own cache."""
+    return own_folder("cache") / "data"
 
 
 def key_of(files: Iterable[Path], extra: Any, options: LoadOptions) -> str:

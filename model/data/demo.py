@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from espalier.model.errors import DataError
 
 RESOURCES = Path(__file__).resolve().parents[2] / "resources" / "demos"
 SHIPPED = RESOURCES / "reviews"
+TEXTS = SHIPPED / "texts.tsv.gz"  # lines of split, label, text; written by tests/demos
+CLASSES = ("negative", "positive")
 
 
 def load_demo_data(name: str, options: LoadOptions) -> TaskData:
@@ -28,10 +31,7 @@ def load_demo_data(name: str, options: LoadOptions) -> TaskData:
 
 def _reviews(options: LoadOptions) -> TaskData:
     tokenizer = Path(options.tokenizer or SHIPPED)
-    here = Path(__file__).parent
-    sources = [here / name for name in ("lexicon.py", "clauses.py", "reviews.py")]
-    # Keyed by the generator's own source, so that a changed grammar is never read from an old cache.
-    key = cache.key_of(sources, "demo:reviews", replace(options, tokenizer=tokenizer))
+    key = cache.key_of([TEXTS], "demo:reviews", replace(options, tokenizer=tokenizer))
     data = cache.read(key, "demo:reviews")
     if data is None:
         encode = open_shipped(SHIPPED) if tokenizer.resolve() == SHIPPED else open_tokenizer(options.tokenizer or "")
@@ -42,22 +42,24 @@ def _reviews(options: LoadOptions) -> TaskData:
 
 
 def _tokenise(encode: Encoder, max_length: int) -> TaskData:
-    from espalier.model.data.reviews import CLASSES, make_reviews
-
-    made = make_reviews()
-    texts = {split: tuple(row.text for row in rows) for split, rows in made.items()}
-    splits = {
-        split: encoded(encode, texts[split], np.array([row.label for row in rows], dtype=np.int64), max_length)
-        for split, rows in made.items()
-    }
-    return TaskData("demo:reviews", "text", CLASSES, splits, texts)
+    texts: dict[str, list[str]] = {}
+    labels: dict[str, list[int]] = {}
+    with gzip.open(TEXTS, "rt", encoding="utf-8") as file:
+        for line in file:
+            split, label, text = line.rstrip("\n").split("\t")
+            texts.setdefault(split, []).append(text)
+            labels.setdefault(split, []).append(int(label))
+    whole = {k: tuple(v) for k, v in texts.items()}
+    splits = {k: encoded(encode, v, np.array(labels[k], dtype=np.int64), max_length) for k, v in whole.items()}
+    return TaskData("demo:reviews", "text", CLASSES, splits, whole)
 
 
 def _digits(options: LoadOptions) -> TaskData:
-    from espalier.model.data.digits import CLASSES, load_digits
+    from espalier.model.data.digits import CLASSES as DIGITS
+    from espalier.model.data.digits import load_digits
 
     splits = {name: split for name, split in load_digits().items() if _wanted(name, options)}
-    return TaskData("demo:digits", "image", CLASSES, splits, {}).take(options.limit)
+    return TaskData("demo:digits", "image", DIGITS, splits, {}).take(options.limit)
 
 
 def _wanted(split: str, options: LoadOptions) -> bool:

@@ -10,7 +10,7 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -293,3 +293,10 @@ def unsaid(values: Mapping[str, Any], **always: Any) -> dict[str, Any]:
 def ascending(values: Any) -> Array:
     """Distinct float32 values in ascending order."""
     return np.unique(np.asarray(values, dtype=np.float32))
+
+
+def by_rule(fmt: Format | None) -> Format | None:
+    """A format that rounds at random, without chance: what a file stores or computes must be the same twice."""
+    if fmt is not None and fmt.stochastic and any(f.name == "stochastic" for f in fields(fmt)):
+        return replace(fmt, stochastic=False)  # type: ignore[call-arg]
+    return fmt

@@ -28,7 +28,7 @@ class Binary(Format):
     from 0) = (z >> 40)·2^−24, where, modulo 2^64, z = seed + (i+1)·0x9E3779B97F4A7C15,
     z = (z ^ z>>30)·0xBF58476D1CE4E5B9, z = (z ^ z>>27)·0x94D049BB133111EB, z = z ^ z>>31 (SplitMix64). The seed is one
     int64 draw from torch's default generator a call (`draw_seed`), so that equal torch seeds give equal results.
-    `encode` takes the rule without chance, `encode_random` a given seed.
+    `encode` takes the rule without chance.
 
     The gradient is 1 where |x| ≤ 1, 0 elsewhere. Source: Courbariaux et al. 2016, https://arxiv.org/abs/1602.02830,
     section 1; SplitMix64: Steele et al. 2014, https://doi.org/10.1145/2660193.2660195.
@@ -85,12 +85,6 @@ class Binary(Format):
         """1 for +1, by the rule without chance."""
         x = np.asarray(x)
         return Encoded(np.asarray(x >= 0 if self.bipolar else x > 0, np.int64))
-
-    def encode_random(self, x: Array, seed: int) -> Encoded:
-        """1 for +1, at random, as `define` with this seed."""
-        x = np.asarray(x, np.float32)
-        chance = np.clip((x + np.float32(1)) * np.float32(0.5), 0, 1)
-        return Encoded(np.asarray(uniform_array(seed, x.shape) < chance, np.int64))
 
     def decode(self, encoded: Encoded) -> Array:
         """−1 or 0, and +1."""
@@ -157,13 +151,3 @@ def uniform(seed: int, x: Tensor) -> Tensor:
 def _right(z: Tensor, shift: int) -> Tensor:
     """Logical shift: torch's own drags the sign along."""
     return (z >> shift) & (2 ** (64 - shift) - 1)
-
-
-def uniform_array(seed: int, shape: tuple[int, ...]) -> Array:
-    """As `uniform`, by numpy alone."""
-    count = int(np.prod(shape, dtype=np.int64))
-    z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN) + np.uint64(seed % _UINT)
-    for shift, factor in ((30, _FIRST), (27, _SECOND)):
-        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
-    z ^= z >> np.uint64(31)
-    return ((z >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)).reshape(shape)

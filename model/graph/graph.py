@@ -161,6 +161,14 @@ class Graph:
             found[ref.node][user] = None
         return {name: tuple(users) for name, users in found.items()}
 
+    def feeding(self, *ids: str) -> set[str]:
+        """These nodes and all whose values they depend on."""
+        found = set(ids)
+        for node in reversed(self.nodes.values()):
+            if node.id in found:
+                found.update(r.node for r in node.inputs)
+        return found
+
     def replace(self, *nodes: Node) -> Graph:
         """The graph with nodes of the same ids replaced; itself when nothing differs.
 
@@ -337,21 +345,12 @@ def without_unused_scales(graph: Graph, before: Graph) -> Graph:
 
 def sort(nodes: Mapping[str, Node]) -> dict[str, Node]:
     """The nodes in a stable topological order; raises GraphError when they form a cycle."""
-    done: dict[str, Node] = {}
-    open_: set[str] = set()
-    for root in nodes:
-        stack = [(root, iter(dict.fromkeys(r.node for r in nodes[root].inputs)))] if root not in done else []
-        open_.update(name for name, _ in stack)
-        while stack:
-            name, sources = stack[-1]
-            step = next((s for s in sources if s not in done), None)
-            if step is None:
-                done[name] = nodes[name]
-                open_.discard(name)
-                stack.pop()
-            elif step in open_:
-                raise GraphError(f"{name} and {step} form a cycle.", "Re-wire one of them.", name)
-            else:
-                open_.add(step)
-                stack.append((step, iter(dict.fromkeys(r.node for r in nodes[step].inputs))))
-    return done
+    import networkx as nx
+
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(nodes)
+    graph.add_edges_from((name, r.node) for name, node in nodes.items() for r in node.inputs)
+    if not nx.is_directed_acyclic_graph(graph):
+        name, source = nx.find_cycle(graph)[0][:2]
+        raise GraphError(f"{name} and {source} form a cycle.", "Re-wire one of them.", name)
+    return {name: nodes[name] for name in nx.dfs_postorder_nodes(graph)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from espalier.model.data.naming import model_names
 from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import Damage
-from espalier.model.formats.base import Format
+from espalier.model.formats.base import Format, by_rule
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph.check import Problem
 from espalier.model.graph.graph import Graph, Node
@@ -103,7 +103,7 @@ class _Loader:
         given = None if use.scale is None else self._scale(use.scale)
         values = unpack(part, self.file.data(part.name), weight.dtype, given)
         own = self._free(name)
-        fmt = _by_rule(use.format)
+        fmt = by_rule(use.format)
         kept = self._mask(values, use.zeros) if use.mask is not None else None
         again = replace(part, use=use._replace(format=fmt))
         own_again = use.scale is None and same_values(again, values.source, kept, None, values.effective)
@@ -191,10 +191,3 @@ def _precision(held: Mapping[str, Precision], places: Mapping[str, tuple[Use, _G
         if port not in held and given.format is not None and given.scale is not None:
             found[port] = replace(held[base_port(port)], format=given.format, scale=given.scale)
     return found
-
-
-def _by_rule(fmt: Format | None) -> Format | None:
-    """A format that rounds at random, without chance: that is what was stored."""
-    if fmt is not None and fmt.stochastic and any(f.name == "stochastic" for f in fields(fmt)):
-        return replace(fmt, stochastic=False)  # type: ignore[call-arg]
-    return fmt

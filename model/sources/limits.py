@@ -164,13 +164,7 @@ def _index(node: Node) -> Ref | None:
 
 def _part(graph: Graph, ends: list[Ref]) -> Graph:
     """The nodes that lead to `ends`, with those as results; all inputs stay."""
-    wanted: set[str] = set()
-    todo = [ref.node for ref in ends]
-    while todo:
-        name = todo.pop()
-        if name not in wanted:
-            wanted.add(name)
-            todo += [ref.node for ref in graph[name].inputs]
+    wanted = graph.feeding(*(ref.node for ref in ends))
     output = replace(graph.output, args=tuple(ends), kwargs={})
     kept = [n for n in graph if n.id in wanted or n.call == "placeholder"]
     nodes = {n.id: n for n in (*kept, output)}

@@ -104,12 +104,3 @@ def configured(graph: Graph, chosen: Chosen) -> Graph:
     graph = graph.replace(*pruned.values())
     rules = _rules(graph, chosen)
     return quantize(graph, QuantizeOptions(rules), Context(WeightStore(Path())))[0] if rules else graph
-
-
-def previewed(graph: Graph, chosen: Chosen) -> Graph:
-    """As `configured`, but no node is taken apart: for a picture of the same nodes."""
-    nodes: dict[str, Node] = {}
-    for (node, port), c in chosen.items():
-        if node in graph.nodes:
-            nodes[node] = with_candidate(nodes.get(node, graph.nodes[node]), port, c)
-    return replace(graph, nodes={**graph.nodes, **nodes})

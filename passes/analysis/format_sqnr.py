@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -83,11 +82,13 @@ def format_sqnr(graph: Graph, options: FormatSqnrOptions, context: Context) -> t
     """
     formats = options.formats or usual_formats()
     names = columns(formats, options.fit)
+    from espalier.model.torch.threads import torch_threads
+
     nodes = tried_nodes(graph)
     rows: list[Row] = []
     for i, node in enumerate(nodes):
         context.progress(i, len(nodes), node.id)
-        with _one_thread_each():
+        with torch_threads(1):
             found = _measured(node, _value(node, graph, context), formats, options.fit)
         context.found(found)
         shown = ("exact" if v is not None and math.isinf(v) else v for v in found.sqnr)
@@ -172,19 +173,6 @@ def _fast(fmt: Format, x: Floats) -> Floats:
     import torch
 
     return fmt.forward(torch.from_numpy(x)).numpy()
-
-
-@contextlib.contextmanager
-def _one_thread_each() -> Generator[None]:
-    """torch's own threads stand back meanwhile."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _energy(x: Tensor) -> float:

@@ -28,21 +28,11 @@ def _size(boundary: Boundary) -> str:
 
 def _given(graph: Graph, boundary: Boundary) -> str:
     """What the host does before the first beat of an input."""
-    before = _before(graph, boundary.node)
+    feeding = graph.feeding(boundary.node)
+    before = [n for n in graph.nodes if n in feeding]
     ops = Counter(graph.nodes[n].op for n in before if graph.nodes[n].call not in ("placeholder", "get_attr"))
     inputs = [n for n in before if graph.nodes[n].call == "placeholder"]
     done = ", ".join(f"{n} × {op}" if n > 1 else op for op, n in ops.items())
     from_ = f" from {', '.join(inputs)}" if inputs else ""
     rounds = f"rounds to {boundary.stream.fixed.label} ({boundary.rounding.replace('_', ' ')})"
     return f"computes {done}{from_}, then {rounds}" if done else rounds
-
-
-def _before(graph: Graph, node: str) -> list[str]:
-    """A node and all that feeds it, in the graph's order."""
-    found, todo = {node}, [node]
-    while todo:
-        for ref in graph.nodes[todo.pop()].inputs:
-            if ref.node not in found:
-                found.add(ref.node)
-                todo.append(ref.node)
-    return [n for n in graph.nodes if n in found]

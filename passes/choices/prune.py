@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph, Node
@@ -11,10 +10,6 @@ from espalier.model.graph.ops import category
 from espalier.model.graph.ports import weight_at
 from espalier.passes.choices.pruning import MOST, WITH_DATA, Choice, Method, Pattern, Scope
 from espalier.passes.select import Select
-
-if TYPE_CHECKING:
-    pass
-
 
 # Beside which value (or which of several) of which other field a field applies: forms hide it else.
 NM, BLOCK, GLOBAL = {"when": ("pattern", "n:m")}, {"when": ("pattern", "block")}, {"when": ("scope", "global")}

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from espalier.model.errors import OptionsError, PassError, nearest
 from espalier.model.graph.ops import OPS
 from espalier.passes.select import Select
-
-if TYPE_CHECKING:
-    pass
-
 
 LAYERS = tuple(row.name for row in OPS.values() if row.category == "linear")
 

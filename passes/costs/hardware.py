@@ -166,19 +166,19 @@ def _known(fmt: Any) -> Form | None:
     return (SIGNS[fmt.name], 0, True, True, True) if fmt.name in SIGNS else None
 
 
-def _share(of: Callable[[Area], float]) -> Callable[[Node, Graph], float]:
+def share_of(of: Callable[[Area], float], area: Callable[[Node, Graph], Area]) -> Callable[[Node, Graph], float]:
     """What a node adds."""
 
     def share(node: Node, graph: Graph) -> float:
         if counts(node):
-            return float(of(area_of(node, graph)))
+            return float(of(area(node, graph)))
         check_ours(node)
         return 0.0
 
     return share
 
 
-def _sum(of: Callable[[Node, Graph], float]) -> Callable[[Graph, object], float]:
+def sum_of(of: Callable[[Node, Graph], float]) -> Callable[[Graph, object], float]:
     """Of all nodes; no number where a layer has no format of hardware, or a plug-in brings any node's."""
 
     def figure(graph: Graph, score: object) -> float:
@@ -208,14 +208,15 @@ def _price(node: Node, graph: Graph) -> float:
     return area.lut + 100 * area.bram  # a block RAM holds about what so many tables do
 
 
-ON = "on a 7-series FPGA, at their parallelism; what lies between them comes on top"
+ON = "of layers, matmuls, norms and softmax on a 7-series FPGA, at their parallelism; what lies between comes on top"
 for _name, _title, _about, _of in (
-    ("lut", "LUT", f"estimated look-up tables of layers, matmuls, norms and softmax {ON}", _share(lambda a: a.lut)),
-    ("ff", "FF", f"estimated registers of layers, matmuls, norms and softmax {ON}", _share(lambda a: a.ff)),
-    ("dsp", "DSP", f"DSP blocks of layers, matmuls, norms and softmax {ON}", _share(lambda a: a.dsp)),
-    ("bram", "BRAM", f"block RAMs of 18 kbit of layers, matmuls, norms and softmax {ON}", _share(lambda a: a.bram)),
+    ("lut", "LUT", f"estimated look-up tables {ON}", lambda a: a.lut),
+    ("ff", "FF", f"estimated registers {ON}", lambda a: a.ff),
+    ("dsp", "DSP", f"DSP blocks {ON}", lambda a: a.dsp),
+    ("bram", "BRAM", f"block RAMs of 18 kbit {ON}", lambda a: a.bram),
 ):
-    COSTS.add(_name, Cost(_name, _title, "", "low", _about, _sum(_of), Shares(node=_of, ports=PORTS)))
+    _share = share_of(_of, area_of)
+    COSTS.add(_name, Cost(_name, _title, "", "low", _about, sum_of(_share), Shares(node=_share, ports=PORTS)))
 COSTS.add("cycles", Cost(
     "cycles", "Cycles", "", "low", "cycles between samples in hardware: those of the slowest layer, norm or softmax",
     of=lambda graph, score: cycles(graph),

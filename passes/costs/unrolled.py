@@ -7,11 +7,9 @@ Matmuls, norms and softmax stay folded and cost what they do there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph, Node
 from espalier.passes.costs.base import COSTS, Cost, Shares
 from espalier.passes.costs.hardware import (
@@ -20,11 +18,10 @@ from espalier.passes.costs.hardware import (
     area_of,
     check_ours,
     counted,
-    counts,
     cycles_of,
-    every_ours,
     form_of,
-    layers,
+    share_of,
+    sum_of,
 )
 from espalier.passes.costs.parallel import Product, product_of
 from espalier.passes.score import one_sample
@@ -92,35 +89,13 @@ def _area(work: Product, digits: float, widths: tuple[int, int], image: tuple[in
     })  # fmt: skip
 
 
-def _share(of: Callable[[Area], float]) -> Callable[[Node, Graph], float]:
-    def share(node: Node, graph: Graph) -> float:
-        if node.op in ADDERS or counts(node):
-            return float(of(area(node, graph)))
-        check_ours(node)
-        return 0.0
-
-    return share
-
-
-def _sum(of: Callable[[Area], float]) -> Callable[[Graph, object], float]:
-    """Of all nodes; no number where a layer has no format of hardware, or a plug-in brings any node's."""
-
-    def figure(graph: Graph, score: object) -> float:
-        try:
-            every_ours(graph)
-            return sum(float(of(area(n, graph))) for n in counted(graph)) if layers(graph) else math.nan
-        except OptionsError:
-            return math.nan
-
-    return figure
-
-
 AS = "where weights become adders (emit --engine unrolled)"
 for _name, _title, _about, _of in (
     ("unrolled_lut", "LUT unrolled", f"estimated look-up tables {AS}", lambda a: a.lut),
     ("unrolled_ff", "FF unrolled", f"estimated registers {AS}", lambda a: a.ff),
 ):
-    COSTS.add(_name, Cost(_name, _title, "", "low", _about, _sum(_of), Shares(node=_share(_of), ports=PORTS)))
+    _share = share_of(_of, area)
+    COSTS.add(_name, Cost(_name, _title, "", "low", _about, sum_of(_share), Shares(node=_share, ports=PORTS)))
 COSTS.add("unrolled_cycles", Cost(
     "unrolled_cycles", "Cycles unrolled", "", "low", f"cycles between samples {AS}: a row or pixel each",
     of=lambda graph, score: cycles(graph),

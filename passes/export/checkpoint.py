@@ -22,7 +22,7 @@ from espalier.model.store.weights import Tensor, WeightStore, write
 from espalier.model.torch.tensors import to_numpy
 from espalier.passes.export.effective_weights import effective_weights, shared_differently
 from espalier.passes.export.loading import MASK
-from espalier.passes.export.smaller_config import Smaller, shrunk, smaller
+from espalier.passes.export.smaller_config import Smaller, fill, shrunk, smaller
 from espalier.passes.export.tied_weights import untied
 from espalier.passes.lowrank.peft_write import write_peft
 
@@ -125,7 +125,7 @@ def _model_of(project: Project, weights: dict[str, Any], store: WeightStore, fol
     if same_architecture(project.base, project.graph):
         model = _source_model(project)
         if model is not None:
-            _load(model, weights)
+            fill(model, weights)
         result = Smaller(model)
     else:
         source = _known_model(project) if shrunk(project.base, project.graph) else None
@@ -153,16 +153,6 @@ def _source_model(project: Project) -> Any:
         raise ExportError(f"The source is needed for its configuration: {error.message}", error.hint) from error
     loaded.restore_cache()  # what is saved is configured as the source was
     return loaded.model if hasattr(loaded.model, "save_pretrained") else None
-
-
-def _load(model: Any, weights: dict[str, Any]) -> None:
-    import torch
-
-    live = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    with torch.no_grad():
-        for name, value in weights.items():
-            if name in live:
-                live[name].copy_(value)
 
 
 def _save(model: Any, folder: Path) -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from espalier.model.formats.base import by_rule
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.store.weights import WeightStore
-from espalier.passes.export.standalone import by_rule
 from espalier.passes.running.example import example_inputs, other_sizes
+from espalier.passes.verify import tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +52,7 @@ def compare(graph: Graph, store: WeightStore, run: Run, who: str) -> Compared | 
         values = example_inputs(graph, sizes)
         try:
             with torch.no_grad():
-                want = _tensors(module(**values))
+                want = tensors(module(**values))
         except (RuntimeError, IndexError, ValueError):  # a size that the model does not take
             continue
         try:
@@ -148,13 +149,6 @@ def _ruled(graph: Graph) -> Graph:
         return replace(node, precision=held)
 
     return graph.replace(*map(ruled, graph))
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    import torch
-    import torch.utils._pytree as pytree
-
-    return [v for v in pytree.tree_leaves(value) if isinstance(v, torch.Tensor)]
 
 
 def _apart(a: Tensor, b: Tensor) -> tuple[float, float]:

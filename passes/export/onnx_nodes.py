@@ -15,6 +15,7 @@ from torch.nn.modules.conv import _ConvNd as Convolution  # pyright: ignore[repo
 from torch.onnx import ops as onnx_ops
 from transformers.pytorch_utils import Conv1D
 
+from espalier.model.formats.base import by_rule
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.minifloat_ieee import MinifloatIEEE
 from espalier.model.formats.scaled import TENSOR
@@ -23,7 +24,7 @@ from espalier.model.formats.stored_scale import tensor_scale
 from espalier.model.graph.views import View
 from espalier.model.torch.layers import Compressed, Effective
 from espalier.passes.export.grids import Grid
-from espalier.passes.export.standalone import Rounded, by_rule
+from espalier.passes.export.standalone import Rounded
 
 OPSET = 21  # the first with 4-bit and 16-bit integers and blocks in QuantizeLinear
 NIBBLES = ("int4", "uint4")

@@ -51,7 +51,7 @@ def smaller(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor]
     named = {_renumbered(name, kept): value for name, value in weights.items()}
     if misfit := _misfit(made, named):
         return Smaller(why=misfit)
-    _fill(made, named)
+    fill(made, named)
     if not _agrees(made, graph, weights, store):
         return Smaller(why="transformers computes something else in these sizes")
     return Smaller(made)
@@ -177,7 +177,8 @@ def _size(shape: Iterable[int]) -> str:
     return " × ".join(map(str, shape))
 
 
-def _fill(model: nn.Module, named: Mapping[str, Tensor]) -> None:
+def fill(model: nn.Module, named: Mapping[str, Tensor]) -> None:
+    """Copy values into the parameters and buffers of these names; other names are left out."""
     import torch
 
     live = {**dict(model.named_parameters()), **dict(model.named_buffers())}

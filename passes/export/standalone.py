@@ -6,14 +6,13 @@ torch.export can then take it apart: no autograd functions, no fast versions, no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor, fx, nn
 
 from espalier.model.errors import ExportError
-from espalier.model.formats.base import Format
+from espalier.model.formats.base import Format, by_rule
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
@@ -72,13 +71,6 @@ def dropped(flowing: Flowing, x: Tensor) -> Tensor:
         return flowing.dropped(torch.ones(1, count)).expand(rows.shape).reshape(x.shape)
     order = torch.sort(rows.abs().float(), dim=1, stable=True).indices
     return (torch.argsort(order, dim=1) < drop).reshape(x.shape)
-
-
-def by_rule(fmt: Format | None) -> Format | None:
-    """A format that rounds at random, without chance: a file must give the same twice."""
-    if fmt is not None and fmt.stochastic and any(f.name == "stochastic" for f in fields(fmt)):
-        return replace(fmt, stochastic=False)  # type: ignore[call-arg]
-    return fmt
 
 
 def check_exportable(graph: Graph) -> None:

@@ -9,13 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from espalier.model.errors import ExportError
 from espalier.model.graph.adapters import adaptable, adapted, module_path
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Adapter
-from espalier.model.store.weights import Tensor, WeightStore, write
+from espalier.model.store.weights import WeightStore, write
 from espalier.passes.lowrank.peft_read import CONFIG, PREFIX, VALUES
 
 
@@ -30,7 +28,7 @@ def write_peft(graph: Graph, store: WeightStore, folder: Path, base: str | None,
     for path, (node, adapter) in held.items():
         for part, weight in (("A", adapter.a), ("B", adapter.b)):
             name = f"lora_embedding_{part}" if node.op == "embedding" else f"lora_{part}.weight"
-            tensors[f"{PREFIX}{path}.{name}"] = _plain(store.get(graph.weights[weight].key or ""))
+            tensors[f"{PREFIX}{path}.{name}"] = store.get(graph.weights[weight].key or "")
     with (folder / VALUES).open("wb") as handle:
         write(handle, tensors, {"format": "pt"})
     modules = sorted({name.rpartition(".")[0] for name in saved})
@@ -38,10 +36,6 @@ def write_peft(graph: Graph, store: WeightStore, folder: Path, base: str | None,
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
     dropouts = {a.dropout for _, a in held.values()}
     return ["PEFT keeps one dropout for all layers; here they differ."] if len(dropouts) > 1 else []
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    return Tensor(np.ascontiguousarray(tensor.array), tensor.dtype)
 
 
 def _by_module(graph: Graph) -> dict[str, tuple[Node, Adapter]]:

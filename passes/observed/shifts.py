@@ -6,31 +6,25 @@ A format names the parameter in `Format.shift`; when it grows by one, all values
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import Format
-from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.ports import weight_at
-from espalier.model.store.weights import WeightStore
-from espalier.passes.choices.quantize import Rule
 from espalier.passes.observed.divergence import divergence, tells
 from espalier.passes.observed.histogram import Histogram
 from espalier.passes.observed.pieces import FINITE
 from espalier.passes.observed.stream import Observed
-from espalier.passes.select import Select
 
 Method = Literal["minmax", "percentile", "mse", "entropy"]
 Floats = NDArray[np.float32]
 Rounded = Callable[[Format, Floats], Floats]
 NARROWER = 8  # how many halvings of the range are tried beyond what covers all values
-SAMPLE = 1 << 15
 _MOST = np.finfo(np.float32).max
 
 
@@ -101,7 +95,7 @@ def chosen_shift(fmt: Format, found: Observed, method: Method, percentile: float
         return covering(fmt, max(low, -reach), min(high, reach))
     if not tells(found.histogram.magnitudes()):
         return covering(fmt, low, high)
-    return _best(_candidates(fmt, low, high, 0), _divergence(found.histogram))
+    return min(_candidates(fmt, low, high, 0), key=_divergence(found.histogram))
 
 
 def least_error(fmt: Format, x: Floats, low: float, high: float, rounded: Rounded = Format.rounded) -> Format:
@@ -128,10 +122,6 @@ def _candidates(fmt: Format, low: float, high: float, wider: int) -> Iterator[Fo
             yield found
 
 
-def _best(formats: Iterable[Format], cost: Callable[[Format], float]) -> Format:
-    return min(formats, key=cost)
-
-
 def _divergence(histogram: Histogram) -> Callable[[Format], float]:
     counts = histogram.magnitudes_but_zero()
     centres = ((np.arange(len(counts)) + 0.5) * histogram.width).astype(np.float32)
@@ -141,43 +131,3 @@ def _divergence(histogram: Histogram) -> Callable[[Format], float]:
         return divergence(counts, np.unique(fmt.rounded(inside), return_inverse=True)[1])
 
     return cost
-
-
-# -- from the weights alone, at once
-
-
-def fitted_rules(graph: Graph, ids: Sequence[str], store: WeightStore) -> tuple[Rule, ...]:
-    """Rules of a quantize step that give stored weights and biases of nodes the shift of least squared error.
-
-    A few milliseconds a tensor: a sample of the values decides. Formats without a shift, tensors that are computed and
-    formats that are best already have no rule.
-    """
-    rules: list[Rule] = []
-    for node in (graph.nodes[i] for i in ids):
-        found = {p: _fitted(node, p, graph, store) for p in node.precision}
-        better = {p: f for p, f in found.items() if f is not None and f != node.precision[p].format}
-        if better:
-            rules.append(Rule(Select("name", (node.id,)), dict(better)))
-    return tuple(rules)
-
-
-def _fitted(node: Node, port: str, graph: Graph, store: WeightStore) -> Format | None:
-    fmt, name = node.precision[port].format, weight_at(node, port, graph)
-    weight = graph.weights[name] if name else None
-    if fmt.shift is None or weight is None or weight.key is None:
-        return None
-    x = _sampled(store, weight.key, node.sparsity[port].mask if port in node.sparsity else None)
-    return least_error(fmt, x, float(x.min()), float(x.max())) if x.any() else None
-
-
-def _sampled(store: WeightStore, key: str, mask: str | None) -> Floats:
-    """At most SAMPLE finite values, evenly spread; pruned ones are zero."""
-    held = store.get(key)
-    flat: NDArray[Any] = held.array.reshape(-1)
-    # Odd, so that it does not walk along one column of a weight with an even number of them.
-    stride = flat.size // SAMPLE + 1 | 1
-    x = type(held)(np.ascontiguousarray(flat[::stride]), held.dtype).float32()
-    if mask is not None:
-        places = np.arange(0, flat.size, stride)
-        x = np.where(store.get(mask).array[places >> 3] >> (7 - (places & 7)).astype(np.uint8) & 1, x, np.float32(0))
-    return x[np.abs(x) < FINITE]

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from espalier.model.errors import PassError
 from espalier.model.graph.graph import Arg, Graph, Node, refs
-from espalier.model.graph.ports import weight_at
 from espalier.model.torch.leaves import make
 from espalier.model.torch.targets import function_of
 from espalier.passes.base import Context
@@ -84,11 +83,3 @@ def _applied(node: Node, x: Tensor, weight: Tensor) -> Tensor:
 
 def _plain(arg: Arg) -> Any:
     return [_plain(a) for a in arg] if isinstance(arg, tuple) else arg
-
-
-def layers_at(nodes: Sequence[Node], graph: Graph) -> dict[str, list[Node]]:
-    """Weight name → its nodes among `nodes`, in order."""
-    found: dict[str, list[Node]] = {}
-    for node in nodes:
-        found.setdefault(weight_at(node, "weight", graph) or "", []).append(node)
-    return found

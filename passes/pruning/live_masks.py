@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,18 +15,12 @@ from espalier.model.graph.ports import weight_at
 from espalier.model.graph.views import View, view_at
 from espalier.model.store.weights import Tensor as Stored
 from espalier.model.store.weights import WeightStore
-from espalier.passes.choices.pruning import Choice, Pattern, Scope
+from espalier.passes.choices.pruning import Choice
 from espalier.passes.pruning.patterns import Found, Scored, masks
 from espalier.passes.ranking import is_finite
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-def choice_of(held: Sparsity, ratio: float | None = None) -> Choice:
-    """What a port's pruning asked for, so that its mask can be made anew, at another `ratio` where one is given."""
-    return Choice(held.ratio if ratio is None else ratio, held.method, cast("Scope", held.scope),
-                  cast("Pattern", held.pattern), held.size)  # fmt: skip
 
 
 def view_of_weight(name: str, graph: Graph) -> View | None:

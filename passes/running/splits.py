@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import DataError
@@ -51,6 +51,12 @@ def data_warning(data: TaskData, context: Context, split: str = "") -> dict[str,
     empty = [f"{files} holds no rows and is left out." for files in data.empty.values() if not split]
     words = " ".join(w for w in (*misnamed(data.classes, context.reading.classes), *empty, *data.notes) if w)
     return {"warning": words} if words else {}
+
+
+def data_of(options: Any, **given: Any) -> EvaluateOptions:
+    """The data that other options name, in the fields that they share with these; `given` fields instead of theirs."""
+    shared = {f.name: getattr(options, f.name) for f in fields(EvaluateOptions) if hasattr(options, f.name)}
+    return EvaluateOptions(**(shared | given))
 
 
 def load_split(options: EvaluateOptions, context: Context) -> Split:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -52,7 +51,9 @@ def rows_of_table(
 
     Sparsities are tried where they can be chosen: weights of linear layers, and what flows into these.
     """
-    with _one_thread_each(), ThreadPoolExecutor(THREADS) as pool:
+    from espalier.model.torch.threads import torch_threads
+
+    with torch_threads(1), ThreadPoolExecutor(THREADS) as pool:
         for place in places:
             found = subject(place, evidence, run, store, thin=thinly)
             if found is None:
@@ -155,16 +156,3 @@ def _under(scale: Floats, rounded: Rounding, fmt: Format, x: Floats) -> Floats:
     if not isinstance(fmt, ScaledFormat) or scale.shape != fmt.scale_shape(x.shape):
         return rounded(fmt, x)
     return fmt.decode(fmt.encode_with(x, scale))
-
-
-@contextlib.contextmanager
-def _one_thread_each() -> Generator[None]:
-    """torch's own threads stand back meanwhile."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.passes.observed.pieces import FINITE
 from espalier.passes.sensitivity.evidence import PASSES, Floats, Low, Rows, Tokens, Vectors
 
 Signed = NDArray[np.float64]
@@ -29,13 +28,6 @@ def _known(kl: float, along: Signed) -> Felt:
     """Sums over few rows are as uncertain as they are too large: they count as far as kl bears them out."""
     seen = 0.5 * float(along @ along)
     return Felt(kl, along * min(1.0, kl / seen) if seen > 0 else along)
-
-
-def rows_effect(piece: Rows, q: Floats) -> Felt:
-    """Of rows of activations that are `q` instead of piece.x."""
-    if piece.through == "softmax":
-        return felt_by_rows(piece, softmax(q) - softmax(piece.x))
-    return felt_by_rows(piece, np.where(np.abs(piece.x) < FINITE, q - piece.x, np.float32(0)))
 
 
 def tokens_effect(piece: Tokens, error: Floats) -> Felt:

@@ -222,11 +222,7 @@ def _rewired(graph: Graph, ways: Mapping[Ref, Ref]) -> dict[str, Node]:
 
 def without_unused(graph: Graph) -> Graph:
     """The graph without the nodes that no result hangs on; inputs stay."""
-    used: set[str] = set()
-    for node in reversed(graph.nodes.values()):
-        if node.id in used or node.call in ("output", "placeholder"):
-            used.add(node.id)
-            used.update(r.node for r in node.inputs)
+    used = graph.feeding(graph.output.id, *(n.id for n in graph.placeholders))
     nodes = {k: n for k, n in graph.nodes.items() if k in used}
     return replace(graph, nodes=nodes, weights=named_weights(nodes.values(), graph.weights))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from espalier.model.data.base import Split
 
 Values = NDArray[np.float64]
-Worth = Literal["l1", "l2", "random", "taylor", "activation"]
 
 
 def selected_chains(graph: Graph, select: Select) -> list[Chain]:
@@ -63,7 +62,7 @@ def mask_layers(
     rows, nodes = list[Row](), dict[str, Node]()
     for chain in found:
         own = [(b, w) for (c, b), w in zip(able, worth, strict=True) if c is chain]
-        ranked = sorted(own, key=lambda e: (not _gone(e[0], graph), e[1]))
+        ranked = sorted(own, key=lambda e: (not all(wholly_masked(graph.nodes[i], graph) for i in e[0].branches), e[1]))
         wanted = amount.count or round(amount.ratio * len(chain.blocks))
         gone = {b.number for b, _ in ranked[: min(wanted, total[chain.path] - 1)]}
         for block in chain.blocks:
@@ -79,10 +78,6 @@ def _row(chain: Chain, block: Block, gone: bool) -> Row:
     note = "" if block.branches else block.why or "it does more than adding to what flows by"
     return {"node": block.nodes[0], "kind": "layers", "units": f"{chain.path}.{block.number}", "gone": int(gone),
             "left": int(not gone), "nodes": len(block.branches), "note": note}  # fmt: skip
-
-
-def _gone(block: Block, graph: Graph) -> bool:
-    return all(wholly_masked(graph.nodes[i], graph) for i in block.branches)
 
 
 def _silent(node: Node, graph: Graph, like: Sparsity, context: Context) -> Node:

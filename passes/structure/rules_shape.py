@@ -14,8 +14,6 @@ from espalier.passes.structure.axes import Axis, Dims, Shape, new, pieces, row, 
 from espalier.passes.structure.flow import Cut, Flow, argument, option, reason, rule, unknown
 from espalier.passes.structure.sizes import ONE, Size, size_of
 
-_END = 1 << 62
-
 
 @rule("placeholder")
 def placeholder(flow: Flow, node: Node) -> Shape:

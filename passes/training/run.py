@@ -87,7 +87,7 @@ def running() -> Generator[str]:
         _no_denormals(),
         _garbage_of_its_own(),
         scratch() as folder,
-        torch.random.fork_rng(_devices()),
+        torch.random.fork_rng(range(torch.cuda.device_count())),
     ):
         yield str(folder)
 
@@ -193,10 +193,6 @@ def _restore(tensors: dict[str, Tensor], watch: Watch) -> None:
     with torch.no_grad():
         for name, value in watch.kept.items():
             tensors[name].copy_(value)
-
-
-def _devices() -> list[int]:
-    return list(range(torch.cuda.device_count()))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from espalier.model.errors import DataError
 from espalier.passes.base import Context
 from espalier.passes.running.data_fit import text_facts
 from espalier.passes.running.held_out import held_out
-from espalier.passes.running.splits import EvaluateOptions, data_warning, length_of, load_task
+from espalier.passes.running.splits import data_of, data_warning, length_of, load_task
 from espalier.passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def splits(options: FinetuneOptions, context: Context) -> Splits:
     warning = data_warning(data, context, name).get("warning", "")
     limit, most = options.train_limit or None, options.validation_limit or None
     taken = train.take(limit)
-    texts = text_facts(taken, length_of(_wish(options, name), context))
+    texts = text_facts(taken, length_of(data_of(options), context))
     return Splits(taken, check and check.take(most), tuple(w for w in (warning, told) if w), data.classes, texts)
 
 
@@ -63,9 +63,4 @@ def _checked(options: FinetuneOptions, context: Context, name: str, train: Split
 
 
 def _load(options: FinetuneOptions, name: str, context: Context) -> TaskData:
-    return load_task(_wish(options, name), context.reading, whole=name == "all")
-
-
-def _wish(options: FinetuneOptions, name: str) -> EvaluateOptions:
-    shared = ("data", "text", "label", "tokenizer", "max_length")
-    return EvaluateOptions(split=name, **{n: getattr(options, n) for n in shared})
+    return load_task(data_of(options, split=name), context.reading, whole=name == "all")

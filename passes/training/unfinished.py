@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Generator
@@ -22,6 +21,7 @@ from espalier.model.borders import tried
 from espalier.model.document.codec import encode
 from espalier.model.document.graph_json import fingerprint
 from espalier.model.graph.graph import Graph
+from espalier.model.private import own_folder
 from espalier.passes.training.options import FinetuneOptions
 
 VERSION = 1  # raise it when a checkpoint would hold something else
@@ -44,10 +44,8 @@ class Unfinished:
 
 
 def home() -> Path:
-    """ESPALIER_STATE, else XDG_STATE_HOME/espalier, else ~/.local/state/espalier; with `training` in it."""
-    own = os.environ.get("ESPALIER_STATE")
-    shared = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return (Path(own) if own else Path(shared) / "espalier") / "training"
+    """`training` in the program's own state."""
+    return own_folder("state") / "training"
 
 
 def folder_of(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | None = None) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from espalier.model.errors import PassError
@@ -37,6 +35,8 @@ def fuse_lora(graph: Graph, options: FuseLoraOptions, context: Context) -> tuple
     Formats and masks stay and apply to the new weights: zeros of a mask stay zero, and values are rounded after the
     sum, so that only float layers without a mask compute as before.
     """
+    from espalier.model.torch.threads import torch_threads
+
     require_adapters(graph)
     if any(graph.weights[x].key is None for _, a in adapted(graph) for x in (a.a, a.b)):
         raise PassError("The model was opened without weights, so nothing can be fused.", "Open it with weights.")
@@ -46,7 +46,7 @@ def fuse_lora(graph: Graph, options: FuseLoraOptions, context: Context) -> tuple
         raise PassError(f"None of the adapters can be fused: {left[0]['skipped']}.",
                         "Switch untie on, or leave the adapter beside the weight.", str(left[0]["node"]))  # fmt: skip
     work = _Fusing(graph, context.store)
-    with _one_thread():
+    with torch_threads(1):  # the thin products wait for memory; threads would only wait for each other, up to 10×
         for i, group in enumerate(groups):
             context.progress(i, len(groups), group[0].id)
             work.fuse(group)
@@ -72,19 +72,6 @@ def _groups(nodes: list[Node], graph: Graph, untie: bool) -> tuple[list[list[Nod
         else:
             groups.setdefault((name, held), []).append(node)
     return list(groups.values()), left
-
-
-@contextmanager
-def _one_thread() -> Generator[None]:
-    """The products are so thin that memory is what they wait for; threads only wait for each other, up to 10×."""
-    import torch
-
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(count)
 
 
 class _Fusing:

@@ -16,9 +16,9 @@ from espalier.passes.pruning.calls import all_calls
 from espalier.passes.pruning.changes import change
 from espalier.passes.pruning.live_masks import pruned
 from espalier.passes.pruning.patterns import WHOLE, Found, Scored, mask, masks
-from espalier.passes.pruning.sample import sample
 from espalier.passes.pruning.scores import Scores
 from espalier.passes.pruning.structured_masks import Dropped, joined, last, named, standing
+from espalier.passes.running.splits import data_of, load_split
 from espalier.passes.select import chosen, matches
 
 if TYPE_CHECKING:
@@ -127,4 +127,4 @@ def _split(options: PruneOptions, context: Context) -> Split | None:
     if options.method not in WITH_DATA:
         return None
     options.ready()
-    return sample(options, context)
+    return load_split(data_of(options), context)

@@ -16,7 +16,7 @@ from espalier.passes.choices.prune_activations import ROUNDS, PruneActivationsOp
 from espalier.passes.observed.stream import told
 from espalier.passes.pruning.calls import all_calls
 from espalier.passes.pruning.magnitudes import Magnitudes
-from espalier.passes.pruning.sample import sample
+from espalier.passes.running.splits import data_of, load_split
 from espalier.passes.select import chosen
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class _Watch:
         others = {n.id: {p: s for p, s in n.sparsity.items() if (n.id, p) not in places} for n in graph}
         self.bare = graph.replace(*(replace(n, precision={}, sparsity=others[n.id]) for n in graph))
         self.options, self.context = options, context
-        self.split = sample(options, context)
+        self.split = load_split(data_of(options), context)
         self.same = {(n, p): _told_by(graph[n], p, graph) for n, p in places}
 
     def in_order(self, places: frozenset[Place]) -> dict[Place, tuple[float, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.graph import Graph, Ref
 from espalier.model.graph.ops import drop_rate
 from espalier.passes.base import Context, NoOptions, Report, transform
 
@@ -16,10 +16,6 @@ def remove_dropout(graph: Graph, options: NoOptions, context: Context) -> tuple[
     inside = [n for n in graph if n.op != "dropout" and drop_rate(n)]
     after = graph.replace(*(replace(n, attrs={}) for n in inside))
     for node in found:
-        after = after.rewire(Ref(node.id), _input(after.nodes[node.id])).remove(node.id)
+        after = after.rewire(Ref(node.id), after.nodes[node.id].inputs[0]).remove(node.id)
     rows = tuple({"node": n.id, "module": n.module_path} for n in (*found, *inside))
     return after, Report("remove_dropout", rows, {"removed": len(found), "in_functions": len(inside)})
-
-
-def _input(node: Node) -> Ref:
-    return node.inputs[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from espalier.model.errors import OptionsError, PassError
-from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.recovery.groups import Group, groups_of
@@ -42,7 +42,7 @@ def smoothquant(graph: Graph, options: SmoothquantOptions, context: Context) -> 
         text = "This model was recorded from a run, so it cannot be known what else takes a layer's input."
         raise PassError(text, "Give a model that torch.export can capture.")
     _needs_weights(graph)
-    nodes = chosen(graph, options.select, _able, "smoothed")
+    nodes = chosen(graph, options.select, lambda n: n.op == "linear", "smoothed")
     found = list(groups_of(nodes, graph, options.insert))
     groups = [g for g in found if isinstance(g, Group)]
     left = [{"node": n.id, "skipped": g[1]} for g in found if not isinstance(g, Group) for n in g[0]]
@@ -57,10 +57,6 @@ def smoothquant(graph: Graph, options: SmoothquantOptions, context: Context) -> 
     changed = difference(graph, work.graph, split, options.batch_size, context)
     summary = _summary(groups, len(left), changed)
     return work.graph, Report("smoothquant", (*work.rows, *left), summary)
-
-
-def _able(node: Node) -> bool:
-    return node.op == "linear"
 
 
 def _needs_weights(graph: Graph) -> None:

@@ -1,4 +1,4 @@
-"""Chunks on torch's threads: results in order, in the team, in a pool, in a forked child, and when one fails."""
+"""Chunks on a pool of threads: results in order, in a forked child, and when one fails."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from espalier.kernels.fake_quant import threads
 from espalier.kernels.fake_quant.denormals import denormals, flushed
 from espalier.kernels.fake_quant.threads import CHUNK, spread
 
 SIZE = 4 * CHUNK + 96
 
 
-@pytest.fixture(autouse=True, params=["team", "pool"])
-def two_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def three_threads() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    if request.param == "pool":
-        monkeypatch.setattr(threads, "_team", lambda process: None)
     yield
     torch.set_num_threads(before)
 
@@ -67,11 +64,11 @@ from espalier.model.formats.base import parse_format
 
 torch.set_num_threads(3)
 if sys.argv[1] == "pool":
-    threads._team = lambda process: None
+    threads._address = lambda process: 0
 install()
 x = torch.randn(int(sys.argv[2]), 32, generator=torch.Generator().manual_seed(0))
 fmt = parse_format("integer(width=8, frac_width=5)")
-expected = fmt.forward(x)  # the parent's team has begun
+expected = fmt.forward(x)  # the parent's threads have begun
 assert torch.equal(expected, fmt.define(x))
 child = os.fork()
 if child == 0:
@@ -81,8 +78,8 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_forked_child_computes_too(request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("how", ["team", "pool"])
+def test_a_forked_child_computes_too(how: str) -> None:
     """In a process of its own: gRPC, which other tests load, aborts in a child of a process that has its threads."""
-    how = request.node.callspec.params["two_threads"]
     done = subprocess.run([sys.executable, "-c", FORKS, how, str(SIZE // 32)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,6 @@ from espalier.verilog.numbers.fixed import Codes
 
 INPUTS = 6  # of a look-up table
 FREE = 2  # levels of choices above it that the slice has multiplexers for
-CONSTANT = 0  # the number of the table that holds one bit only
 
 
 def varying(words: Codes, width: int) -> int:

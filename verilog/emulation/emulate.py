@@ -129,7 +129,7 @@ class Emulated:
         masked = self._masked(given)
         design = self._design(sizes, masked is not None)
         by_node = {_name(ref): value for ref, value in given.items()} | ({} if masked is None else {MASK: masked})
-        frames = max(_frames(b, by_node[b.node]) for b in design.inputs)
+        frames = max(by_node[b.node].size // max(int(np.prod(b.shape)), 1) for b in design.inputs)
         codes = tuple(_codes(b, by_node[b.node], frames) for b in design.inputs)
         wire, out = design.ends[0], design.outputs[0]
         result = out.stream.reads(design.stream(wire), design.run(*codes)[wire])
@@ -270,10 +270,6 @@ def _in_format(part: Graph, region: Region, came: Precision) -> Graph:
                  precision={"data_in": came})  # fmt: skip
     rest = {k: map_refs(n, lambda r: Ref(TAKEN) if r == Ref(name) else r) for k, n in part.nodes.items() if k != name}
     return replace(part, nodes={name: source, TAKEN: taken, **rest})
-
-
-def _frames(boundary: Boundary, values: np.ndarray) -> int:
-    return values.size // max(int(np.prod(boundary.shape)), 1)
 
 
 def _codes(boundary: Boundary, values: np.ndarray, frames: int) -> Codes:

@@ -15,7 +15,7 @@ from espalier.verilog.lowering.layout import refused
 from espalier.verilog.lowering.lower import Lowering, held, lowers
 from espalier.verilog.numbers.fixed import Fixed, Rounding, aligned, covering
 from espalier.verilog.rules.attention import BIT, masked, sent
-from espalier.verilog.rules.elementwise import fraction, like, met, port_of, repeated, together
+from espalier.verilog.rules.elementwise import fraction, known, like, met, port_of, repeated, together
 from espalier.verilog.templates.choose import Choose
 from espalier.verilog.templates.threshold import Threshold
 
@@ -43,11 +43,6 @@ def compare(low: Lowering, node: Node) -> None:
         b = _stream(low, node, other, x)
     x, b, kind = (b, x, {"lt": "gt", "le": "ge"}[kind]) if kind in ("lt", "le") else (x, b, kind)
     low.publish(node, met(low, node, kind, x, b))
-
-
-def known(low: Lowering, value: Any) -> np.ndarray | None:
-    """The numbers of an operand that hangs on no input, None for others."""
-    return low.value(value) if isinstance(value, Ref) else np.asarray(float(value))
 
 
 def _operand(low: Lowering, node: Node, value: Any) -> Signal:

@@ -36,7 +36,7 @@ def combine(low: Lowering, node: Node) -> None:
     if node.kwargs.get("rounding_mode") is not None:
         raise refused(node, f"rounding_mode={node.kwargs['rounding_mode']}", "Divide without rounding.")
     kind: Any = {"rsub": "sub", "maximum": "max", "minimum": "min"}.get(node.op, node.op)
-    fixed = [_constant(low, value) for value in (first, second)]
+    fixed = [known(low, value) for value in (first, second)]
     if isinstance(first, Ref) and isinstance(second, Ref) and (_both(fixed) or kind in ("max", "min")):
         _streams(low, node, kind, (first, second), float(alpha))  # type: ignore[arg-type]
     elif alpha != 1:
@@ -50,8 +50,8 @@ def _both(fixed: list[Any]) -> bool:
     return all(f is None for f in fixed)
 
 
-def _constant(low: Lowering, value: Any) -> Any:
-    """The number or known tensor that an operand is, None for one that is computed."""
+def known(low: Lowering, value: Any) -> Any:
+    """The numbers of an operand that hangs on no input, None for others."""
     return low.value(value) if isinstance(value, Ref) else np.asarray(float(value))
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +12,6 @@ import torch
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled import ScaledFormat
-from espalier.model.graph.meta import Precision
-from espalier.passes.base import Context
-from espalier.passes.choices.prune import PruneOptions
-from espalier.passes.choices.quantize import QuantizeOptions
 from espalier.passes.observed.difference import Comparison, compare
 from espalier.passes.observed.divergence import divergence, threshold
 from espalier.passes.observed.scales import activation_scale, one_scale, weight_scale
@@ -27,16 +20,11 @@ from espalier.passes.observed.shifts import (
     chosen_shift,
     covering,
     ends,
-    fitted_rules,
     least_error,
     shift_of,
     shifted,
 )
 from espalier.passes.observed.stream import Observed
-from espalier.passes.transform.prune import prune
-from espalier.passes.transform.quantize import quantize
-from tests.model.zoo import case
-from tests.patience import PATIENCE, budget
 
 SHIFTED = (
     "integer(width=8, frac_width=4)", "integer(width=4, frac_width=30)", "integer(width=16, frac_width=-9)",
@@ -206,54 +194,3 @@ def test_a_difference_does_not_hang_on_the_cut() -> None:
     assert found.saturated == pytest.approx(float((~inside.view(-1)[1:]).double().mean()))
     nothing = compare(Integer(8, 4), torch.zeros(4))
     assert nothing.sqnr_db is None and nothing.cosine is None and nothing.zeros == 1 and nothing.underflow == 0
-
-
-# -- from the weights alone
-
-
-def test_fitted_rules_give_the_shift_of_least_error(tmp_path: Path) -> None:
-    graph, store = case("mlp").graph, case("mlp").store
-    node = next(n for n in graph if n.op == "linear")
-    chosen = {"weight": Precision(Integer(8, 0)), "bias": Precision(parse_format("scaled_integer")),
-              "data_in": Precision(Integer(8, 4))}  # fmt: skip
-    graph = graph.replace(replace(node, precision=chosen))
-    graph, _ = prune(graph, PruneOptions(0.3), Context(store))
-    (rule,) = fitted_rules(graph, [node.id], store)
-    assert list(rule.formats) == ["weight"], "a bias with a scale and an activation are left alone"
-    after, _ = quantize(graph, QuantizeOptions((rule,)), Context(store))
-    fmt = after[node.id].precision["weight"].format
-    x = store.get(graph.weights[node.weights["weight"]].key or "").array
-    mask = np.unpackbits(store.get(after[node.id].sparsity["weight"].mask or "").array, count=x.size)
-    x = x * mask.reshape(x.shape)
-    assert error(fmt, x) == min(error(f, x) for f in neighbours(fmt))
-    assert fitted_rules(after, [node.id], store) == (), "what is best already needs no rule"
-
-
-def test_a_large_weight_is_fitted_at_once_and_without_torch(root: Path) -> None:
-    code = (
-        "import sys, time, numpy as np\n"
-        "from pathlib import Path\n"
-        "from espalier.model.formats.integer import Integer\n"
-        "from espalier.model.graph.graph import Graph, Node, Ref\n"
-        "from espalier.model.graph.meta import Precision, TensorMeta, Weight\n"
-        "from espalier.model.store.weights import Tensor, WeightStore\n"
-        "from espalier.passes.observed.shifts import fitted_rules\n"
-        "store = WeightStore(Path('.'))\n"
-        "x = np.random.default_rng(0).standard_normal((3072, 768), dtype=np.float32) * np.float32(0.02)\n"
-        "w = Weight(store.hold(Tensor(x, 'float32')), x.shape, 'float32')\n"
-        "n = Node('l', 'linear', 'call_module', 'l', weights={'weight': 'w'}, ports={'weight': TensorMeta(x.shape, "
-        "'float32')}, precision={'weight': Precision(Integer(8, 4))})\n"
-        "g = Graph({'l': n}, weights={'w': w})\n"
-        "times = []\n"
-        "for _ in range(5):\n"
-        "    start = time.process_time(); rules = fitted_rules(g, ['l'], store)\n"
-        "    times.append(time.process_time() - start)\n"
-        "assert rules[0].formats['weight'] == Integer(8, 10), rules\n"
-        "assert 'torch' not in sys.modules\n"
-        "print(min(times))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < budget(0.03)

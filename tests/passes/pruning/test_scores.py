@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -31,8 +31,7 @@ from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import Budget, PruneOptions, prunable
 from espalier.passes.choices.pruning import METHODS, Choice
-from espalier.passes.pruning.inputs import layers_at
-from espalier.passes.pruning.live_masks import choice_of, live_found, live_masks, with_masks
+from espalier.passes.pruning.live_masks import live_found, live_masks, with_masks
 from espalier.passes.pruning.scores import Scores
 from espalier.passes.select import Select
 from espalier.passes.transform.prune import prune
@@ -63,6 +62,14 @@ class Layers(nn.Module):
         h = self.gpt(flat.flatten(1)[:, :12])
         h = self.twice(self.twice(h).tanh())
         return self.last(F.linear(h, self.own).relu())
+
+
+def layers_at(nodes: Sequence[Node], graph: Graph) -> dict[str, list[Node]]:
+    """Weight name → its nodes among `nodes`, in order."""
+    found: dict[str, list[Node]] = {}
+    for node in nodes:
+        found.setdefault(weight_at(node, "weight", graph) or "", []).append(node)
+    return found
 
 
 @cache
@@ -290,7 +297,8 @@ def test_masks_are_made_again_from_live_tensors() -> None:
         nodes = [n for n in after if n.sparsity]
         tensors = {n.weights["weight"]: to_torch(context.store.get(graph.weights[n.weights["weight"]].key or ""))
                    for n in nodes}  # fmt: skip
-        choice = choice_of(nodes[0].sparsity["weight"])
+        held = nodes[0].sparsity["weight"]
+        choice = Choice(held.ratio, held.method, held.scope, held.pattern, held.size)  # type: ignore[arg-type]
         masks = live_masks(tensors, after, choice)
         assert all(torch.equal(masks[n.weights["weight"]], mask_of(n, after, context)) for n in nodes)
         moved = {k: torch.flip(v, (0, 1)) for k, v in tensors.items()}

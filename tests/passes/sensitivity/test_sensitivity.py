@@ -290,9 +290,9 @@ def test_predictions_need_no_torch(reviews: Case, tmp_path: Path) -> None:
         "from pathlib import Path\nimport espalier.passes.sensitivity.full_table, espalier.passes.sensitivity.correct\n"
         "from espalier.passes.analysis.sensitivity import kept_places\n"
         "from espalier.passes.sensitivity.evidence import load\n"
-        "from espalier.passes.sensitivity.predict import rows_effect\n"
+        "from espalier.passes.sensitivity.predict import felt_by_rows\n"
         f"e = load(Path({str(tmp_path / 'e.safetensors')!r}))\n"
-        "p = e.pieces['gelu:data_in'][0]\nprint(rows_effect(p, p.x.round(1)).kl > 0)"
+        "p = e.pieces['gelu:data_in'][0]\nprint(felt_by_rows(p, p.x.round(1) - p.x).kl > 0)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert found.stdout.strip() == "True"

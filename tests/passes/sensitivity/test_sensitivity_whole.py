@@ -12,7 +12,7 @@ from espalier.model.formats.base import parse_format
 from espalier.passes.sensitivity import exact
 from espalier.passes.sensitivity.correct import Correction
 from espalier.passes.sensitivity.evidence import PASSES, Low, Rows
-from espalier.passes.sensitivity.predict import rows_effect, weight_effect
+from espalier.passes.sensitivity.predict import felt_by_rows, weight_effect
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 from espalier.passes.sensitivity.whole import LEAST, Wholes, correction_of, packed, part, together, unpacked
 
@@ -81,7 +81,7 @@ def test_rows_and_weights_tell_the_same_signs() -> None:
     rows = Rows(x, g[:, None] * w, np.ones(PASSES, np.float32), np.arange(PASSES), x[0], PASSES)
     gradient = g[:, None, None] * x[:, None, :]
     low = Low(gradient[:, :, :1] * 0 + 1, gradient.copy(), np.zeros(1, np.float32), np.zeros(3, np.float32))
-    one, two = rows_effect(rows, x * np.float32(1.1)), weight_effect(low, w * np.float32(0.1))
+    one, two = felt_by_rows(rows, x * np.float32(0.1)), weight_effect(low, w * np.float32(0.1))
     share = one.along @ two.along / np.sqrt((one.along @ one.along) * (two.along @ two.along))
     assert share == pytest.approx(1, abs=1e-4)
     assert two.kl == pytest.approx(_kl(two.along))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 from espalier.model.data.base import load_data
-from espalier.model.data.reviews import NOISE, make_reviews
+from espalier.model.data.demo import TEXTS
 from espalier.model.errors import SourceError
 from espalier.model.sources.demos import DEMOS, RESOURCES, load_demo
-from espalier.model.sources.train_demos import measure
+from tests.demos.reviews import NOISE, make_reviews
+from tests.demos.train import measure
+from tests.demos.vocabulary import texts
 
 
 def _card(name: str) -> dict[str, Any]:
@@ -73,7 +76,11 @@ def test_missing_weights_say_how_to_make_them(monkeypatch: pytest.MonkeyPatch, t
 def test_the_files_are_small_and_hold_no_code() -> None:
     files = [path for path in RESOURCES.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 4_000_000
-    assert {path.suffix for path in files} <= {".json", ".safetensors", ".txt"}
+    assert {path.suffix for path in files} <= {".json", ".safetensors", ".gz"}
+
+
+def test_the_shipped_texts_are_those_of_the_grammar() -> None:
+    assert gzip.decompress(TEXTS.read_bytes()) == texts()
 
 
 def test_the_reviews_folder_is_a_hugging_face_folder() -> None:

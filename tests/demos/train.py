@@ -1,4 +1,4 @@
-"""Makes the shipped weights of the demos: `python -m espalier.model.sources.train_demos [NAME…]`, minutes on two cores.
+"""Makes the shipped weights of the demos: `python -m tests.demos.train [NAME…]`, minutes on two cores.
 
 Kept in the project so that every shipped number can be made again from its seed.
 """
@@ -147,8 +147,8 @@ def _batch(split: Split, rows: Any) -> Batch:
 def _extra_reviews(recipe: Recipe) -> Split:
     """Further made reviews, none of them in the data set: a stand-in for pretraining."""
     from espalier.model.data.demo import SHIPPED
-    from espalier.model.data.reviews import SIZES, make_reviews
     from espalier.model.data.tokens import open_shipped
+    from tests.demos.reviews import SIZES, make_reviews
 
     rows = make_reviews({**SIZES, "extra": recipe.extra})["extra"]
     inputs, lengths = open_shipped(SHIPPED)([row.text for row in rows], 128)
@@ -165,10 +165,10 @@ def main() -> None:
     """Trains the named demos, or all; prints their cards as JSON."""
     parser = argparse.ArgumentParser(description="Train the demos' weights.")
     parser.add_argument("names", nargs="*", help=f"demos to train: {', '.join(DEMOS)}; all by default")
-    parser.add_argument("--tokenizer", action="store_true", help="train the reviews' vocabulary first")
+    parser.add_argument("--texts", action="store_true", help="make the reviews' texts and vocabulary first")
     chosen = parser.parse_args()
-    if chosen.tokenizer:
-        from espalier.model.data.vocabulary import write_reviews_folder
+    if chosen.texts:
+        from tests.demos.vocabulary import write_reviews_folder
 
         write_reviews_folder()
     unknown = [name for name in chosen.names if name not in DEMOS]

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from espalier.model.data import lexicon as lex
-from espalier.model.data.clauses import Clause, Writer, sentence
+from tests.demos import lexicon as lex
+from tests.demos.clauses import Clause, Writer, sentence
 
-CLASSES = ("negative", "positive")
 SIZES = {"train": 8000, "validation": 1000, "test": 1000}
 NOISE = 0.04  # share of labels flipped in every split: no model can beat 1 − NOISE but by luck
 MARGIN = 1.0  # reviews whose opinions cancel out to less than this aren't used

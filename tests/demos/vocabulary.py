@@ -1,27 +1,35 @@
-"""Makes the tokenizer and configuration that ship with `demo:reviews`: a Hugging Face folder of its own."""
+"""Makes what ships with `demo:reviews`: its texts, and a Hugging Face folder with tokenizer and configuration."""
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
-from espalier.model.data.demo import RESOURCES
-from espalier.model.data.reviews import CLASSES, make_reviews
+from espalier.model.data.demo import CLASSES, SHIPPED, TEXTS
+from tests.demos.reviews import make_reviews
 
 VOCABULARY = 2000
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
+def texts() -> bytes:
+    """The reviews as lines of split, label and text."""
+    lines = (f"{split}\t{row.label}\t{row.text}\n" for split, rows in make_reviews().items() for row in rows)
+    return "".join(lines).encode()
+
+
 def write_reviews_folder() -> None:
-    """Writes resources/demos/reviews: tokenizer files trained on the train split, and `config.json`."""
+    """Writes resources/demos/reviews: texts, tokenizer files trained on the train split, and `config.json`."""
     from transformers import BertConfig, PreTrainedTokenizerFast
 
+    TEXTS.write_bytes(gzip.compress(texts(), 9, mtime=0))
     trained = train_tokenizer()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=trained,
         model_max_length=128,
         **{f"{token[1:-1].lower()}_token": token for token in SPECIAL},
     )
-    tokenizer.save_pretrained(RESOURCES / "reviews")
+    tokenizer.save_pretrained(SHIPPED)
     config = BertConfig(
         vocab_size=trained.get_vocab_size(),
         hidden_size=128,
@@ -33,7 +41,7 @@ def write_reviews_folder() -> None:
         label2id={name: index for index, name in enumerate(CLASSES)},
         architectures=["BertForSequenceClassification"],
     )
-    config.save_pretrained(RESOURCES / "reviews")
+    config.save_pretrained(SHIPPED)
 
 
 def train_tokenizer() -> Any:

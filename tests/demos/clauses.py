@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from espalier.model.data import lexicon as lex
+from tests.demos import lexicon as lex
 
 T = TypeVar("T")
 Clause = tuple[str, float]
