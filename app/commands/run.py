@@ -83,9 +83,9 @@ def _run(found: Arguments, console: Console) -> Answer:
 
 def _unsound(replayed: Replayed, target: Target, console: Console) -> list[str]:
     """Weights of the result that hold values that are no numbers; formats would round them without a word."""
-    from espalier.model.trace.unsound import unsound
+    from espalier.model.trace.weight_checks import weight_problems
 
-    found = [p.message for p in unsound(replayed.graph, target.store)]
+    found = [p.message for p in weight_problems(replayed.graph, target.store)]
     for message in found:
         console.note(message)
     return found

@@ -39,7 +39,7 @@ def seen_weight(node: Node, port: str, graph: Graph, store: WeightStore) -> Tens
     """
     from espalier.model.torch.build import effective
     from espalier.model.torch.tensors import to_torch
-    from espalier.model.trace.unsound import told
+    from espalier.model.trace.weight_checks import non_finite_text
 
     name = weight_at(node, port, graph) or ""
     weight = graph.weights[name]
@@ -48,7 +48,9 @@ def seen_weight(node: Node, port: str, graph: Graph, store: WeightStore) -> Tens
     value = to_torch(store.get(weight.key))
     value = value if value.dtype.itemsize == 8 else value.float()
     if left_out := sum(count for _, count in pieces(value.numpy())):
-        raise PassError(f"{name} holds {told(left_out)}.", "Open sound weights, or leave this node out.", node.id)
+        raise PassError(
+            f"{name} holds {non_finite_text(left_out)}.", "Open sound weights, or leave this node out.", node.id
+        )
     return effective(node, port, graph, store).seen(value).contiguous()
 
 

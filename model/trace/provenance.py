@@ -1,4 +1,4 @@
-"""Where a node came from: its module's path, the line of the user's code, the group it is shown in."""
+"""Provenance of a node: module path, line of the user's code, display group."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from torch import fx
 from espalier.model.trace.flatten import Flat
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
-# Hugging Face models build their masks in functions so named; the nodes belong to no module of their own.
+# Hugging Face models build masks in functions with these names; the nodes belong to no module of their own.
 _MASK = re.compile(r"\w*mask\w*\(")
 MASK_GROUP = "attention_mask"
 
 
-class Places:
+class Provenance:
     """Module paths and source lines, memoised per stack trace."""
 
     def __init__(self, flat: Flat) -> None:
         self._flat = flat
         self._sources: dict[str, str] = {}
 
-    def stack_end(self, node: fx.Node, above: bool = False) -> tuple[str, str]:
-        """(key of the innermost module *call*, its path); a second call of one module has another key."""
+    def innermost_call(self, node: fx.Node, above: bool = False) -> tuple[str, str]:
+        """(key of the innermost module *call*, the module's path); each call of a module has its own key."""
         stack = list((node.meta.get("nn_module_stack") or {}).items())
         stack = stack[:-1] if above else stack
         if not stack:
@@ -33,11 +33,11 @@ class Places:
         return str(key), str(path).removeprefix("L['self'].")
 
     def path(self, node: fx.Node, above: bool = False) -> str:
-        """Module path of a node; mask code gets a group of its own, a repeated call its number.
+        """Module path of a node, with the number of a repeated call; mask code has its own group.
 
-        `above`: the path of the module that calls the innermost one.
+        `above`: use the caller of the innermost module.
         """
-        key, path = self.stack_end(node, above)
+        key, path = self.innermost_call(node, above)
         again = re.search(r"@\d+$", key)
         path = f"{path}{again.group()}" if again and path else path
         if self._is_mask(node):
@@ -49,7 +49,7 @@ class Places:
         return bool(lines) and (bool(_MASK.search(lines[-1])) or "masking_utils.py" in "".join(lines[-2:]))
 
     def source(self, node: fx.Node) -> str:
-        """`transformers/models/bert/modeling_bert.py:175 forward`, the innermost frame outside torch."""
+        """The innermost frame outside torch: `transformers/models/bert/modeling_bert.py:175 forward`."""
         trace = node.meta.get("stack_trace") or ""
         if trace not in self._sources:
             frames = [

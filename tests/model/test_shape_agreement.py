@@ -1,4 +1,4 @@
-"""A raised module gives what the exported program gives, or it stays functions; shapes are compared at every node."""
+"""A recovered module gives what the exported program gives, or it stays functions; shapes are compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from espalier.model.graph.meta import TensorMeta
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.build import build
 from espalier.model.torch.shape_check import differences
-from espalier.model.trace import raising
+from espalier.model.trace import module_recovery
 from espalier.model.trace.trace import Traced, trace
 from espalier.model.trust import Origin
 from tests.model.zoo import MODELS, SLOW, case
@@ -96,8 +96,8 @@ def test_a_hook_that_looks_only_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_call_that_was_raised_wrongly_stays_as_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With both guards of the raising off, the comparison finds it: an error at its node, and the values are right."""
-    monkeypatch.setattr(raising, "_is_altered", lambda module: False)
+    """Without both guards the comparison reports it: an error at its node, and the values are right."""
+    monkeypatch.setattr(module_recovery, "_is_altered", lambda module: False)
     traced = checked(hooked(lambda m, a, y: y[:, 0]), tmp_path)
     (problem,) = [p for p in traced.problems if p.severity == "error"]
     assert problem.node and traced.graph[problem.node].op == "select"

@@ -1,6 +1,6 @@
-"""The way for models that torch.export refuses: record one real run, so that they can be seen and compressed.
+"""Fallback for models that torch.export refuses: a graph recorded from one run, for display and compression.
 
-The graph cannot be re-wired; it runs as the original module with its leaves swapped.
+The graph's connections cannot be edited; it runs as the original module with its leaves replaced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SILENT = ("__get__", "__set__", "size", "dim", "is_floating_point", "device", "
 
 
 def record(model: nn.Module, example: Mapping[str, Any], store: WeightStore) -> Graph:
-    """A graph of leaf modules and functions from one run of `model`; raises TraceError when it does not run."""
+    """A graph of leaf modules and functions from one run of `model`; raises TraceError if the run fails."""
     recorder = _Recorder(model, store)
     try:
         with torch.no_grad(), recorder.watching(), recorder:
@@ -49,14 +49,14 @@ class _Recorder(TorchFunctionMode):
         self._tensors = Tensors(model, store)
         self._own = {id(p) for p in (*model.parameters(), *model.buffers())}
         self._refs: dict[int, Ref] = {}
-        self._kept: list[Tensor] = []
+        self._alive: list[Tensor] = []
         self._nodes: dict[str, Node] = {}
         self._taken: Counter[str] = Counter((RESULT,))
         self._stack: list[str] = []
         self._inside = 0
 
     def watching(self) -> Any:
-        """Hooks on all modules, gone when the context ends."""
+        """Hooks on all modules, removed at the end of the context."""
         from contextlib import ExitStack
 
         stack = ExitStack()
@@ -91,7 +91,7 @@ class _Recorder(TorchFunctionMode):
         self._inside -= 1
         ports = {p: _meta(v) for p, v in own if p in ("weight", "bias")}
         node = Node(
-            self._fresh(path.replace(".", "_")), op_of_module(module) or "opaque", "call_module", path,
+            self._unique(path.replace(".", "_")), op_of_module(module) or "opaque", "call_module", path,
             tuple(self._args(args)), {}, ports, weights, attributes(module), module_path=path,
         )  # fmt: skip
         self._put(node, output)
@@ -105,15 +105,15 @@ class _Recorder(TorchFunctionMode):
             inputs = tuple(self._args((*args, *(kwargs or {}).values())))
             path = self._stack[-1] if self._stack else ""
             self._put(
-                Node(self._fresh(name.strip("_")), op, "opaque", f"recorded.{name}", inputs, module_path=path), result
+                Node(self._unique(name.strip("_")), op, "opaque", f"recorded.{name}", inputs, module_path=path), result
             )
         return result
 
     # -- nodes
 
-    def _fresh(self, wish: str) -> str:
-        self._taken[wish] += 1
-        return wish if self._taken[wish] == 1 and wish not in self._nodes else f"{wish}_{self._taken[wish] - 1}"
+    def _unique(self, stem: str) -> str:
+        self._taken[stem] += 1
+        return stem if self._taken[stem] == 1 and stem not in self._nodes else f"{stem}_{self._taken[stem] - 1}"
 
     def _args(self, args: Any) -> Iterator[Arg]:
         for value in pytree.tree_leaves(args):
@@ -128,7 +128,7 @@ class _Recorder(TorchFunctionMode):
         self._inside += 1
         name = self._tensors.name(value, "constant")
         self._inside -= 1
-        node = Node(self._fresh(name.replace(".", "_")), "get_attr", "get_attr", name, weights={"value": name},
+        node = Node(self._unique(name.replace(".", "_")), "get_attr", "get_attr", name, weights={"value": name},
                     module_path=name.rpartition(".")[0])  # fmt: skip
         self._put(node, value)
         return self._refs[id(value)]
@@ -143,7 +143,7 @@ class _Recorder(TorchFunctionMode):
         for i, value in enumerate(values):
             ports[out_port(i)] = _meta(value)
             self._refs[id(value)] = Ref(node.id, i)
-            self._kept.append(value)  # an id must not be used again while recording
+            self._alive.append(value)  # keeps its id() unique while recording
         outputs = len(values) if len(values) > 1 else None
         self._nodes[node.id] = replace(node, ports=ports, outputs=outputs)
 

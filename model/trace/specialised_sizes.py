@@ -1,4 +1,4 @@
-"""Input sizes that a model has turned into a plain number: torch.export keeps the number and still calls them free."""
+"""Input sizes that a model specialises to a constant, although torch.export reports them as dynamic."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-_REACH = 64  # other sizes that are tried on each side of the example's
+_REACH = 64  # sizes tried on each side of the example's
 
-Places = dict[str, set[int]]
+Axes = dict[str, set[int]]
 
 
-def pinned(program: ExportedProgram) -> Places:
-    """Input name → axes that can have no other size than the example's, though the program calls them free.
+def specialised_axes(program: ExportedProgram) -> Axes:
+    """Input name → axes that only allow the example's size, although the program declares them dynamic.
 
-    `float(x.numel())` leaves the guard 4·batch·seq = 60: the product is baked in, so none of its sizes is free.
+    `float(x.numel())` leaves the guard 4·batch·seq = 60: the product is a constant, so none of its sizes is dynamic.
     """
     inputs = _inputs(program)
     sizes = [d for value in inputs.values() for d in value.shape if isinstance(d, torch.SymInt)]
@@ -30,17 +30,17 @@ def pinned(program: ExportedProgram) -> Places:
     return {name: found for name, found in axes.items() if found}
 
 
-def floors(program: ExportedProgram) -> dict[str, int]:
-    """`x[0]` → the least size for which the program holds, where the model decides by its size."""
-    found: dict[str, int] = {}
+def minimum_sizes(program: ExportedProgram) -> dict[str, int]:
+    """`x[0]` → the smallest valid size, for dimensions whose size decides a branch of the model."""
+    minimum: dict[str, int] = {}
     for name, value in _inputs(program).items():
         for axis, size in enumerate(value.shape):
             least = [program.range_constraints[s].lower for s in _free(size) if s in program.range_constraints]
             if (
                 least and isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and least[0] > 2
             ):  # 0, 1: torch's own
-                found[f"{name}[{axis}]"] = int(least[0])
-    return found
+                minimum[f"{name}[{axis}]"] = int(least[0])
+    return minimum
 
 
 def _inputs(program: ExportedProgram) -> dict[str, Tensor]:
@@ -58,8 +58,8 @@ def _names_a_number(guard: Any) -> bool:
 
 
 def _only(guard: Any, symbol: Any, values: Any) -> bool:
-    """Whether the guard holds at no other size of `symbol` alone; a divisor of a size has others."""
-    if not guard.free_symbols <= set(values):  # a size that only the data decides
+    """Whether no other size of `symbol` alone satisfies the guard; a divisibility guard allows others."""
+    if not guard.free_symbols <= set(values):  # a data-dependent size
         return False
     now = int(values[symbol])
     others = (n for n in range(max(1, now - _REACH), now + _REACH) if n != now)
@@ -70,5 +70,5 @@ def _only(guard: Any, symbol: Any, values: Any) -> bool:
 def _holds(guard: Any, values: dict[Any, Any]) -> bool:
     try:
         return guard.xreplace(values) == sympy.true
-    except ZeroDivisionError:  # a size that the guard's own arithmetic cannot take
+    except ZeroDivisionError:  # the guard's arithmetic is undefined at this size
         return False

@@ -1,7 +1,7 @@
-"""Whether a model's code does with every block of a stack what it does with the few that were captured.
+"""Checks that a model treats every block of a stack as it treats the few that were captured.
 
-Blocks that look alike may still be told apart by the code around them, or by their number: both models run once, and
-all calls of torch are laid beside each other.
+Identical blocks may still be treated differently by the code around them or by their index. The full and the
+truncated model run once each, and their calls of torch are compared.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import override
 
 from espalier.model.trace.capture import quiet
-from espalier.model.trace.stamping import Stack, shortened
+from espalier.model.trace.repeated_blocks import BlockStack, truncated
 
 Place = tuple[int, int, int]  # stretch, call in it, output of the call
 Call = tuple[Any, ...]
 
 
-def same_code(model: nn.Module, stack: Stack, example: dict[str, Any]) -> bool:
-    """Whether `model` treats each block of `stack` as the last but one of the few, and ends as with the few alone."""
+def blocks_equivalent(model: nn.Module, stack: BlockStack, example: dict[str, Any]) -> bool:
+    """Whether each further block of `stack` makes the calls of the last but one captured block, and the end agrees."""
     try:
         whole = _stretches(model, stack, example)
-        with shortened(model, stack):
+        with truncated(model, stack):
             short = _stretches(model, stack, example)
-    # Boundary to foreign code: a model that does not run without values is captured whole.
+    # Boundary to foreign code: a model that does not run on the meta device is captured in full.
     except Exception:  # noqa: BLE001
         return False
     if whole is None or short is None:
@@ -41,7 +41,7 @@ def same_code(model: nn.Module, stack: Stack, example: dict[str, Any]) -> bool:
     return whole[:-1] == short[:-1] + further * short[-2:-1] and whole[-1] == short[-1]
 
 
-def _stretches(model: nn.Module, stack: Stack, example: dict[str, Any]) -> list[list[Call]] | None:
+def _stretches(model: nn.Module, stack: BlockStack, example: dict[str, Any]) -> list[list[Call]] | None:
     """The calls before the first block and from each block to the next; None unless they run once each, in order."""
     blocks = list(model.get_submodule(stack.path).children())
     watch = _Watch(model, stack.path)
@@ -66,7 +66,7 @@ def _counting(watch: _Watch, entered: list[int], number: int) -> Callable[..., N
 
 
 class _Watch(TorchDispatchMode):
-    """Hears every call with where its tensors come from: from how many stretches back, from before, or by name."""
+    """Records every call with the origin of its tensors: a relative stretch, the part before the blocks, or a name."""
 
     def __init__(self, model: nn.Module, path: str) -> None:
         super().__init__()
@@ -78,34 +78,34 @@ class _Watch(TorchDispatchMode):
         self._kept: list[Any] = []  # an id must not be used again
 
     def input(self, value: Tensor) -> Tensor:
-        """An input, on the device of the model."""
+        """Move an input to the model's device and name it."""
         moved = value.to("meta")
         self._kept.append(moved)
         self._names[id(moved)] = f"input {len(self._kept)}"
         return moved
 
     def end(self, result: Any) -> None:
-        """What the model returns is a last call."""
-        self._hear("return", dict(result.items()) if hasattr(result, "items") else result)
+        """Record the model's result as a last call."""
+        self._record("return", dict(result.items()) if hasattr(result, "items") else result)
 
     @override
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         place = len(self.stretches) - 1, len(self.stretches[-1])
-        self._hear(func, (args, kwargs or {}))
+        self._record(func, (args, kwargs or {}))
         for i, value in enumerate(pytree.tree_leaves(result)):
             if isinstance(value, Tensor):
                 self._made[id(value)] = (*place, i)
                 self._kept.append(value)
         return result
 
-    def _hear(self, func: Any, given: Any) -> None:
+    def _record(self, func: Any, given: Any) -> None:
         leaves, spec = pytree.tree_flatten(given)
         self._kept.append(leaves)
-        told = [self._told(v) if isinstance(v, Tensor) else (type(v).__name__, str(v)) for v in leaves]
-        self.stretches[-1].append((func, spec, *told))
+        origins = [self._origin(v) if isinstance(v, Tensor) else (type(v).__name__, str(v)) for v in leaves]
+        self.stretches[-1].append((func, spec, *origins))
 
-    def _told(self, value: Tensor) -> Call:
+    def _origin(self, value: Tensor) -> Call:
         now = len(self.stretches) - 1
         made = self._made.get(id(value))
         if made is not None:

@@ -1,4 +1,4 @@
-"""ATen nodes → the modules that they came from: a leaf module is one call again, with its own weights."""
+"""Recovers leaf modules from ATen nodes: each call of a leaf module becomes one node with the module's weights."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from espalier.model.torch.tensors import Tensors
 from espalier.model.trace.args import arg_of
 from espalier.model.trace.flatten import Flat, aliases, functional, mutates, pure_twin
 from espalier.model.trace.outputs import RESULT, output_names
-from espalier.model.trace.places import Places
+from espalier.model.trace.provenance import Provenance
 from espalier.model.trace.shapes import Names
 
 
-class Raiser:
-    """One raising of one exported program; `graph()` gives the result.
+class ModuleRecovery:
+    """Recovers the modules of one exported program; `graph()` returns the result.
 
-    `plain` are calls of leaf modules, by their keys in `calls`, that stay the functions that were exported.
+    `plain`: calls of leaf modules, by their keys in `calls`, that stay as exported functions.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Raiser:
         self.problems: list[tuple[str | None, str]] = []
         self.callables: dict[str, Any] = {}
         self._tensors = Tensors(model, store)
-        self._held = {**dict(model.named_parameters(remove_duplicate=False)),
+        self._originals = {**dict(model.named_parameters(remove_duplicate=False)),
                       **dict(model.named_buffers(remove_duplicate=False))}  # fmt: skip
         self._flat = Flat(self.program)
-        self._places = Places(self._flat)
+        self._provenance = Provenance(self._flat)
         self._modules = dict(model.named_modules())
-        self._made: dict[fx.Node, Arg] = {}
+        self._args: dict[fx.Node, Arg] = {}
         self._nodes: dict[str, Node] = {}
         self._taken: Counter[str] = Counter()
         sig = self.program.graph_signature
@@ -61,7 +61,7 @@ class Raiser:
         }
 
     def graph(self) -> Graph:
-        """The raised graph, without nodes that nothing uses."""
+        """The graph with leaf modules, without unused nodes."""
         groups = {nodes[-1]: (path, nodes) for path, nodes in self._leaf_groups()}
         inside = {n for _, nodes in groups.values() for n in nodes}
         for node in self._flat.nodes:
@@ -79,7 +79,7 @@ class Raiser:
         calls: dict[str, list[fx.Node]] = {}
         for node in self._flat.nodes:
             if node.op == "call_function" and isinstance(node.meta.get("val"), Tensor | list | tuple):
-                key, path = self._places.stack_end(node)
+                key, path = self._provenance.innermost_call(node)
                 module = self._modules.get(path)
                 if module is not None and path and op_of_module(module) and not list(module.children()):
                     calls.setdefault(key, []).append(node)
@@ -87,21 +87,21 @@ class Raiser:
         for key, nodes in calls.items():
             own = self._own(key, nodes)
             if own and key not in self._plain_calls and self._is_whole(own):
-                path = self._places.stack_end(own[0])[1]
+                path = self._provenance.innermost_call(own[0])[1]
                 if len(own) == 1 or not _is_altered(self._modules[path]):
                     found.append((path, own))
         return found
 
     def end_of(self, call: str) -> str | None:
-        """The last node of a call that stayed functions."""
-        here = [n for n in self._flat.nodes if self._places.stack_end(n)[0] == call and n not in self._moved]
-        made = (self._made.get(n) for n in reversed(here))
+        """The last node of a call that stays as functions."""
+        here = [n for n in self._flat.nodes if self._provenance.innermost_call(n)[0] == call and n not in self._moved]
+        made = (self._args.get(n) for n in reversed(here))
         return next((m.node for m in made if isinstance(m, Ref)), None)
 
     def _own(self, key: str, nodes: list[fx.Node]) -> list[fx.Node]:
-        """The nodes of a call, without views that were made outside and that torch makes again where they are used.
+        """The nodes of a call, without views that were created outside it.
 
-        A program without writes through views has each view behind the write, in the module that uses it first.
+        `functional` recreates each view after the write, in the module that uses it first.
         """
         ops = self._exported.get(key)
         count = 0
@@ -111,7 +111,7 @@ class Raiser:
         return nodes[count:]
 
     def _is_whole(self, nodes: list[fx.Node]) -> bool:
-        """One tensor goes in, and only the last node's value comes out."""
+        """Whether the nodes have one data input, and only the last one's value is used outside."""
         own = set(nodes)
         if not isinstance(nodes[-1].meta.get("val"), Tensor):
             return False
@@ -125,11 +125,11 @@ class Raiser:
 
     # -- making nodes
 
-    def _fresh(self, wish: str) -> str:
-        name = wish
-        while name in self._nodes or name == RESULT:  # a layer may be called as the node of the results is
-            self._taken[wish] += 1
-            name = f"{wish}_{self._taken[wish]}"
+    def _unique(self, stem: str) -> str:
+        name = stem
+        while name in self._nodes or name == RESULT:  # a layer may have the name of the output node
+            self._taken[stem] += 1
+            name = f"{stem}_{self._taken[stem]}"
         return name
 
     def _put(self, node: Node) -> Ref:
@@ -145,35 +145,35 @@ class Raiser:
         ports = {"data_in": self.names.meta(data.meta["val"])}
         ports |= {p: _weight_meta(self._tensors, w) for p, w in weights.items() if p in ("weight", "bias")}
         ports |= self.names.outputs(nodes[-1].meta["val"])
-        node = Node(self._fresh(path.replace(".", "_")), op_of_module(module) or "opaque", "call_module", path,
+        node = Node(self._unique(path.replace(".", "_")), op_of_module(module) or "opaque", "call_module", path,
                     (source,), {}, ports, weights, attributes(module), None,
-                    self._places.path(nodes[-1]), self._places.source(nodes[-1]))  # fmt: skip
-        self._made[nodes[-1]] = self._put(node)
-        self.calls[node.id] = self._places.stack_end(nodes[-1])[0]
+                    self._provenance.path(nodes[-1]), self._provenance.source(nodes[-1]))  # fmt: skip
+        self._args[nodes[-1]] = self._put(node)
+        self.calls[node.id] = self._provenance.innermost_call(nodes[-1])[0]
 
     def _plain(self, node: fx.Node) -> None:
         if node.op == "placeholder":
             if node.name not in self._lifted:
                 meta = self.names.outputs(node.meta.get("val"))
-                self._made[node] = self._put(Node(self._fresh(node.name), "placeholder", "placeholder", node.name,
+                self._args[node] = self._put(Node(self._unique(node.name), "placeholder", "placeholder", node.name,
                                                   ports=meta))  # fmt: skip
         elif node.op == "output":
             self._put(Node(RESULT, "output", "output", "output", tuple(self._arg(a) for a in self._results(node))))
         elif node.op == "get_attr":
             value = _value_of(node)
             if isinstance(value, Tensor):
-                self._made[node] = self._tensor(value, str(node.target), "constant")
+                self._args[node] = self._tensor(value, str(node.target), "constant")
         elif "getitem" in str(node.target) and isinstance(self._arg(node.args[0]), Ref):
             self._getitem(node)
         else:
             self._function(node)
 
     def _results(self, node: fx.Node) -> list[Any]:
-        """What the user's forward returns: without the new values of buffers and inputs that it writes into."""
+        """The results of the user's forward, without the updated buffers and inputs."""
         values: Any = node.args[0]
         specs = self.program.graph_signature.output_specs
         written = [s.target for s in specs if s.kind != OutputKind.USER_OUTPUT]
-        self.problems += [(None, f"The model writes into {name}; the graph leaves it as it is.") for name in written]
+        self.problems += [(None, f"The model writes into {name}; the graph does not.") for name in written]
         results = [v for v, s in zip(values, specs, strict=True) if s.kind == OutputKind.USER_OUTPUT]
         exported = (r.meta.get("val") if isinstance(r, fx.Node) else None for r in results)
         self.results = [self.names.meta(v) if isinstance(v, Tensor) else None for v in exported]
@@ -182,32 +182,32 @@ class Raiser:
     def _getitem(self, node: fx.Node) -> None:
         source = self._arg(node.args[0])
         assert isinstance(source, Ref)
-        self._made[node] = replace(source, output=int(node.args[1]))  # type: ignore[arg-type]
+        self._args[node] = replace(source, output=int(node.args[1]))  # type: ignore[arg-type]
 
     def _function(self, node: fx.Node) -> None:
         name = name_of(pure_twin(node) if mutates(node) else node.target)
         if name == "aten.copy.default":
-            self._made[node] = self._copy(node)
+            self._args[node] = self._copy(node)
         else:
             if name is None:
                 name = f"opaque.{node.name}"
                 self.callables[name] = _closed(node)
             args = tuple(self._arg(a) for a in node.args if not _is_body(a))
             kwargs = {k: self._arg(a) for k, a in node.kwargs.items()}
-            self._made[node] = self._call(node, name, args, kwargs, node.meta.get("val"))
+            self._args[node] = self._call(node, name, args, kwargs, node.meta.get("val"))
         if mutates(node) and isinstance(node.args[0], fx.Node):
-            self._made[self._flat.resolve(node.args[0])] = self._made[node]
+            self._args[self._flat.resolve(node.args[0])] = self._args[node]
 
     def _copy(self, node: fx.Node) -> Ref:
-        """What dst.copy_(src) leaves: src in dst's dtype and shape. torch's own functional copy has no gradient."""
+        """dst.copy_(src) as functions: src in dst's dtype and shape. torch's functional copy has no gradient."""
         target, source = (self._flat.resolve(a) for a in node.args[:2])
-        place, made, value = self._arg(target), self._arg(source), source.meta["val"]
+        like, result, value = self._arg(target), self._arg(source), source.meta["val"]
         if value.dtype != target.meta["val"].dtype:
             value = value.to(target.meta["val"].dtype)
-            made = self._call(node, "aten.to.other", (made, place), {}, value)
+            result = self._call(node, "aten.to.other", (result, like), {}, value)
         value = node.meta["val"]
-        made = self._call(node, "aten.expand_as.default", (made, place), {}, value)
-        return self._call(node, "aten.clone.default", (made,), {}, value)
+        result = self._call(node, "aten.expand_as.default", (result, like), {}, value)
+        return self._call(node, "aten.clone.default", (result,), {}, value)
 
     def _call(self, node: fx.Node, name: str, args: tuple[Arg, ...], kwargs: dict[str, Arg], value: Any) -> Ref:
         opaque = name.startswith("opaque.")
@@ -215,19 +215,20 @@ class Raiser:
         ports = input_ports(op, args, kwargs, self._nodes) | self.names.outputs(value)
         outputs = len(value) if isinstance(value, list | tuple) else None
         call = "opaque" if opaque else "call_function"
-        return self._put(Node(self._fresh(node.name.rstrip("_")), op, call, name, args, kwargs, ports, {}, {}, outputs,
-                              self._places.path(node, node in self._moved), self._places.source(node)))  # fmt: skip
+        path, source = self._provenance.path(node, node in self._moved), self._provenance.source(node)
+        id_ = self._unique(node.name.rstrip("_"))
+        return self._put(Node(id_, op, call, name, args, kwargs, ports, {}, {}, outputs, path, source))
 
-    def _tensor(self, value: Tensor, wish: str, role: str) -> Ref:
-        name = self._tensors.name(value, wish, role)
-        made = self._fresh(name.replace(".", "_"))
+    def _tensor(self, value: Tensor, path: str, role: str) -> Ref:
+        name = self._tensors.name(value, path, role)
+        id_ = self._unique(name.replace(".", "_"))
         ports = {"data_out": self.names.meta(value)}
-        return self._put(Node(made, "get_attr", "get_attr", name, ports=ports, weights={"value": name},
+        return self._put(Node(id_, "get_attr", "get_attr", name, ports=ports, weights={"value": name},
                               module_path=name.rpartition(".")[0]))  # fmt: skip
 
     def _lift(self, node: fx.Node) -> Ref:
         path = self._lifted[node.name]
-        value: Any = self._held.get(path)
+        value: Any = self._originals.get(path)
         if value is None:
             value = self.program.constants[path] if path in self.program.constants else self.program.state_dict[path]
         return self._tensor(value, path, "constant")
@@ -239,17 +240,17 @@ class Raiser:
         value = self._flat.resolve(node)
         if not isinstance(value, fx.Node):
             return self._arg(value)
-        if value not in self._made:
-            self._made[value] = self._lift(value)
-        return self._made[value]
+        if value not in self._args:
+            self._args[value] = self._lift(value)
+        return self._args[value]
 
 
 def _ops(program: ExportedProgram) -> dict[str, set[Any]]:
-    """The functions that each module call makes itself, by the call's key."""
+    """The functions called directly by each module call, by the call's key."""
     flat = Flat(program)
-    places, found = Places(flat), dict[str, set[Any]]()
+    places, found = Provenance(flat), dict[str, set[Any]]()
     for node in flat.nodes:
-        found.setdefault(places.stack_end(node)[0], set()).add(node.target)
+        found.setdefault(places.innermost_call(node)[0], set()).add(node.target)
     return found
 
 
@@ -263,7 +264,7 @@ def _alive(nodes: dict[str, Node]) -> dict[str, Node]:
 
 
 def _is_altered(module: nn.Module) -> bool:
-    """Whether hooks or a forward of its own can make a module compute more than its class does."""
+    """Whether hooks or an overridden forward may make a module compute more than its class does."""
     own = vars(module)
     return bool(own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own)
 
@@ -278,7 +279,7 @@ def _weight_meta(tensors: Tensors, name: str) -> TensorMeta:
 
 
 def _value_of(node: fx.Node) -> Any:
-    """What a get_attr node stands for, in its own (sub)graph."""
+    """The value of a get_attr node, in its own (sub)graph."""
     home: Any = node.graph.owning_module
     for part in str(node.target).split("."):
         home = getattr(home, part)
@@ -291,7 +292,7 @@ def _is_body(arg: Any) -> bool:
 
 
 def _closed(node: fx.Node) -> Callable[..., Any]:
-    """The function that `node` calls, with its subgraphs inside: it takes the other arguments."""
+    """The function that `node` calls, with its subgraphs bound; it takes the other arguments."""
     bodies = {i: _value_of(a) for i, a in enumerate(node.args) if _is_body(a) and isinstance(a, fx.Node)}
     function: Any = node.target
 

@@ -1,4 +1,4 @@
-"""Raises a program so that every shape agrees with it: a module that does not give what was exported is not raised."""
+"""Recovers a program's modules and compares every shape with the exported one; modules that differ stay functions."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ from espalier.model.graph.graph import Graph, Ref, out_port
 from espalier.model.graph.meta import TensorMeta
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.shape_check import differences
-from espalier.model.trace.raising import Raiser
+from espalier.model.trace.module_recovery import ModuleRecovery
 
 
-def raised(program: ExportedProgram, model: nn.Module, store: WeightStore) -> tuple[Raiser, Graph, list[Problem]]:
-    """The raising, its graph, and an error at each node where shapes begin to differ from the exported program's.
+def recover_modules(
+    program: ExportedProgram, model: nn.Module, store: WeightStore
+) -> tuple[ModuleRecovery, Graph, list[Problem]]:
+    """(recovery, its graph, an error at each node where shapes first differ from those of the exported program).
 
-    A call of a leaf module that differs stays the functions that were exported.
+    A call of a leaf module that differs stays as the exported functions.
     """
     plain: dict[str, str] = {}
     while True:
-        raiser = Raiser(program, model, store, frozenset(plain))
-        graph = raiser.graph()
+        recovery = ModuleRecovery(program, model, store, frozenset(plain))
+        graph = recovery.graph()
         found = differences(graph)
-        wrong = {raiser.calls[d.node]: d.clause for d in found if d.node in raiser.calls}
+        wrong = {recovery.calls[d.node]: d.clause for d in found if d.node in recovery.calls}
         if not wrong:
             break
         plain |= wrong
     problems = [Problem(d.node, f"{d.node} {d.clause}, as the exported program does.") for d in found]
     for call, clause in plain.items():
         text = f"The module called here {clause}, as the exported program does. It stays functions, as exported."
-        problems.append(Problem(raiser.end_of(call), text))
-    return raiser, graph, [*problems, *_results(raiser, graph)]
+        problems.append(Problem(recovery.end_of(call), text))
+    return recovery, graph, [*problems, *_results(recovery, graph)]
 
 
-def _results(raiser: Raiser, graph: Graph) -> Iterator[Problem]:
-    """An error for each result that is not the exported program's."""
-    for number, (arg, wanted) in enumerate(zip(graph.output.args, raiser.results, strict=True)):
+def _results(recovery: ModuleRecovery, graph: Graph) -> Iterator[Problem]:
+    """An error for each result whose shape differs from the exported program's."""
+    for number, (arg, wanted) in enumerate(zip(graph.output.args, recovery.results, strict=True)):
         given = graph.nodes[arg.node].ports.get(out_port(arg.output)) if isinstance(arg, Ref) else None
         if given is not None and wanted is not None and _sizes(given, graph) != _sizes(wanted, graph):
             name = graph.output_names[number] if number < len(graph.output_names) else str(number)

@@ -15,8 +15,8 @@ from espalier.model.graph.graph import Graph, map_refs, sort
 from espalier.model.sources.source import load_source
 from espalier.model.store.weights import WeightStore
 from espalier.model.trace import trace as trace_module
-from espalier.model.trace.alike import same_code
-from espalier.model.trace.stamping import CAPTURED, find_stack, shortened
+from espalier.model.trace.block_equivalence import blocks_equivalent
+from espalier.model.trace.repeated_blocks import CAPTURED_BLOCKS, find_block_stack, truncated
 from espalier.model.trace.trace import Traced, trace
 
 TINY = "hidden_size=16&num_hidden_layers=9&num_attention_heads=2&intermediate_size=24&vocab_size=50"
@@ -148,7 +148,7 @@ def on_meta(model: nn.Module) -> nn.Module:
 
 def full(model: nn.Module, example: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Graph:
     with monkeypatch.context() as patch:
-        patch.setattr("espalier.model.trace.trace.find_stack", lambda _: None)
+        patch.setattr("espalier.model.trace.trace.find_block_stack", lambda _: None)
         return trace(model, example, WeightStore(Path("unwritten"))).graph
 
 
@@ -159,8 +159,8 @@ def numbered(graph: Graph) -> list[Any]:
     return [replace(map_refs(n, rename), id=places[n.id], source="") for n in graph]
 
 
-def same(stamped: Traced, whole: Graph) -> None:
-    graph = stamped.graph
+def same(replicated: Traced, whole: Graph) -> None:
+    graph = replicated.graph
     assert not [p for p in check(graph) if p.severity == "error"] and list(sort(graph.nodes)) == list(graph.nodes)
     assert len(graph) == len(whole)
     assert numbered(graph) == numbered(whole)
@@ -174,8 +174,8 @@ QUICK = ("gpt2",)
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in SOURCES])
 def test_real_models_are_stamped_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_source(f"config:{SOURCES[name]}&weights=none")
-    stamped = trace(loaded.model, loaded.example, WeightStore(Path("unwritten")))
-    same(stamped, full(loaded.model, loaded.example, monkeypatch))
+    replicated = trace(loaded.model, loaded.example, WeightStore(Path("unwritten")))
+    same(replicated, full(loaded.model, loaded.example, monkeypatch))
 
 
 ALIKE = (Tower, FromTheFirst, Asking)
@@ -185,15 +185,15 @@ NOT_ALIKE = (Collecting, Alternating, Peculiar, Numbered, Averaging, Skipping, B
 @pytest.mark.parametrize("cls", [*ALIKE, *NOT_ALIKE])
 def test_chains_of_any_kind(cls: type[Tower], monkeypatch: pytest.MonkeyPatch) -> None:
     model, example = on_meta(cls()), {"x": torch.zeros(3, 4, device="meta")}
-    assert find_stack(model) is not None
+    assert find_block_stack(model) is not None
     same(trace(model, example, WeightStore(Path("unwritten"))), full(model, example, monkeypatch))
 
 
 @pytest.mark.parametrize("cls", [*ALIKE, *NOT_ALIKE])
 def test_code_that_treats_a_block_differently_is_heard(cls: type[Tower]) -> None:
     model, example = on_meta(cls()), {"x": torch.zeros(3, 4, device="meta")}
-    stack = find_stack(model)
-    assert stack is not None and same_code(model, stack, example) == (cls in ALIKE)
+    stack = find_block_stack(model)
+    assert stack is not None and blocks_equivalent(model, stack, example) == (cls in ALIKE)
     assert list(model.blocks) == list(stack.blocks) and not any(b._forward_pre_hooks for b in stack.blocks)  # type: ignore[arg-type]
 
 
@@ -202,29 +202,29 @@ def test_a_real_model_is_captured_by_four_blocks(monkeypatch: pytest.MonkeyPatch
     whole = trace_module._whole
     monkeypatch.setattr(trace_module, "_whole", lambda m, *rest: seen.append(len(m.model.layers)) or whole(m, *rest))
     traced = trace(loaded.model, loaded.example, WeightStore(Path("unwritten")))
-    assert seen == [CAPTURED] and not traced.problems
+    assert seen == [CAPTURED_BLOCKS] and not traced.problems
 
 
 def test_only_alike_blocks_are_a_stack() -> None:
-    assert find_stack(on_meta(Tower())) is not None
-    assert find_stack(Tower()) is None  # it has weights: they are all wanted
-    assert find_stack(on_meta(Tower(*(Block() for _ in range(2 * CAPTURED - 1))))) is None
-    assert find_stack(on_meta(Tower(*(Block(0.1 if i != 8 else 0.2) for i in range(10))))) is None
+    assert find_block_stack(on_meta(Tower())) is not None
+    assert find_block_stack(Tower()) is None  # it has weights: they are all wanted
+    assert find_block_stack(on_meta(Tower(*(Block() for _ in range(2 * CAPTURED_BLOCKS - 1))))) is None
+    assert find_block_stack(on_meta(Tower(*(Block(0.1 if i != 8 else 0.2) for i in range(10))))) is None
     odd = Tower()
     odd.blocks[7].layer = nn.Linear(4, 4, bias=False)
-    assert find_stack(on_meta(odd)) is None
+    assert find_block_stack(on_meta(odd)) is None
     odd = Tower()
     odd.blocks[9].mode = "other"  # type: ignore[assignment]
-    assert find_stack(on_meta(odd)) is None
+    assert find_block_stack(on_meta(odd)) is None
 
 
 def test_the_model_is_whole_again() -> None:
     model = on_meta(Tower())
     blocks = list(model.blocks)  # type: ignore[arg-type]
-    stack = find_stack(model)
+    stack = find_block_stack(model)
     assert stack is not None
-    with pytest.raises(RuntimeError), shortened(model, stack):
-        assert len(model.blocks) == CAPTURED  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError), truncated(model, stack):
+        assert len(model.blocks) == CAPTURED_BLOCKS  # type: ignore[arg-type]
         raise RuntimeError
     assert list(model.blocks) == blocks  # type: ignore[arg-type]
     trace(model, {"x": torch.zeros(3, 4, device="meta")}, WeightStore(Path("unwritten")))

@@ -1,6 +1,6 @@
-"""A .pt2 file holds no modules, only their types and the functions they called: its leaf modules are made again.
+"""Rebuilds the leaf modules of a .pt2 file, which stores only their types and the functions that they called.
 
-A leaf is put back only where it gives what the file's own functions give, bit for bit.
+A leaf is used only if its result is bit-identical to that of the file's functions.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from espalier.model.graph.ops import op_of
 from espalier.model.torch.leaves import make, op_of_type, parameters
 from espalier.model.torch.targets import OpOverload
 from espalier.model.trace.flatten import Flat
-from espalier.model.trace.places import Places
+from espalier.model.trace.provenance import Provenance
 
 
-def revive(program: ExportedProgram) -> nn.Module:
-    """The program's tensors under their own paths, with leaf modules where the program says that there were some."""
-    return _Reviver(program).root()
+def rebuild_modules(program: ExportedProgram) -> nn.Module:
+    """A module with the program's tensors under their paths, and its leaf modules as far as they can be rebuilt."""
+    return _ModuleBuilder(program).root()
 
 
-class _Reviver:
+class _ModuleBuilder:
     def __init__(self, program: ExportedProgram) -> None:
         self._root = _tensors_of(program)
         self._flat = Flat(program)
-        self._places = Places(self._flat)
+        self._provenance = Provenance(self._flat)
         sig = program.graph_signature
         lifted = {**sig.inputs_to_parameters, **sig.inputs_to_buffers}
         held = {**dict(self._root.named_parameters(remove_duplicate=False)),
@@ -38,7 +38,7 @@ class _Reviver:
         self._tensors = {node: (path, held[path]) for node, path in lifted.items() if path in held}
 
     def root(self) -> nn.Module:
-        """All of the program's modules."""
+        """The root module with all rebuilt leaves."""
         for path, (kind, calls) in self._calls().items():
             leaf = self._leaf(path, kind, calls[0])
             if leaf is not None and all(self._agrees(leaf, nodes) for nodes in calls):
@@ -50,7 +50,7 @@ class _Reviver:
         found: dict[str, tuple[str, dict[str, list[fx.Node]]]] = {}
         for node in self._flat.nodes:
             stack = node.meta.get("nn_module_stack") if node.op == "call_function" else None
-            key, path = self._places.stack_end(node)
+            key, path = self._provenance.innermost_call(node)
             kind = str(list(stack.values())[-1][1]) if stack else ""
             if path and op_of_type(kind) and isinstance(node.meta.get("val"), Tensor | list | tuple):
                 found.setdefault(path, (kind, {}))[1].setdefault(key, []).append(node)
@@ -76,15 +76,15 @@ class _Reviver:
         return dict((*home.named_parameters(recurse=False), *home.named_buffers(recurse=False)))
 
     def _read(self, nodes: list[fx.Node]) -> dict[str, Tensor]:
-        """The tensors that a call reads, by their last name: a tied one lies under another path."""
+        """The tensors that a call reads, by the last part of their path: a tied one has another path."""
         inputs = (self._flat.resolve(i) for n in nodes for i in n.all_input_nodes)
         found = (self._tensors[i.name] for i in inputs if i.name in self._tensors)
         return {path.rpartition(".")[2]: value for path, value in found}
 
-    # -- is it the same?
+    # -- comparison with the file's functions
 
     def _agrees(self, leaf: nn.Module, nodes: list[fx.Node]) -> bool:
-        """Whether the leaf gives what the nodes of one call give, on values of the example's shape."""
+        """Whether the leaf's result equals that of the nodes of one call, on values of the example's shape."""
         inputs = {self._flat.resolve(i): None for n in nodes for i in n.all_input_nodes if i not in nodes}
         data = [i for i in inputs if i.name not in self._tensors and isinstance(i.meta.get("val"), Tensor)]
         if len(data) != 1 or not isinstance(nodes[-1].meta.get("val"), Tensor):
@@ -95,14 +95,14 @@ class _Reviver:
                 for node in nodes:
                     values[node] = self._run(node, values)
                 return _same(leaf(values[data[0]].clone()), values[nodes[-1]])
-        # Wrong guesses about the module's arguments end here.
+        # Wrong constructor arguments raise here.
         except (RuntimeError, TypeError, ValueError, IndexError, KeyError):
             return False
 
     def _run(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
         def get(arg: fx.Node) -> Any:
             source = self._flat.resolve(arg)
-            value = values[source]  # a function may write into what it is given, but for the model's own
+            value = values[source]  # cloned, since a function may write into its arguments; the model's own are not
             return value.clone() if isinstance(value, Tensor) and source.name not in self._tensors else value
 
         function: Any = node.target
@@ -148,7 +148,7 @@ def _attach(root: nn.Module, path: str, leaf: nn.Module) -> None:
 
 
 def _home(root: nn.Module, path: str) -> tuple[nn.Module, str]:
-    """The module that holds what lies under `path`, made where there is none, and its name there."""
+    """(parent module of `path`, created if missing; name within it)."""
     *parents, name = path.split(".")
     for part in parents:
         if not hasattr(root, part):
@@ -157,16 +157,16 @@ def _home(root: nn.Module, path: str) -> tuple[nn.Module, str]:
     return root, name
 
 
-# -- the constructor's arguments, read off the functions that were called
+# -- constructor arguments, from the arguments of the called functions
 
 
 def _attributes(kind: str, nodes: list[fx.Node], tensors: dict[str, Tensor]) -> dict[str, Arg] | None:
     name, op = kind.rpartition(".")[2], op_of_type(kind)
     main = [n for n in nodes if isinstance(n.target, OpOverload) and op_of(str(n.target)) == op]
-    if len(main) != 1 and op != "linear":  # a Linear says all by its weight
+    if len(main) != 1 and op != "linear":  # a Linear is determined by its weight
         return None
     known = _arguments(main[0]) if main else {}
-    if known.get("train") is True or known.get("training") is True:  # a module in eval mode would not do the same
+    if known.get("train") is True or known.get("training") is True:  # a module in eval mode would differ
         return None
     known |= _shapes(name, tensors, int(known.get("groups", 1))) | _padding(nodes)
     if known.get("padding_idx") == -1:
@@ -176,7 +176,7 @@ def _attributes(kind: str, nodes: list[fx.Node], tensors: dict[str, Tensor]) -> 
 
 
 def _arguments(node: fx.Node) -> dict[str, Any]:
-    """A function's arguments by name, defaults too."""
+    """A function's arguments by name, with defaults."""
     target: Any = node.target
     schema = target._schema.arguments
     given = dict(zip((a.name for a in schema), node.args, strict=False)) | dict(node.kwargs)
@@ -184,7 +184,7 @@ def _arguments(node: fx.Node) -> dict[str, Any]:
 
 
 def _shapes(name: str, tensors: dict[str, Tensor], groups: int) -> dict[str, Any]:
-    """The arguments that the weights' shapes tell."""
+    """The arguments that follow from the weights' shapes."""
     weight = tensors.get("weight")
     found: dict[str, Any] = {"bias": "bias" in tensors, "track_running_stats": "running_mean" in tensors}
     found |= dict.fromkeys(("affine", "elementwise_affine"), weight is not None)
@@ -204,7 +204,7 @@ def _shapes(name: str, tensors: dict[str, Tensor], groups: int) -> dict[str, Any
 
 
 def _padding(nodes: Iterable[fx.Node]) -> dict[str, Any]:
-    """padding and padding_mode of a convolution that pads by a function of its own."""
+    """padding and padding_mode of a convolution that calls a separate pad function."""
     pads = [n for n in nodes if isinstance(n.target, OpOverload) and op_of(str(n.target)) == "pad"]
     if len(pads) != 1 or len(pads[0].args) < 3:
         return {}
