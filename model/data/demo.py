@@ -1,4 +1,4 @@
-"""The data of the built-in demos, ready for their models: `demo:reviews` and `demo:digits`."""
+"""Data of the built-in demos, prepared for their models: `demo:reviews` and `demo:digits`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def load_demo_data(name: str, options: LoadOptions) -> TaskData:
 def _reviews(options: LoadOptions) -> TaskData:
     tokenizer = Path(options.tokenizer or SHIPPED)
     here = Path(__file__).parent
-    sources = [here / name for name in ("lexicon.py", "clauses.py", "reviews.py")]
-    # Keyed by the generator's own source, so that a changed grammar is never read from an old cache.
+    sources = [here / name for name in ("review_vocabulary.py", "review_grammar.py", "reviews.py")]
+    # The key contains the generator's source, so that a changed grammar invalidates the cache.
     key = cache.key_of(sources, "demo:reviews", replace(options, tokenizer=tokenizer))
     data = cache.read(key, "demo:reviews")
     if data is None:

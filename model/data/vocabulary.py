@@ -1,4 +1,4 @@
-"""Makes the tokenizer and configuration that ship with `demo:reviews`: a Hugging Face folder of its own."""
+"""Generates the tokenizer and configuration of `demo:reviews`, a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def write_reviews_folder() -> None:
-    """Writes resources/demos/reviews: tokenizer files trained on the train split, and `config.json`."""
+    """Write resources/demos/reviews: tokenizer files trained on the train split, and `config.json`."""
     from transformers import BertConfig, PreTrainedTokenizerFast
 
     trained = train_tokenizer()
@@ -37,7 +37,7 @@ def write_reviews_folder() -> None:
 
 
 def train_tokenizer() -> Any:
-    """A lower-case WordPiece tokenizer of VOCABULARY pieces, from the reviews' train split."""
+    """Train a lower-case WordPiece tokenizer of VOCABULARY pieces on the reviews' train split."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))

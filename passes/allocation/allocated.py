@@ -28,7 +28,7 @@ def allocated(graph: Graph, options: AllocatedOptions, context: Context) -> tupl
 
     That baseline is the model as opened or, where steps before changed its weights, the present weights in float.
     """
-    from espalier.passes.sensitivity.places import expansion, expansion_name
+    from espalier.passes.sensitivity.ports import expansion, expansion_name
 
     start, name = expansion(graph, context.base), expansion_name(graph, context.base)
     after = replay(graph, load_recipe(json.loads(options.steps)), context).graph

@@ -226,13 +226,13 @@ def _told(mismatch: Any, design: Design) -> dict[str, Any]:
 def _samples(graph: Graph, design: Design, options: HardwareOptions, context: Context) -> Samples:
     """Inputs with their labels: of the data, or random ones; or the error why there are none."""
     from espalier.passes.analysis.hardware_scored import made_batches
-    from espalier.passes.running.arrange import arranged
+    from espalier.passes.running.length_batches import length_sorted_batches
 
     try:
         if not options.data:
             return made_batches(graph, design, options.samples, context.seed)
         split = load_split(_choice(options, design), context)
-        found: list[Batch] = [(given, answers.numpy()) for given, answers in arranged(split, graph, 64)]
+        found: list[Batch] = [(given, answers.numpy()) for given, answers in length_sorted_batches(split, graph, 64)]
         if not found:
             raise DataError("The data has no samples.", "Choose another split.")
     except EspalierError as error:

@@ -13,13 +13,13 @@ from torch import fx, no_grad
 from espalier.model.torch.activation_masks import Flowing
 from espalier.model.torch.build import PORT
 from espalier.model.torch.layers import Effective
-from espalier.passes.observed.layerwise import Abreast, Inputs
+from espalier.passes.observed.layerwise import Inputs, LayerwiseRun
 from espalier.passes.pruning.magnitudes import Magnitudes
 
 Place = tuple[str, str]
 
 
-class Sequential(Abreast):
+class Sequential(LayerwiseRun):
     """Runs a built module node by node on all samples; in memory are the tensors that later nodes still need."""
 
     def __init__(self, module: fx.GraphModule, samples: Sequence[Inputs], share: float) -> None:

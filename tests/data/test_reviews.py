@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from espalier.model.data import lexicon as lex
+from espalier.model.data import review_vocabulary as lex
 from espalier.model.data.reviews import CLASSES, NOISE, SIZES, Review, make_reviews
 
 Made = Mapping[str, tuple[Review, ...]]

@@ -24,7 +24,7 @@ from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, Found, OpenResult, Started
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.sensitivity.evidence import Evidence, Vectors, save
+from espalier.passes.sensitivity.gradient_statistics import Evidence, Vectors, save
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 from tests.gui.bert import KEY, QUERY, open_bert, traced
 from tests.gui.conftest import FakeRunner

@@ -110,7 +110,7 @@ def folders(folder: Path) -> None:
 
 
 def open_folder(path: Path, rng: Random) -> None:
-    from espalier.model.data.naming import model_names
+    from espalier.model.data.class_names import model_names
     from espalier.model.data.tokens import longest, open_tokenizer
     from espalier.model.sources.source import load_source
     from espalier.model.trust import Origin

@@ -24,8 +24,8 @@ from espalier.passes.costs.limits import Limit, parse_budget
 from espalier.passes.recipes.config import load_recipe, recipe_to_dict
 from espalier.passes.recipes.replay import replay
 from espalier.passes.score import static_score
+from espalier.passes.sensitivity.combined import Wholes, packed
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
-from espalier.passes.sensitivity.whole import Wholes, packed
 from tests.passes.allocation.cases import fitted, made_table
 
 SPEC = (

@@ -22,7 +22,7 @@ from espalier.passes.choices.quantize import QuantizeOptions
 from espalier.passes.observed.difference import Comparison, compare
 from espalier.passes.observed.divergence import divergence, threshold
 from espalier.passes.observed.scales import activation_scale, one_scale, weight_scale
-from espalier.passes.observed.shifts import (
+from espalier.passes.observed.shift_selection import (
     Method,
     chosen_shift,
     covering,
@@ -32,7 +32,7 @@ from espalier.passes.observed.shifts import (
     shift_of,
     shifted,
 )
-from espalier.passes.observed.stream import Observed
+from espalier.passes.observed.tensor_statistics import TensorStatistics
 from espalier.passes.transform.prune import prune
 from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import case
@@ -52,8 +52,8 @@ METHODS: tuple[Method, ...] = ("minmax", "percentile", "mse", "entropy")
 X = (np.random.default_rng(0).standard_t(5, (256, 96)) * 0.03).astype(np.float32)
 
 
-def seen(x: np.ndarray) -> Observed:
-    found = Observed.begun(0)
+def seen(x: np.ndarray) -> TensorStatistics:
+    found = TensorStatistics.empty(0)
     for part in np.array_split(x, 3):
         found.add(part)
     return found
@@ -237,7 +237,7 @@ def test_a_large_weight_is_fitted_at_once_and_without_torch(root: Path) -> None:
         "from espalier.model.graph.graph import Graph, Node, Ref\n"
         "from espalier.model.graph.meta import Precision, TensorMeta, Weight\n"
         "from espalier.model.store.weights import Tensor, WeightStore\n"
-        "from espalier.passes.observed.shifts import fitted_rules\n"
+        "from espalier.passes.observed.shift_selection import fitted_rules\n"
         "store = WeightStore(Path('.'))\n"
         "x = np.random.default_rng(0).standard_normal((3072, 768), dtype=np.float32) * np.float32(0.02)\n"
         "w = Weight(store.hold(Tensor(x, 'float32')), x.shape, 'float32')\n"

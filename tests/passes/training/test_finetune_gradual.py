@@ -20,7 +20,7 @@ from espalier.model.torch.layers import Compressed
 from espalier.model.torch.tensors import to_torch
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.recipes.config import decode_options
-from espalier.passes.training.gradual import GradualPruning, opened
+from espalier.passes.training.gradual import GradualPruning, with_full_masks
 from espalier.passes.training.prepare import prepare
 from tests.folders import kept_folder
 
@@ -146,7 +146,7 @@ def test_scores_are_those_of_the_papers(base: Graph, method: str) -> None:
                          optimiser="sgd", momentum=0.0, clip=0.0, schedule="constant", learning_rate=rate)  # fmt: skip
     split = load_data("demo:digits").split("train").take(64)
     x, labels = torch.from_numpy(split.inputs["x"]), torch.from_numpy(split.labels)
-    module = build(opened(base, decode_options("finetune", OPTIONS), digits().store)[0], digits().store)
+    module = build(with_full_masks(base, decode_options("finetune", OPTIONS), digits().store)[0], digits().store)
     leaves = {n: module.get_submodule(base[n].target) for n in linears(base)}
     scores = {n: torch.zeros_like(leaf.weight) for n, leaf in leaves.items()}
     for step in (1, 2):

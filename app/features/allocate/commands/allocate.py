@@ -34,9 +34,9 @@ from espalier.passes.recipes.replay import replay
 from espalier.passes.recipes.set_up import extended
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.families import formats_of
-from espalier.passes.sensitivity.places import expansion, expansion_name
+from espalier.passes.sensitivity.combined import Wholes, correction_of
+from espalier.passes.sensitivity.ports import expansion, expansion_name
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
-from espalier.passes.sensitivity.whole import Wholes, correction_of
 
 FIRST = "weight_bits"
 KINDS = (".toml", ".json", ".espalier")

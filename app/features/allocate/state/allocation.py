@@ -28,8 +28,8 @@ from espalier.passes.allocation.problem import Problem
 from espalier.passes.allocation.solve import Competing, problem_of
 from espalier.passes.costs.base import Cost, cost, with_candidate
 from espalier.passes.figure import OPENED
+from espalier.passes.sensitivity.combined import Wholes
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
-from espalier.passes.sensitivity.whole import Wholes
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
