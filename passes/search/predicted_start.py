@@ -13,8 +13,8 @@ import numpy as np
 from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.graph import Graph
-from espalier.passes.allocation.exact import exact
-from espalier.passes.allocation.hulls import Hulls, Solution
+from espalier.passes.allocation.convex_hulls import Hulls, Solution
+from espalier.passes.allocation.exact_solver import exact
 from espalier.passes.allocation.problem import Group, Problem, Whole
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Cancelled, Context, run_step

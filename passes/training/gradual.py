@@ -24,8 +24,8 @@ from espalier.model.torch.build import parameters_of
 from espalier.model.torch.layers import Compressed, Effective
 from espalier.passes.choices.prune import prunable
 from espalier.passes.choices.pruning import Choice
-from espalier.passes.pruning.calls import all_calls
 from espalier.passes.pruning.live_masks import live_masks, with_masks
+from espalier.passes.pruning.module_calls import all_calls
 from espalier.passes.pruning.patterns import Found
 from espalier.passes.select import chosen
 from espalier.passes.training.options import FinetuneOptions

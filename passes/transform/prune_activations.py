@@ -14,9 +14,9 @@ from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.prune_activations import ROUNDS, PruneActivationsOptions
 from espalier.passes.observed.tensor_statistics import port_map
-from espalier.passes.pruning.calls import all_calls
+from espalier.passes.pruning.data_sample import sample
 from espalier.passes.pruning.magnitudes import Magnitudes
-from espalier.passes.pruning.sample import sample
+from espalier.passes.pruning.module_calls import all_calls
 from espalier.passes.select import chosen
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import decomposable
 from espalier.model.opening import Opened, open_any
 from espalier.model.trust import Origin
-from espalier.passes.allocation.places import column
+from espalier.passes.allocation.decisions import column
 from espalier.passes.allocation.plan import configured, previewed, steps
 from espalier.passes.allocation.solve import Competing, allocate, front, problem_of
 from espalier.passes.base import Context

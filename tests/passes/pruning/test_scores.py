@@ -31,7 +31,7 @@ from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import Budget, PruneOptions, prunable
 from espalier.passes.choices.pruning import METHODS, Choice
-from espalier.passes.pruning.inputs import layers_at
+from espalier.passes.pruning.input_energies import layers_at
 from espalier.passes.pruning.live_masks import choice_of, live_found, live_masks, with_masks
 from espalier.passes.pruning.scores import Scores
 from espalier.passes.select import Select

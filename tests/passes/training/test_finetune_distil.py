@@ -202,7 +202,7 @@ def test_padding_does_not_count() -> None:
 def test_mistakes_are_told() -> None:
     with pytest.raises(PassError, match="no baseline"):
         finetuned(stack(), None, distil=0.5)
-    with pytest.raises(PassError, match=r"layers\.0 gives 16 values, in the baseline 8") as found:
+    with pytest.raises(PassError, match=r"layers\.0 has width 16, in the baseline 8") as found:
         finetuned(stack(), stack(0, 8), hidden=0.5)
     assert "hidden to 0" in found.value.hint
     finetuned(stack(), stack(0, 8), distil=0.5)

@@ -255,7 +255,7 @@ def test_mistakes_are_told(base: Graph, options: dict[str, Any], error: type[Exc
 @pytest.mark.parametrize("scope", ["local", "global"])
 def test_what_is_pruned_already_does_not_come_back_unasked(base: Graph, scope: str) -> None:
     graph, _ = run(base, "prune", {"sparsity": 0.5})
-    with pytest.raises(PassError, match=r"is pruned to 0\.5 already, and prune_to is 0\.3") as found:
+    with pytest.raises(PassError, match=r"is already pruned to 0\.5, and prune_to is 0\.3") as found:
         ready(graph, prune_to=0.3, prune_scope=scope)
     assert "prune_to above 0.5" in found.value.hint
     assert ready(graph, prune_to=0.5, prune_scope=scope).sparsity == pytest.approx(0.5, abs=1e-3)

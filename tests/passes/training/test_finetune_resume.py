@@ -263,7 +263,7 @@ def test_one_training_a_folder(state: Path) -> None:
     folder = folder_of(graph, made(), 1)
     first = Checkpoints(folder, Context(store), dict, 1, "")
     second = Checkpoints(folder, Context(store), dict, 1, "")
-    assert not first.failed and "Another process" in second.failed and second.look(True) is None
+    assert not first.failed and "Another process" in second.failed and second.load(True) is None
     second.end(True)
     assert folder.is_dir()
     first.end(True)

@@ -18,7 +18,7 @@ from espalier.app.commands.scoring import add_data, bit_lines, data_options, fig
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.files import write_text
 from espalier.model.formats.base import parse_format
-from espalier.passes.allocation.places import column_title
+from espalier.passes.allocation.decisions import column_title
 from espalier.passes.allocation.plan import Allocation, configured, steps
 from espalier.passes.allocation.solve import Competing, Point, allocate, front, settled
 from espalier.passes.analysis.divergence import DivergenceOptions

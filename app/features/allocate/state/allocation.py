@@ -20,8 +20,8 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
-from espalier.passes.allocation.hulls import Hulls, Solution
-from espalier.passes.allocation.places import FLOAT, Column, Place, column, column_title
+from espalier.passes.allocation.convex_hulls import Hulls, Solution
+from espalier.passes.allocation.decisions import FLOAT, Column, Place, column, column_title
 from espalier.passes.allocation.plan import steps
 from espalier.passes.allocation.predicted_fronts import POINTS, Falling, falling
 from espalier.passes.allocation.problem import Problem

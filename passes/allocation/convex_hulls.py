@@ -1,7 +1,7 @@
-"""One budget in microseconds: the convex hull of each group, merged by slope, is the whole Lagrangian front.
+"""Lagrangian solution for one budget in microseconds: the convex hulls of all groups, merged by slope.
 
-At a multiplier λ every group takes a corner of its hull. Sorted by slope, the steps between corners give every such
-solution, so a budget is a bisection; what is left of it is filled greedily.
+At a multiplier λ every group takes a corner of its hull. The steps between corners, sorted by slope, give all such
+solutions, so a budget is solved by bisection; the rest of the budget is used greedily.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ TINY = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """One option a group, the sum of their divergences, signed amounts by cost, and a bound that no solution is
-    below."""
+    """One option per group, the sum of their divergences, signed amounts by cost, and a lower bound of all
+    solutions."""
 
     picks: Whole
     kl: float
@@ -29,19 +29,19 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """By how much, as a share, the best may be better; 0: this is the best."""
+        """Maximum relative distance from the optimum; 0: optimal."""
         return (self.kl - self.bound) / self.kl if self.kl > self.bound and self.kl > 0 else 0.0
 
 
 def solution(problem: Problem, picks: Whole, bound: float) -> Solution:
-    """The sums of some picks."""
+    """The solution of picks."""
     rows = np.arange(len(picks))
     amounts = problem.rest + problem.amounts[:, rows, picks].sum(1)
     return Solution(picks, float(problem.kl[rows, picks].sum()), amounts, bound)
 
 
 class Hulls:
-    """The hulls under one cost of a problem, worked out once."""
+    """The hulls of a problem for one cost."""
 
     def __init__(self, problem: Problem, cost: int = 0) -> None:
         self.problem, self.cost = problem, cost
@@ -65,7 +65,7 @@ class Hulls:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The least amount, and that from which on nothing gets better."""
+        """The minimum amount, and the one of least divergence."""
         return float(self.amounts[0]), float(self.amounts[-1])
 
     def _reached(self, budget: float) -> int:
@@ -73,68 +73,68 @@ class Hulls:
         return int(np.searchsorted(self.amounts, budget + room, side="right")) - 1
 
     def multiplier(self, budget: float) -> float:
-        """The λ of a budget: divergence that one more unit of the amount saves."""
+        """The λ of a budget: divergence saved per unit of the amount."""
         k = self._reached(budget)
         return float(self._slope[k]) if 0 <= k < len(self._slope) else 0.0
 
     def bound(self, budget: float) -> float:
-        """The relaxed problem's divergence, which no solution within the budget is below."""
+        """The divergence of the relaxed problem, a lower bound within the budget."""
         k = self._reached(budget)
         left = budget - self.amounts[k]
         part = self._slope[k] * left if k < len(self._slope) else 0.0
         return max(float(self.kls[k] - part), 0.0)
 
     def solve(self, budget: float) -> Solution | None:
-        """A solution within the budget, near the best; None where there is none."""
+        """A near-optimal solution within the budget; None if there is none."""
         k = self._reached(budget)
         if k < 0:
             return None
         picks = self._first.copy()
-        picks[self._group[:k]] = self._target[:k]  # of several steps of a group the last one holds
+        picks[self._group[:k]] = self._target[:k]  # the last step of each group applies
         picks = self._filled(picks, budget - self.amounts[k], k)
         return solution(self.problem, picks, self.bound(budget))
 
     def _filled(self, picks: Whole, left: float, reached: int) -> Whole:
-        """With what is left spent: later steps that still fit, in order, then the single change that saves most."""
+        """Use the rest of the budget greedily: repeat the single change with the largest gain."""
         rows = np.arange(len(picks))
         for _ in range(4 * len(picks)):
             now, spent = self._kl[rows, picks], self._amounts[rows, picks]
             fits = self._amounts <= (spent + left + TINY * abs(left))[:, None]
             best = np.where(fits, self._kl, np.inf)
-            wish = best.argmin(1)
-            gain = now - best[rows, wish]
+            better = best.argmin(1)
+            gain = now - best[rows, better]
             g = int(gain.argmax())
             if not gain[g] > 0:
                 break
-            left -= float(self._amounts[g, wish[g]] - spent[g])
-            picks[g] = wish[g]
+            left -= float(self._amounts[g, better[g]] - spent[g])
+            picks[g] = better[g]
         return picks
 
     def front(self, count: int) -> list[Solution]:
-        """Solutions from the least amount to that from which on nothing gets better, in equal ratios where positive."""
+        """Pareto solutions from the minimum amount to the least divergence, geometrically spaced if positive."""
         low, high = self.ends
         spaced = np.geomspace(low, high, count) if low > 0 and high > low else np.linspace(low, high, count)
-        found = [s for b in (low, *spaced[1:-1].tolist(), high) if (s := self.solve(b)) is not None]
-        kept: list[Solution] = []
-        for each in found:  # what costs more and is no better is no point of a front
-            if not kept or each.kl < kept[-1].kl:
-                kept.append(each)
-        return kept
+        solutions = [s for b in (low, *spaced[1:-1].tolist(), high) if (s := self.solve(b)) is not None]
+        front: list[Solution] = []
+        for each in solutions:
+            if not front or each.kl < front[-1].kl:
+                front.append(each)
+        return front
 
 
 def hull(amounts: Floats, kl: Floats) -> Whole:
     """The corners of the lower left convex hull, from the least amount to the least divergence."""
     order = np.lexsort((kl, amounts))
-    found: list[int] = []
+    corners: list[int] = []
     for i in order.tolist():
-        if found and kl[i] >= kl[found[-1]]:
+        if corners and kl[i] >= kl[corners[-1]]:
             continue
-        if found and amounts[i] == amounts[found[-1]]:
+        if corners and amounts[i] == amounts[corners[-1]]:
             continue
-        while len(found) > 1:
-            a, b = found[-2], found[-1]
+        while len(corners) > 1:
+            a, b = corners[-2], corners[-1]
             if (kl[a] - kl[b]) * (amounts[i] - amounts[a]) > (kl[a] - kl[i]) * (amounts[b] - amounts[a]):
                 break
-            found.pop()
-        found.append(i)
-    return np.array(found, np.int64)
+            corners.pop()
+        corners.append(i)
+    return np.array(corners, np.int64)

@@ -10,8 +10,8 @@ import pytest
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.formats.base import parse_format
 from espalier.model.opening import open_any
-from espalier.passes.allocation.allocated import AllocatedOptions
 from espalier.passes.allocation.plan import steps
+from espalier.passes.allocation.true_divergence import AllocatedOptions
 from espalier.passes.analysis.divergence import DivergenceOptions
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import recipe_to_dict

@@ -1,4 +1,4 @@
-"""The calls of one module in a recorded model, which can only be pruned alike."""
+"""The calls of one module in a recorded model, which share one mask."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from espalier.model.graph.graph import Graph, Node
 
 
 def all_calls(nodes: list[Node], graph: Graph) -> list[Node]:
-    """`nodes`, in a recorded model with the other calls of their modules: it can give all of them only one pruning."""
+    """`nodes`; in a recorded model with all other calls of their modules, which share one mask."""
     if graph.runs != "module":
         return nodes
     targets = {n.target for n in nodes if n.call == "call_module"}

@@ -1,4 +1,4 @@
-"""The true divergence of what an allocation would give, without making it the project's: its steps run first."""
+"""Measures the true divergence of an allocation, without changing the project: its steps are run first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from espalier.passes.running.splits import EvaluateOptions
 
 @dataclass(frozen=True, slots=True)
 class AllocatedOptions(EvaluateOptions):
-    """Which data; `steps` as in a recipe's file."""
+    """Data; `steps` as in a recipe file."""
 
     steps: str = field(default='{"steps": []}', metadata={"help": "the steps to run before, as JSON"})
     AGAINST_BASE: ClassVar[bool] = True
@@ -24,9 +24,9 @@ class AllocatedOptions(EvaluateOptions):
 
 @analysis("allocated", "Divergence after further steps", AllocatedOptions)
 def allocated(graph: Graph, options: AllocatedOptions, context: Context) -> tuple[Graph, Report]:
-    """KL divergence of the outputs from where it was predicted, and the accuracy, after some further steps.
+    """KL divergence of the outputs from the baseline of the predictions, and accuracy, after further steps.
 
-    That baseline is the model as opened or, where steps before changed its weights, the present weights in float.
+    The baseline is the model as opened or, if earlier steps changed its weights, the present weights in float.
     """
     from espalier.passes.sensitivity.ports import expansion, expansion_name
 

@@ -1,4 +1,4 @@
-"""The data sample that a pruning looks at: its options name it as those of an evaluation do."""
+"""Data sample of a pruning, from options named as those of an evaluation."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ FIELDS = ("data", "split", "limit", "text", "label", "tokenizer", "max_length")
 
 
 def sample(options: Any, context: Context) -> Split:
-    """The samples that options with FIELDS name; raises DataError."""
+    """The samples of options with FIELDS; raises DataError."""
     return load_split(EvaluateOptions(**{n: getattr(options, n) for n in FIELDS}), context)

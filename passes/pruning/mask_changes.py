@@ -1,4 +1,4 @@
-"""What differs between two masks of one weight: elements that went, and such that came back."""
+"""Difference between two masks of one weight: dropped and restored elements."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from espalier.model.store.weights import WeightStore
 
 
 class Change(NamedTuple):
-    """Kept before and dropped now; dropped before and kept now."""
+    """Numbers of newly dropped and of restored elements."""
 
     dropped: int
     restored: int
 
 
 def change(before: Sparsity | None, after: Sparsity | None, store: WeightStore) -> Change:
-    """From one pruning of a weight to another; without a mask all is kept."""
+    """Compare two prunings of a weight; without a mask all elements are kept."""
     old, new = _bits(before, store), _bits(after, store)
     if old is None or new is None:
         return Change(
@@ -28,10 +28,10 @@ def change(before: Sparsity | None, after: Sparsity | None, store: WeightStore) 
     return Change(_count(old & ~new), _count(new & ~old))
 
 
-def _bits(held: Sparsity | None, store: WeightStore) -> NDArray[np.uint8] | None:
-    return None if held is None or held.mask is None else np.asarray(store.get(held.mask).array)
+def _bits(sparsity: Sparsity | None, store: WeightStore) -> NDArray[np.uint8] | None:
+    return None if sparsity is None or sparsity.mask is None else np.asarray(store.get(sparsity.mask).array)
 
 
 def _count(bits: NDArray[Any]) -> int:
-    """Ones among packed bits; those that fill up the last byte are 0 in both masks."""
+    """Number of ones in packed bits; padding of the last byte is 0 in both masks."""
     return int(np.bitwise_count(bits).sum(dtype=np.int64))

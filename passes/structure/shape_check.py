@@ -1,4 +1,4 @@
-"""Looks whether a cut graph still fits together: it runs on tensors without values, and all sizes are compared."""
+"""Checks the shapes of a reduced graph by a run on fake tensors."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.base import Context
 
 
-class _Hollow(WeightStore):
-    """Tensors of the right sizes that hold nothing, so that nothing is read."""
+class _ShapeStore(WeightStore):
+    """Returns uninitialised tensors of the right sizes, so that no weights are read."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(Path())
         self._sizes = {w.key or "": w for w in graph.weights.values()}
 
     def get(self, key: str) -> Tensor:
-        held = self._sizes[key]
-        return Tensor(np.empty(held.shape, Tensor.carrier(held.dtype)), held.dtype)
+        weight = self._sizes[key]
+        return Tensor(np.empty(weight.shape, Tensor.carrier(weight.dtype)), weight.dtype)
 
     def reader(self) -> Callable[[str], Tensor]:
         return self.get
 
 
 def disagreement(graph: Graph, context: Context) -> GraphError | None:
-    """What keeps a graph from running at the example's sizes, named by its node; None where all ports agree.
+    """The error of a run at the example's sizes, with its node; None if all ports agree.
 
-    A graph without weights, with code of its own or with control flow by data is not run.
+    A graph without weights, with opaque nodes or with data-dependent control flow is not run.
     """
     if any(w.key is None for w in graph.weights.values()) or any(n.call == "opaque" for n in graph):
         return None
@@ -44,7 +44,7 @@ def disagreement(graph: Graph, context: Context) -> GraphError | None:
     from espalier.model.torch.build import NODE, build
 
     class Sizes(torch.fx.Interpreter):
-        """Runs a module, comparing the sizes of results with the graph's."""
+        """Runs a module and compares the shapes of results with the graph's."""
 
         fault: GraphError | None = None
 
@@ -53,8 +53,8 @@ def disagreement(graph: Graph, context: Context) -> GraphError | None:
                 result = super().run_node(n)
             except (RuntimeError, TypeError, ValueError, IndexError) as error:
                 name = n.meta.get(NODE)
-                raise GraphError(f"{name or n.name} does not run after the cut: {str(error).splitlines()[0]}",
-                                 "Leave its axes as they are.", name) from error  # fmt: skip
+                raise GraphError(f"{name or n.name} does not run after the removal: {str(error).splitlines()[0]}",
+                                 "Do not prune its axes.", name) from error  # fmt: skip
             self._compare(n.meta.get(NODE), result)
             return result
 
@@ -65,11 +65,11 @@ def disagreement(graph: Graph, context: Context) -> GraphError | None:
                 if meta is not None and isinstance(value, torch.Tensor):
                     want = meta.sizes(graph.symbols)
                     if tuple(value.shape) != want:
-                        raise GraphError(f"{name} gives {list(value.shape)} after the cut, not {list(want)}.",
-                                         "Leave its axes as they are.", name)  # fmt: skip
+                        text = f"{name} has the shape {list(value.shape)} after the removal, not {list(want)}."
+                        raise GraphError(text, "Do not prune its axes.", name)
 
     plain = graph.replace(*(replace(n, precision={}, sparsity={}) for n in graph))
-    module = build(plain, _Hollow(graph), context.callables)
+    module = build(plain, _ShapeStore(graph), context.callables)
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             Sizes(module).run(*(_empty(n.ports.get("data_out"), graph) for n in graph.placeholders))
