@@ -13,7 +13,7 @@ from espalier.passes.base import Context, Report, transform
 from espalier.verilog.design.options import EmitOptions, sizes_in
 
 if TYPE_CHECKING:
-    from espalier.verilog.emulation.emulate import Region
+    from espalier.verilog.emulation.node_emulation import Region
     from espalier.verilog.lowering.lower import Lowering
     from espalier.verilog.numbers.fixed import Fixed
 
@@ -46,7 +46,7 @@ def hardware_functions(graph: Graph, options: HardwareFunctionsOptions, context:
         gone = [n.id for n in graph if n.arithmetic != "float"]
         return plain, Report("hardware_functions", tuple({"node": n, "arithmetic": "float"} for n in gone),
                              {"nodes": len(gone)})  # fmt: skip
-    from espalier.verilog.emulation.emulate import regions
+    from espalier.verilog.emulation.node_emulation import regions
     from espalier.verilog.lowering.fusing import unfused_formats
     from espalier.verilog.lowering.lower import Lowering
 
@@ -92,7 +92,7 @@ def _writes(graph: Graph, region: Region) -> bool:
 
 def _chosen(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
     """Write on the nodes of a region, in `changed`, the formats in which the design has its operand and its result."""
-    from espalier.verilog.emulation.emulate import written_by
+    from espalier.verilog.emulation.node_emulation import written_by
 
     def at(name: str) -> Node:
         return changed.get(name, low.graph.nodes[name])

@@ -28,7 +28,7 @@ from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.design.template import total
-from espalier.verilog.emulation.exact import Exact, Host, structured, tensors
+from espalier.verilog.emulation.integer_model import Exact, Host, structured, tensors
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.proof.simulate import Built, build, run

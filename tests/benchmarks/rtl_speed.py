@@ -21,7 +21,7 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emission.folder import beside
+from espalier.verilog.emission.companion_files import beside
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.lint import lint, slang
 from espalier.verilog.proof.simulate import build, run

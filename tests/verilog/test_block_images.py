@@ -11,7 +11,7 @@ from espalier.model.errors import EmitError
 from espalier.model.formats.mxint import MXInt
 from espalier.model.torch.build import build as build_module
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.emulation.integer_model import Exact, Host
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
 from tests.verilog.proof import needs_icarus

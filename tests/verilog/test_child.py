@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from espalier.model.errors import SimulateError
-from espalier.verilog.proof.child import watched
+from espalier.verilog.proof.subprocesses import watched
 from tests.patience import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ def test_what_the_tick_raises_ends_it_and_its_children(tmp_path: Path) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from espalier.verilog.proof.child import watched
+from espalier.verilog.proof.subprocesses import watched
 watched(["sh", "-c", "trap '' TERM HUP INT; sleep 600 & echo $$ $! > pids; wait"], Path(sys.argv[1]), {}, 600)
 """
 

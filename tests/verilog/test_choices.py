@@ -15,7 +15,7 @@ from espalier.model.torch.build import build as build_module
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.emulation.exact import Exact
+from espalier.verilog.emulation.integer_model import Exact
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.numbers.fixed import Fixed, covering
 from espalier.verilog.proof.simulate import build, run

@@ -10,10 +10,10 @@ import pytest
 from espalier.model.errors import OptionsError
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.emission.folder import beside
+from espalier.verilog.emission.companion_files import beside
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.proof.live import check, needed, uses
-from espalier.verilog.rtl.edited import Edited, check_pure, from_bytes, texts_in, to_bytes
+from espalier.verilog.proof.lint_while_editing import check, needed, uses
+from espalier.verilog.rtl.edited_modules import Edited, check_pure, from_bytes, texts_in, to_bytes
 from espalier.verilog.rtl.library import RTL, ours
 from espalier.verilog.rtl.write import texts, write
 from espalier.verilog.templates.relu import Relu

@@ -15,7 +15,7 @@ from espalier.model.graph.meta import Precision
 from espalier.model.opening import Opened, open_any
 from espalier.model.torch.build import build
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact
+from espalier.verilog.emulation.integer_model import Exact
 from espalier.verilog.lowering.lower import lower
 
 CHOICES = {"data_in": Integer(8, 4), "weight": Integer(8, 6), "bias": Integer(12, 8)}

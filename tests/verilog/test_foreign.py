@@ -27,9 +27,9 @@ from espalier.passes.base import Context
 from espalier.passes.running.observing import tap
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from espalier.passes.transform.hardware_functions import HardwareFunctionsOptions, hardware_functions
-from espalier.verilog.design.hosting import constants
+from espalier.verilog.design.host_part import constants
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact
+from espalier.verilog.emulation.integer_model import Exact
 from espalier.verilog.lowering.fusing import RmsNorm, fused
 from espalier.verilog.lowering.lower import unbuffered
 from tests.verilog.foreign import NAMES, written

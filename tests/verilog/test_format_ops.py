@@ -14,7 +14,7 @@ from espalier.model.torch.build import build as build_module
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.emulation.integer_model import Exact, Host
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
 from tests.verilog.proof import needs_icarus

@@ -22,7 +22,7 @@ from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact
+from espalier.verilog.emulation.integer_model import Exact
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build as build_simulation
 from espalier.verilog.proof.simulate import run

@@ -15,7 +15,7 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Host
+from espalier.verilog.emulation.integer_model import Host
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.timing.schedule import schedule

@@ -14,8 +14,8 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.design.template import total
-from espalier.verilog.lowering.balance import balance_front
 from espalier.verilog.lowering.lower import lower, unbuffered
+from espalier.verilog.lowering.parallelism import balance_front
 from espalier.verilog.timing.buffering import pace
 from tests.folders import kept_folder
 from tests.verilog.test_networks import FORMATS, LAYERS

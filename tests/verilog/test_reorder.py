@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.design.address_loops import walk
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.design.walk import walk
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.templates.reorder import Pick, Reorder
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes

@@ -13,7 +13,7 @@ import pytest
 
 from espalier.model.errors import SimulateError
 from espalier.verilog.design.netlist import Design
-from espalier.verilog.emission.folder import beside
+from espalier.verilog.emission.companion_files import beside
 from espalier.verilog.proof import tools
 from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.tools import Tool

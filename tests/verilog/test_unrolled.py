@@ -22,7 +22,7 @@ from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.emulation.integer_model import Exact, Host
 from espalier.verilog.lowering import unrolling
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.lowering.sums import summed

@@ -11,7 +11,7 @@ import pytest
 from espalier.model.errors import SimulateError
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
-from espalier.verilog.emulation.exact import Host
+from espalier.verilog.emulation.integer_model import Host
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof import simulate, tools
 from espalier.verilog.proof.simulate import build, run

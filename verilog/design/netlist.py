@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.verilog.design.hosting import Hosted
+from espalier.verilog.design.host_part import Hosted
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import Template, port
 from espalier.verilog.numbers.fixed import Codes, Rounding

@@ -90,9 +90,9 @@ class Template(ABC):
 
     def area(self) -> Area:
         """What it takes, estimated; `verilog/area` knows its module by its parameters, or that it does not."""
-        return estimate(self.module, {**self.parameters(), **self.figures()})
+        return estimate(self.module, {**self.parameters(), **self.content_counts()})
 
-    def figures(self) -> dict[str, int]:
+    def content_counts(self) -> dict[str, int]:
         """What its area hangs on besides the parameters: how much its constants repeat."""
         return {}
 

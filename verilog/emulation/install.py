@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _emulate(graph: Graph, store: WeightStore, node: Node, tensors: Mapping[str, Tensor]) -> Emulation | None:
-    from espalier.verilog.emulation.emulate import emulate
+    from espalier.verilog.emulation.node_emulation import emulate
 
     return emulate(graph, store, node, tensors)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.ports import choice, operands
-from espalier.verilog.design.hosting import LOOKS, constants
+from espalier.verilog.design.host_part import LOOKS, constants
 
 PASSES = ("to", "clone", "identity", "dropout", "contiguous", "detach", "alias")  # hand on what they get
 FUNCTIONS = (

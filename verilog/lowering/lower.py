@@ -22,7 +22,7 @@ from espalier.model.graph.ops import spec
 from espalier.model.graph.ports import choice, weight_at
 from espalier.model.registry import Registry
 from espalier.model.store.weights import WeightStore
-from espalier.verilog.design.hosting import LOOKS, Hosted, constants, hosted, value_of
+from espalier.verilog.design.host_part import LOOKS, Hosted, constants, hosted, value_of
 from espalier.verilog.design.netlist import Boundary, Design, Wire
 from espalier.verilog.design.options import EmitOptions, check_name
 from espalier.verilog.design.signal import Signal, arranged
@@ -312,7 +312,7 @@ class Lowering:
         return Signal(Wire("", len(self.inputs) - 1), made.stream, shape, made.index)
 
     def _written_out(self, node: Node, signal: Signal) -> Signal:
-        from espalier.verilog.lowering.layout import written_out  # which needs this module
+        from espalier.verilog.lowering.signal_order import written_out  # which needs this module
 
         return written_out(self, node, signal)
 

@@ -10,7 +10,7 @@ import numpy as np
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node, Ref
 from espalier.verilog.constant.network import Range
-from espalier.verilog.constant.solve import expected
+from espalier.verilog.constant.solve import expected_bits
 from espalier.verilog.design.netlist import Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
@@ -44,7 +44,7 @@ def unrolled(low: Lowering, node: Node, x: Signal, held: Weights, sums: Sums) ->
 
 def check_size(node: Node, weight: Codes, x: Signal, sums: Sums) -> None:
     """Raises EmitError for a layer that would take too many adders."""
-    bits = expected(weight, (x.fixed.low, x.fixed.high))
+    bits = expected_bits(weight, (x.fixed.low, x.fixed.high))
     if bits > MOST:
         text = f"{node.id} is too large to unroll: its adders would add about {bits:,} bits; {MOST:,} are the most."
         hint = 'Emit it folded (engine = "folded"), prune it, or choose narrower weights.'

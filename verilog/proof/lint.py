@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from espalier.model.leftovers import scratch
-from espalier.verilog.proof.child import watched
+from espalier.verilog.proof.subprocesses import watched
 from espalier.verilog.proof.tools import verilator
 
 SECONDS = 300

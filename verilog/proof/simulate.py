@@ -22,7 +22,7 @@ from espalier.verilog.design.netlist import Design, Wire
 from espalier.verilog.design.stream import from_words, to_text
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.proof.bench import CLOCK, DRIVER, bench
-from espalier.verilog.proof.child import Tick, quiet, watched
+from espalier.verilog.proof.subprocesses import Tick, quiet, watched
 from espalier.verilog.proof.tools import Tool, icarus, simulator
 from espalier.verilog.proof.waves import Handshakes, keep, logged
 from espalier.verilog.rtl.write import texts

@@ -15,8 +15,8 @@ from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import Template
-from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, refused
 from espalier.verilog.numbers.fixed import Fixed, Rounding, covering
 from espalier.verilog.rules.norm import scaled
 from espalier.verilog.templates.lut import WHOLE, WIDEST, Function, Lut, Pieces, fitted, tabled

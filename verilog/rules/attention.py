@@ -10,13 +10,13 @@ import numpy as np
 
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node, Ref, out_port
-from espalier.verilog.design.hosting import ENOUGH, masks
+from espalier.verilog.design.host_part import ENOUGH, masks
 from espalier.verilog.design.netlist import Boundary, Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import port
-from espalier.verilog.lowering.layout import argument, cut, refused, reordered
 from espalier.verilog.lowering.lower import Lowering, held, lowers, operand_ports
+from espalier.verilog.lowering.signal_order import argument, cut, refused, reordered
 from espalier.verilog.numbers.fixed import WIDEST, Fixed, Rounding, covering
 from espalier.verilog.rules.linear import columns
 from espalier.verilog.templates.matmul import MatMul

@@ -13,8 +13,8 @@ from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, lowers, stays_folded
+from espalier.verilog.lowering.signal_order import argument, refused
 from espalier.verilog.lowering.sums import finished, summing
 from espalier.verilog.lowering.weights import Weights, weights
 from espalier.verilog.numbers.scaled import Signs, zero_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from espalier.model.graph.graph import Node
-from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, refused
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.activation import through
 from espalier.verilog.rules.elementwise import met

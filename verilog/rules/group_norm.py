@@ -9,8 +9,8 @@ import numpy as np
 
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
-from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, refused
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.attention import needed
 from espalier.verilog.rules.norm import batch_norm, scaled

@@ -12,8 +12,8 @@ from espalier.model.graph.graph import Node
 from espalier.verilog.design.netlist import Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import rows_of
 from espalier.verilog.lowering.lower import Lowering, lowers, stays_folded
+from espalier.verilog.lowering.signal_order import rows_of
 from espalier.verilog.lowering.sums import finished, summing
 from espalier.verilog.lowering.sums import summed as summed
 from espalier.verilog.lowering.weights import Weights, weights

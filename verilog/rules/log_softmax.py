@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, refused
 from espalier.verilog.numbers.fixed import Fixed, covering
 from espalier.verilog.rules.activation import through
 from espalier.verilog.rules.attention import needed, whole_rows

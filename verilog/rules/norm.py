@@ -10,8 +10,8 @@ import numpy as np
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
-from espalier.verilog.lowering.layout import argument, order
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, order
 from espalier.verilog.numbers.fixed import Codes, Fixed
 from espalier.verilog.templates.scale_shift import ScaleShift, totalled
 

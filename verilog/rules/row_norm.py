@@ -8,8 +8,8 @@ from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal, arranged
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, refused
 from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding
 from espalier.verilog.rules.attention import needed, whole_rows
 from espalier.verilog.rules.linear import columns

@@ -12,8 +12,8 @@ from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import argument, pixels, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, pixels, refused
 from espalier.verilog.lowering.sums import narrow_enough, summed
 from espalier.verilog.numbers.fixed import Codes, Fixed
 from espalier.verilog.rules.convolution import axes, windows

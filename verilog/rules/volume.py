@@ -12,8 +12,8 @@ import numpy as np
 
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node
-from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, refused
 from espalier.verilog.lowering.weights import weights
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.rules.blocks import channels_of, in_fixed_point

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from espalier.model.graph.graph import Node
-from espalier.verilog.lowering.layout import argument, pixels, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, pixels, refused
 from espalier.verilog.rules.convolution import axes
 from espalier.verilog.rules.pool import imaged, largest, mean, several
 from espalier.verilog.rules.uneven_pool import Whole, brought, counted, parts, together

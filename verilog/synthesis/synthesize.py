@@ -17,7 +17,7 @@ from espalier.model.errors import SimulateError
 from espalier.model.leftovers import scratch
 from espalier.verilog.area.resources import Area
 from espalier.verilog.design.netlist import Design
-from espalier.verilog.proof.child import watched
+from espalier.verilog.proof.subprocesses import watched
 from espalier.verilog.proof.tools import Tool, yosys
 from espalier.verilog.rtl.write import modules, texts
 from espalier.verilog.synthesis.route import arguments, frequency, netlist_script, router, write_harness

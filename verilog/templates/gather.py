@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from espalier.verilog.area.contents import figures_of
+from espalier.verilog.area.memory_contents import table_counts
 from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.templates.reorder import banked
@@ -38,10 +38,10 @@ class Gather(Template):
         words = np.where(self.beats < 0, 1 << width, self.beats)
         return (Memory("T_FILE", words[:, None], width + 1),)
 
-    def figures(self) -> dict[str, int]:
+    def content_counts(self) -> dict[str, int]:
         """How much the addresses repeat, and whether anything is padded."""
         width = max((self.inputs[0].beats - 1).bit_length(), 1)
-        found = figures_of(self.memories()[0].words[:, 0], width + 1)
+        found = table_counts(self.memories()[0].words[:, 0], width + 1)
         return {**found, "PADS": int((self.beats < 0).any())}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:

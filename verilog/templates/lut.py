@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.verilog.area.contents import figures_of, varying
+from espalier.verilog.area.memory_contents import table_counts, varying_bits
 from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, covering, requantise, shifted
 
@@ -54,10 +54,10 @@ class Lut(Template):
         """The table."""
         return (Memory("T_FILE", self.table[:, None], self.outputs[0].fixed.width),)
 
-    def figures(self) -> dict[str, int]:
+    def content_counts(self) -> dict[str, int]:
         """How much the words repeat."""
         width = self.outputs[0].fixed.width
-        return {**figures_of(self.table, width), "KEPT": varying(self.table, width)}
+        return {**table_counts(self.table, width), "KEPT": varying_bits(self.table, width)}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """The words."""
@@ -153,11 +153,11 @@ class Pieces(Template):
         """A word for each line."""
         return (Memory("T_FILE", self._words[:, None], self._base.width + self._slope.width),)
 
-    def figures(self) -> dict[str, int]:
+    def content_counts(self) -> dict[str, int]:
         """How much the words repeat, and how many bits of their halves vary."""
         base, slope = self._base.width, self._slope.width
-        halves = {"BASES": varying(self.lines.base, base), "SLOPES": varying(self.lines.slope, slope)}
-        return {**figures_of(self._words, base + slope), **halves}
+        halves = {"BASES": varying_bits(self.lines.base, base), "SLOPES": varying_bits(self.lines.slope, slope)}
+        return {**table_counts(self._words, base + slope), **halves}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """The place on the line, one requantisation."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from espalier.model.errors import EmitError
+from espalier.verilog.design.address_loops import Walk, walk
 from espalier.verilog.design.template import Engine, Template
-from espalier.verilog.design.walk import Walk, walk
 from espalier.verilog.numbers.fixed import Codes
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.verilog.area.resources import Area
-from espalier.verilog.constant.layout import Laid, laid
+from espalier.verilog.constant.module_text import ModuleSpec, ResultRounding, module_text
 from espalier.verilog.constant.network import Network, Range, form_of, width
-from espalier.verilog.constant.solve import solved
-from espalier.verilog.constant.text import Settling, Written, module_text
+from espalier.verilog.constant.pipeline import Pipeline, pipelined
+from espalier.verilog.constant.solve import solve_cached
 from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise, shifted
 
@@ -67,24 +67,24 @@ class Unrolled(Template):
         """The adders; half a step of the result is in the constants where sums are rounded to the nearest."""
         half = 1 << (self._drop - 1) if self._drop > 0 and self.rounding == "nearest_even" else 0
         constants = np.where(self._rounds, self.bias + half, self.bias) * self.weight.any(axis=1)
-        return solved(shifted(self.weight, self._shift), self.span, constants)
+        return solve_cached(shifted(self.weight, self._shift), self.span, constants)
 
     @cached_property
-    def laid(self) -> Laid:
+    def pipeline(self) -> Pipeline:
         """Its registers."""
-        return laid(self.network, self.every)
+        return pipelined(self.network, self.every)
 
     @cached_property
-    def settling(self) -> tuple[Settling, ...]:
+    def result_rounding(self) -> tuple[ResultRounding, ...]:
         """What becomes of each sum."""
         constants = self._settled(self.bias)
         found = []
         for k, out in enumerate(self.network.outputs):
             if out.value < 0 or not self.weight[k].any():
-                found.append(Settling(constant=int(constants[k])))
+                found.append(ResultRounding(constant=int(constants[k])))
             else:
                 even = bool(self._rounds[k]) and self.rounding == "nearest_even"
-                found.append(Settling(self._drop - out.shift, even))
+                found.append(ResultRounding(self._drop - out.shift, even))
         return tuple(found)
 
     def _settled(self, sums: Codes) -> Codes:
@@ -98,11 +98,13 @@ class Unrolled(Template):
             f"{self.module}: y = x W^T + b of {self.node} by additions, generated; change the graph, not this file.",
             f"{y.size} results of {x.size} elements: {len(net.adders)} adders, {net.bits} bits added, "
             f"{net.depth} adders deep; a register after {self.every}.",
-            f"A row a cycle; its results leave {self.laid.stages} cycles later.",
+            f"A row a cycle; its results leave {self.pipeline.stages} cycles later.",
         )
-        written = Written(self.module, net, self.laid, self.settling, x.fixed.width, y.fixed.width, y.fixed.signed,
-                          self.relu, about)  # fmt: skip
-        return {self.module: module_text(written)}
+        spec = ModuleSpec(
+            self.module, net, self.pipeline, self.result_rounding, x.fixed.width, y.fixed.width, y.fixed.signed,
+            self.relu, about,
+        )  # fmt: skip
+        return {self.module: module_text(spec)}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """Exact sums, one requantisation."""
@@ -112,16 +114,16 @@ class Unrolled(Template):
     def engines(self) -> tuple[Engine, ...]:
         """A row a cycle."""
         every = np.ones(self.inputs[0].beats, bool)
-        return (Engine({"x": every}, {"y": every}, self.laid.stages),)
+        return (Engine({"x": every}, {"y": every}, self.pipeline.stages),)
 
-    def figures(self) -> dict[str, int]:
+    def content_counts(self) -> dict[str, int]:
         """What its area hangs on: bits that are added, kept in registers, rounded and saturated."""
         ranges, y = self.network.ranges(), self.outputs[0].fixed
-        ends = [(ranges[o.value], s) for o, s in zip(self.network.outputs, self.settling, strict=True)
+        ends = [(ranges[o.value], s) for o, s in zip(self.network.outputs, self.result_rounding, strict=True)
                 if s.constant is None]  # fmt: skip
         cut = [max(width(r) - s.drop - y.width + (not form_of(r).signed), 0) for r, s in ends]
         return {
-            "ADD": self.network.bits, "KEEP": self.laid.kept(ranges, y.width),
+            "ADD": self.network.bits, "KEEP": self.pipeline.register_bits(ranges, y.width),
             "ROUND": sum(-(-s.drop // 5) for _, s in ends if s.even),
             "CUT": sum(y.width + -(-c // 5) for c in cut if c) + sum(y.width for c in cut if not c and self.relu),
         }  # fmt: skip
@@ -130,7 +132,7 @@ class Unrolled(Template):
         """By its adders."""
         from espalier.verilog.area.unrolled import adders
 
-        return adders(self.figures())
+        return adders(self.content_counts())
 
     def remark(self) -> str:
         """How large it is."""

@@ -217,7 +217,7 @@ def test_an_attention_is_planned_as_its_matmuls_are(opened: Opened) -> None:
 
 def test_a_table_of_another_model_is_told(graph: Graph) -> None:
     table = [replace(r, node="nobody") for r in made_table(graph)]
-    with pytest.raises(OptionsError, match="no sensitivity"):
+    with pytest.raises(OptionsError, match="no sensitivities"):
         allocate(graph, table, [parse_budget("weight_bits<=4")])
 
 

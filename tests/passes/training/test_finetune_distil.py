@@ -206,7 +206,7 @@ def test_mistakes_are_told() -> None:
         finetuned(stack(), stack(0, 8), hidden=0.5)
     assert "hidden to 0" in found.value.hint
     finetuned(stack(), stack(0, 8), distil=0.5)
-    with pytest.raises(PassError, match="no repeated blocks"):
+    with pytest.raises(PassError, match="no common repeated blocks"):
         common_blocks(stack(), case("mlp").graph)
     with pytest.raises(OptionsError, match="distil"):
         finetuned(stack(), stack(), distil=2.0)

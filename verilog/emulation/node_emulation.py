@@ -22,7 +22,7 @@ from espalier.model.graph.ports import choice
 from espalier.model.store.weights import Tensor as Stored
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.tensors import to_numpy
-from espalier.verilog.design.hosting import ENOUGH, constants
+from espalier.verilog.design.host_part import ENOUGH, constants
 from espalier.verilog.design.netlist import Boundary, Design
 from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.lowering.fusing import RmsNorm, fused

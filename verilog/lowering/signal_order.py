@@ -10,8 +10,8 @@ import numpy as np
 
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node, Ref, out_port
+from espalier.verilog.design.address_loops import walk
 from espalier.verilog.design.signal import Signal, arranged
-from espalier.verilog.design.walk import walk
 from espalier.verilog.lowering.lower import Lowering
 from espalier.verilog.templates.gather import Gather
 from espalier.verilog.templates.reorder import Reorder

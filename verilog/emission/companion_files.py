@@ -145,4 +145,4 @@ def _row(design: Design, name: str, planned: Schedule) -> str:
     area, cycles = made.area(), max((e.steps for e in made.engines()), default=0)
     gives, delay = design.stream(Wire(name)).label, planned.delay(design, made)
     return (f"| {name} | {made.module} | {made.node} | {gives} | {cycles or ''} | {'' if delay is None else delay} | "
-            f"{' | '.join('?' if v is None else str(v) for v in area.figures().values())} |")  # fmt: skip
+            f"{' | '.join('?' if v is None else str(v) for v in area.counts().values())} |")  # fmt: skip

@@ -1,19 +1,19 @@
-"""A network of adders as a SystemVerilog module: an instance of `adder` a sum, registers, `settle` a result."""
+"""A network of adders as a SystemVerilog module: an `adder` per sum, registers, a `settle` per result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from espalier.verilog.constant.layout import Laid
 from espalier.verilog.constant.network import Network, Range, form_of
+from espalier.verilog.constant.pipeline import Pipeline
 
 FORMS = ("a+b", "a-b", "b-a")
 
 
 @dataclass(frozen=True, slots=True)
-class Settling:
-    """How a sum becomes a result: places that go (below 0: that come), ties to even; or the code that it always is."""
+class ResultRounding:
+    """Rounding of a sum to a result: `drop` fraction bits (added if negative), ties to even; or a constant code."""
 
     drop: int = 0
     even: bool = False
@@ -21,13 +21,13 @@ class Settling:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """All that the text tells of: widths of a beat's elements, results with their format, and the words on top."""
+class ModuleSpec:
+    """Everything that the module's text depends on; `about`: the lines of its header comment."""
 
     module: str
     network: Network
-    laid: Laid
-    settling: tuple[Settling, ...]
+    pipeline: Pipeline
+    rounding: tuple[ResultRounding, ...]
     x_width: int
     y_width: int
     y_signed: bool
@@ -35,8 +35,8 @@ class Written:
     about: tuple[str, ...]
 
 
-def module_text(what: Written) -> str:
-    """The whole file."""
+def module_text(what: ModuleSpec) -> str:
+    """The SystemVerilog file."""
     lines = [*(f"// {line}" for line in what.about), f"module {what.module} ("]
     x, y = len(what.network.inputs) * what.x_width, len(what.network.outputs) * what.y_width
     ports = [("input  logic", "", "clk"), ("input  logic", "", "rst"), ("input  logic", f"[{x - 1}:0] ", "x_data"),
@@ -44,7 +44,7 @@ def module_text(what: Written) -> str:
              ("output logic", f"[{y - 1}:0] ", "y_data"), ("output logic", "", "y_valid"),
              ("input  logic", "", "y_ready")]  # fmt: skip
     lines += [",\n".join(f"    {kind} {wide}{name}" for kind, wide, name in ports), ");"]
-    lines += [*_control(what.laid.stages), *_body(what), "endmodule", ""]
+    lines += [*_control(what.pipeline.stages), *_body(what), "endmodule", ""]
     return "\n".join(lines)
 
 
@@ -63,10 +63,10 @@ def _control(stages: int) -> list[str]:
     ]
 
 
-def _body(what: Written) -> Iterator[str]:
+def _body(what: ModuleSpec) -> Iterator[str]:
     net, ranges = what.network, what.network.ranges()
     used = {v for a in net.adders for v in (a.a, a.b)}
-    used |= {o.value for o, s in zip(net.outputs, what.settling, strict=True) if s.constant is None}
+    used |= {o.value for o, s in zip(net.outputs, what.rounding, strict=True) if s.constant is None}
     spare: list[str] = []
     yield ""
     for k, span in enumerate(net.inputs):
@@ -88,8 +88,8 @@ def _body(what: Written) -> Iterator[str]:
     yield from _results(what, ranges)
 
 
-def _adders(what: Written, ranges: list[Range]) -> Iterator[str]:
-    net, stages = what.network, what.laid.stage
+def _adders(what: ModuleSpec, ranges: list[Range]) -> Iterator[str]:
+    net, stages = what.network, what.pipeline.stage
     for k, adder in enumerate(net.adders):
         value = net.first + k
         here, bits = stages[value], form_of(ranges[value]).width
@@ -106,35 +106,35 @@ def _adders(what: Written, ranges: list[Range]) -> Iterator[str]:
         yield from _registers(what, value, bits)
 
 
-def _registers(what: Written, value: int, bits: int) -> Iterator[str]:
-    """A value a register later, and later still, as long as it is read."""
-    begin, end = what.laid.stage[value], what.laid.last[value]
+def _registers(what: ModuleSpec, value: int, bits: int) -> Iterator[str]:
+    """Delay registers of a value up to the last stage that reads it."""
+    begin, end = what.pipeline.stage[value], what.pipeline.last[value]
     if end > begin:
         names = [f"v{value}_{k}" for k in range(begin + 1, end + 1)]
         yield f"  logic [{bits - 1}:0] {', '.join(names)};"
-        yield _moved([f"v{value}", *names])
+        yield _shift_register([f"v{value}", *names])
 
 
-def _name(what: Written, ranges: list[Range], value: int, stage: int) -> str:
-    """A value as a stage sees it."""
+def _name(what: ModuleSpec, ranges: list[Range], value: int, stage: int) -> str:
+    """Signal name of a value in a stage."""
     if len(what.network.inputs) <= value < what.network.first:
         number, form = what.network.constants[value - len(what.network.inputs)], form_of(ranges[value])
         return f"{form.width}'d{number % (1 << form.width)}"
-    begin = what.laid.stage[value]
+    begin = what.pipeline.stage[value]
     return f"v{value}_{stage}" if stage > begin else f"v{value}"
 
 
-def _results(what: Written, ranges: list[Range]) -> Iterator[str]:
-    """Rounded and saturated after the level of their sum, kept until all leave."""
+def _results(what: ModuleSpec, ranges: list[Range]) -> Iterator[str]:
+    """Round and saturate each result after its sum, then delay it to the last stage."""
     wide = what.y_width
     ends: list[str] = []
     yield "\n  // ---- results"
-    for k, (out, how) in enumerate(zip(what.network.outputs, what.settling, strict=True)):
+    for k, (out, how) in enumerate(zip(what.network.outputs, what.rounding, strict=True)):
         if how.constant is not None:
             ends.append(f"{wide}'d{how.constant % (1 << wide)}")
             continue
-        form, done = form_of(ranges[out.value]), what.laid.done[k]
-        names = [f"y{k}", *(f"y{k}_{n}" for n in range(done + 1, what.laid.stages + 1))]
+        form, done = form_of(ranges[out.value]), what.pipeline.done[k]
+        names = [f"y{k}", *(f"y{k}_{n}" for n in range(done + 1, what.pipeline.stages + 1))]
         ends.append(names[-1])
         yield f"  logic [{wide - 1}:0] {', '.join(names)};"
         yield (
@@ -144,12 +144,12 @@ def _results(what: Written, ranges: list[Range]) -> Iterator[str]:
             f"      .x({_name(what, ranges, out.value, done)}), .y(y{k})\n"
             "  );"
         )
-        yield _moved(names)
+        yield _shift_register(names)
     yield f"  assign y_data = {{{', '.join(reversed(ends))}}};"
 
 
-def _moved(names: list[str]) -> str:
-    """Each name takes what the one before it held."""
+def _shift_register(names: list[str]) -> str:
+    """Shift register: each name takes the value of the one before it."""
     before, after = names[:-1], names[1:]
     both = (f"{{{', '.join(v)}}}" if len(v) > 1 else v[0] for v in (after, before))
     return f"  always_ff @(posedge clk) if (ce) {' <= '.join(both)};"

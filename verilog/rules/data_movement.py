@@ -6,8 +6,8 @@ import numpy as np
 
 from espalier.model.graph.graph import Node
 from espalier.model.graph.ops import floating
-from espalier.verilog.lowering.layout import refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import refused
 
 
 @lowers("flatten", "view", "reshape", "identity", "dropout", "contiguous", "clone", "unsqueeze", "squeeze", "unflatten",

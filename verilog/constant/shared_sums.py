@@ -1,7 +1,7 @@
-"""Sums of terms ±value·2^place: pairs that several rows have in common are made once, then what is left is added up.
+"""Common subexpression elimination in sums of terms ±value·2^place, then the sums of the remaining terms.
 
-Compiled where numba is installed. A pair is a key: value i, value j, the distance d of their places, the product s of
-their signs; it makes the value i + s·j·2^d. The most saving pair comes first.
+Compiled where numba is installed. A pair is encoded as a key: value i, value j, the distance d of their places and the
+product s of their signs; it gives the value i + s·j·2^d. Pairs are replaced greedily by the bits that they save.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from espalier.verilog.numbers.compiled import njit
 
 NUMBER, FAR = 24, 7  # bits of a value's number and of a distance in a key
 NONE = -1
-FIRST = 1 << 12  # places of the table of pairs at first
-TURNED = 2  # in place of s: j·2^d − i
+FIRST = 1 << 12  # initial size of the hash table of pairs
+REVERSED = 2  # in place of s: j·2^d − i
 
 
 @njit(cache=True)
 def _bits(low: int, high: int) -> int:
-    """Of the narrowest format that holds a range."""
+    """Width of the narrowest format of a range."""
     if low == 0 and high == 0:
         return 0
     most = max(high, -low - 1)
@@ -41,7 +41,7 @@ def _span(spans: Any, i: int, j: int, d: int, s: int) -> Any:
 
 @njit(cache=True)
 def _cost(spans: Any, i: int, j: int, d: int, s: int) -> int:
-    """Bits that are added: those below the higher operand pass through."""
+    """Width of the adder: bits below the shifted operand pass through."""
     if s > 0 and spans[i, 0] >= 0 and spans[i, 1] < (1 << d):
         return 0
     low, high = _span(spans, i, j, d, s)
@@ -50,13 +50,13 @@ def _cost(spans: Any, i: int, j: int, d: int, s: int) -> int:
 
 @njit(cache=True)
 def _overlap(spans: Any, i: int, j: int, d: int) -> int:
-    """Bits that both operands have."""
+    """Bit positions that both operands cover."""
     return max(min(_bits(spans[i, 0], spans[i, 1]) - d, _bits(spans[j, 0], spans[j, 1])), 0)
 
 
 @njit(cache=True)
 def _key(one: Any, other: Any) -> int:
-    """Of two terms (value, place, sign): the one at the lower place first, then the lower number."""
+    """Key of two terms (value, place, sign), ordered by place, then by value number."""
     v, p, w, q = one[0], one[1], other[0], other[1]
     if p > q or (p == q and v > w):
         v, p, w, q = w, q, v, p
@@ -71,8 +71,8 @@ def _split(key: int) -> Any:
 
 
 @njit(cache=True)
-def _place(keys: Any, key: int) -> int:
-    """Where a key lies in the table, or would."""
+def _slot(keys: Any, key: int) -> int:
+    """Slot of a key in the hash table, or the free slot for it (linear probing)."""
     mask = len(keys) - 1
     at = ((key * 0x1E3779B97F4A7C15) >> 20) & mask
     while keys[at] not in (NONE, key):
@@ -81,10 +81,10 @@ def _place(keys: Any, key: int) -> int:
 
 
 @njit(cache=True)
-def _counted(table: Any, key: int, by: int) -> None:
-    """A pair occurs more, or less, often. `table`: keys, counts, worths, places of what occurs often, their number."""
+def _count(table: Any, key: int, by: int) -> None:
+    """Change the count of a pair. `table`: keys, counts, worths, slots of repeated pairs, sizes."""
     keys, counts, worths, often, sizes = table
-    at = _place(keys, key)
+    at = _slot(keys, key)
     if keys[at] == NONE:
         if by < 0:
             return
@@ -92,14 +92,14 @@ def _counted(table: Any, key: int, by: int) -> None:
         sizes[0] += 1
     counts[at] = max(counts[at] + by, 0)
     if counts[at] >= 2 and worths[at] == 0.0:
-        worths[at] = NONE  # to be found
+        worths[at] = NONE  # computed when needed
         often[sizes[1]] = at
         sizes[1] += 1
 
 
 @njit(cache=True)
-def _roomy(table: Any, more: int) -> Any:
-    """The table with room for `more` keys; pairs that occur no longer are left out of a larger one."""
+def _with_capacity(table: Any, more: int) -> Any:
+    """The table with capacity for `more` keys; growing it drops pairs with a count of 0."""
     keys, counts, sizes = table[0], table[1], table[4]
     if 2 * (sizes[0] + more) <= len(keys):
         return table
@@ -110,14 +110,14 @@ def _roomy(table: Any, more: int) -> Any:
              np.zeros(size, np.int64), np.zeros(2, np.int64))  # fmt: skip
     for k in range(len(keys)):
         if keys[k] != NONE and counts[k] > 0:
-            _counted(grown, keys[k], counts[k])
+            _count(grown, keys[k], counts[k])
     return grown
 
 
 @njit(cache=True)
 def _worth(spans: Any, depths: Any, key: int, turn: int) -> float:
-    """What one more occurrence of a pair is worth: the bits that its operands share; among equals what is less deep,
-    or, in later turns, what chance prefers."""
+    """Bits saved by an occurrence of a pair: the overlap of its operands. Ties: the smaller depth, or a random
+    preference in later turns."""
     i, j, d, _ = _split(key)
     chance = (((key ^ (turn * 0x5851F42D4C957F)) * 0x1E3779B97F4A7C15) >> 40) & 0xFFFF
     return _overlap(spans, i, j, d) + 0.01 + (1e-6 * chance if turn else -1e-5 * max(depths[i], depths[j]))
@@ -125,7 +125,7 @@ def _worth(spans: Any, depths: Any, key: int, turn: int) -> float:
 
 @njit(cache=True)
 def _best(table: Any, spans: Any, depths: Any, turn: int) -> int:
-    """The key that saves most; NONE where no pair occurs twice."""
+    """The key with the largest saving; NONE if no pair occurs twice."""
     keys, counts, worths, often, sizes = table
     best, most, n = NONE, 0.0, 0
     while n < sizes[1]:
@@ -146,9 +146,9 @@ def _best(table: Any, spans: Any, depths: Any, turn: int) -> int:
 
 @njit(cache=True)
 def _hits(terms: Any, sizes: Any, loads: Any, room: float, key: int, depths: Any, hits: Any) -> int:
-    """Where a pair occurs, no term twice, as (row, term, term); nowhere a row would get too deep.
+    """Find disjoint occurrences of a pair as (row, term, term), except where a row would exceed the depth limit.
 
-    A row of which only negative terms would be left needs room for the 0 that they are taken from.
+    A row left with only negative terms needs room for the 0 that they are subtracted from.
     """
     i, j, d, s = _split(key)
     more = 2.0 ** (max(depths[i], depths[j]) + 1) - 2.0 ** depths[i] - 2.0 ** depths[j]
@@ -173,7 +173,7 @@ def _hits(terms: Any, sizes: Any, loads: Any, room: float, key: int, depths: Any
 
 @njit(cache=True)
 def _positive(terms: Any, size: int, r: int) -> int:
-    """How many terms of a row are not taken away."""
+    """Number of positive terms of a row."""
     count = 0
     for a in range(size):
         count += 1 if terms[r, a, 2] > 0 else 0
@@ -182,7 +182,7 @@ def _positive(terms: Any, size: int, r: int) -> int:
 
 @njit(cache=True)
 def _taken(hits: Any, first: int, count: int, term: int) -> bool:
-    """Whether a hit of this row has the term already."""
+    """Whether a hit of this row already uses the term."""
     for n in range(first, count):  # noqa: SIM110 - numba compiles no generators
         if hits[n, 1] == term or hits[n, 2] == term:
             return True
@@ -190,95 +190,94 @@ def _taken(hits: Any, first: int, count: int, term: int) -> bool:
 
 
 @njit(cache=True)
-def _with_all(table: Any, terms: Any, r: int, size: int, a: int, by: int) -> None:
-    """The pairs of one term of a row with all others that are there."""
+def _count_pairs(table: Any, terms: Any, r: int, size: int, a: int, by: int) -> None:
+    """Change the counts of the pairs of one term with all other terms of its row."""
     for b in range(size):
         if b != a and terms[r, b, 2] != 0:
-            _counted(table, _key(terms[r, a], terms[r, b]), by)
+            _count(table, _key(terms[r, a], terms[r, b]), by)
 
 
 @njit(cache=True)
 def _replace(table: Any, terms: Any, size: int, hit: Any, value: int) -> None:
-    """Two terms of a row become one, at the place and with the sign of the lower; the other's sign becomes 0."""
+    """Merge two terms of a row at the place and with the sign of the lower one; a sign of 0 marks the other deleted."""
     r, a, b = hit
-    _with_all(table, terms, r, size, a, -1)
+    _count_pairs(table, terms, r, size, a, -1)
     sign = terms[r, a, 2]
     terms[r, a, 2] = 0
-    _with_all(table, terms, r, size, b, -1)
+    _count_pairs(table, terms, r, size, b, -1)
     terms[r, b, 2] = 0
     terms[r, a, 0], terms[r, a, 2] = value, sign
-    _with_all(table, terms, r, size, a, 1)
+    _count_pairs(table, terms, r, size, a, 1)
 
 
 @njit(cache=True)
-def _packed(terms: Any, sizes: Any) -> None:
-    """Leave out terms without a sign."""
+def _compact(terms: Any, sizes: Any) -> None:
+    """Remove deleted terms."""
     for r in range(len(sizes)):
-        kept = 0
+        count = 0
         for a in range(sizes[r]):
             if terms[r, a, 2] != 0:
-                terms[r, kept] = terms[r, a]
-                kept += 1
-        sizes[r] = kept
+                terms[r, count] = terms[r, a]
+                count += 1
+        sizes[r] = count
 
 
 @njit(cache=True)
-def _enter(value: int, pair: Any, spans: Any, depths: Any, made: Any) -> None:
-    """A new value."""
+def _add_value(value: int, pair: Any, spans: Any, depths: Any, adders: Any) -> None:
+    """Store a new value's range, depth and adder."""
     i, j, d, s = pair
     spans[value] = _span(spans, i, j, d, s)
     depths[value] = max(depths[i], depths[j]) + 1
-    made[value] = i, j, d, s
+    adders[value] = i, j, d, s
 
 
 @njit(cache=True)
-def share(terms: Any, sizes: Any, spans: Any, depths: Any, made: Any, count: int, limit: int, turn: int) -> int:
-    """Replace pairs until none occurs twice; the number of values then.
+def share(terms: Any, sizes: Any, spans: Any, depths: Any, adders: Any, count: int, limit: int, turn: int) -> int:
+    """Replace pairs in place until none occurs twice; returns the new number of values.
 
-    `terms` [rows, most, 3]: value, place, sign of the first `sizes` of each row; `spans`, `depths`, `made` (i, j, d, s)
-    by value, `count` of them known; all change. `limit`: adders on the longest way. `turn`: another one prefers others
-    among equal pairs.
+    `terms` [rows, most, 3]: value, place, sign of the first `sizes` terms of each row; `spans`, `depths`, `adders`
+    (i, j, d, s) by value, the first `count` filled. `limit`: depth in adders. `turn`: seed that breaks ties.
     """
     table = (np.full(FIRST, NONE, np.int64), np.zeros(FIRST, np.int32), np.zeros(FIRST, np.float64),
              np.zeros(FIRST, np.int64), np.zeros(2, np.int64))  # fmt: skip
     for r in range(len(sizes)):
         for a in range(sizes[r]):
-            table = _roomy(table, terms.shape[1])
-            _with_all(table, terms, r, a, a, 1)
+            table = _with_capacity(table, terms.shape[1])
+            _count_pairs(table, terms, r, a, a, 1)
     room, hits = 2.0**limit, np.zeros((int(sizes.sum()) + 1, 3), np.int64)
     loads = _loads(terms, sizes, depths)
     while True:
         key = _best(table, spans, depths, turn)
         if key == NONE:
             return count
-        found = _hits(terms, sizes, loads, room, key, depths, hits)
-        if found < 2:  # what overlaps with itself, or would be too deep: it is not looked at again
-            table[1][_place(table[0], key)] = 0
+        hit_count = _hits(terms, sizes, loads, room, key, depths, hits)
+        if hit_count < 2:  # occurrences overlap or would be too deep: ignore the pair from now on
+            table[1][_slot(table[0], key)] = 0
             continue
-        _enter(count, _split(key), spans, depths, made)
-        for n in range(found):
-            table = _roomy(table, terms.shape[1])
+        _add_value(count, _split(key), spans, depths, adders)
+        for n in range(hit_count):
+            table = _with_capacity(table, terms.shape[1])
             _replace(table, terms, sizes[hits[n, 0]], hits[n], count)
-        _packed(terms, sizes)
+        _compact(terms, sizes)
         loads = _loads(terms, sizes, depths)
         count += 1
 
 
 @njit(cache=True)
 def _loads(terms: Any, sizes: Any, depths: Any) -> Any:
-    """Σ 2^depth of each row's terms: they fit under a limit of adders where it is at most 2^limit."""
-    found = np.zeros(len(sizes), np.float64)
+    """Σ 2^depth of each row's terms: the row fits a depth limit if this is at most 2^limit."""
+    loads = np.zeros(len(sizes), np.float64)
     for r in range(len(sizes)):
         for a in range(sizes[r]):
-            found[r] += 2.0 ** depths[terms[r, a, 0]]
-    return found
+            loads[r] += 2.0 ** depths[terms[r, a, 0]]
+    return loads
 
 
 @njit(cache=True)
-def add_up(terms: Any, sizes: Any, spans: Any, depths: Any, made: Any, count: int, limit: int, zero: int) -> int:
-    """Add the terms of each row, the cheapest two first as far as the limit lets them; the number of values then.
+def add_up(terms: Any, sizes: Any, spans: Any, depths: Any, adders: Any, count: int, limit: int, zero: int) -> int:
+    """Sum the terms of each row, the cheapest two first within the depth limit; returns the new number of values.
 
-    `zero`: the value that is 0, from which rows of negative terms only are taken. One such term stays as it is.
+    `zero`: the value 0, from which rows of several only negative terms are subtracted. A single term stays as it is.
     """
     room = 2.0**limit
     for r in range(len(sizes)):
@@ -289,10 +288,10 @@ def add_up(terms: Any, sizes: Any, spans: Any, depths: Any, made: Any, count: in
             i, j, d, s = _split(_key(terms[r, a], terms[r, b]))
             low = a if terms[r, a, 0] == i and terms[r, a, 1] <= terms[r, b, 1] else b
             high = b if low == a else a
-            _enter(count, (i, j, d, s), spans, depths, made)
+            _add_value(count, (i, j, d, s), spans, depths, adders)
             sign = terms[r, low, 2]
-            if sign < 0 and s < 0 and _positive(terms, sizes[r], r) == 1:  # else only negative terms would be left
-                made[count, 3], sign = TURNED, 1
+            if sign < 0 and s < 0 and _positive(terms, sizes[r], r) == 1:  # keep one positive term in the row
+                adders[count, 3], sign = REVERSED, 1
                 spans[count] = -spans[count, 1], -spans[count, 0]
             terms[r, low, 0], terms[r, low, 2] = count, sign
             terms[r, high] = terms[r, sizes[r] - 1]
@@ -303,7 +302,7 @@ def add_up(terms: Any, sizes: Any, spans: Any, depths: Any, made: Any, count: in
 
 @njit(cache=True)
 def _from_zero(terms: Any, sizes: Any, r: int, depths: Any, zero: int) -> None:
-    """One more term, 0, at the place of the earliest of the others."""
+    """Append the term 0, at the place of the term of least depth."""
     first = 0
     for a in range(sizes[r]):
         if depths[terms[r, a, 0]] < depths[terms[r, first, 0]]:
@@ -314,7 +313,7 @@ def _from_zero(terms: Any, sizes: Any, r: int, depths: Any, zero: int) -> None:
 
 @njit(cache=True)
 def _cheapest(terms: Any, size: int, r: int, spans: Any, depths: Any, room: float) -> Any:
-    """The two terms of a row whose sum costs least, among those that leave the row within its depth."""
+    """The two terms of a row whose sum costs least, preferring pairs that keep the row within the depth limit."""
     load = 0.0
     for a in range(size):
         load += 2.0 ** depths[terms[r, a, 0]]

@@ -11,8 +11,8 @@ import numpy as np
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node, Ref
 from espalier.verilog.design.signal import Signal
-from espalier.verilog.lowering.layout import refused
 from espalier.verilog.lowering.lower import Lowering, held, lowers
+from espalier.verilog.lowering.signal_order import refused
 from espalier.verilog.numbers.fixed import Fixed, Rounding, aligned, covering
 from espalier.verilog.rules.attention import BIT, masked, sent
 from espalier.verilog.rules.elementwise import fraction, like, met, port_of, repeated, together

@@ -14,7 +14,7 @@ from espalier.model.graph.graph import Graph, Ref
 from espalier.model.store.weights import WeightStore
 from espalier.model.symbols import evaluate
 from espalier.model.torch.build import Callables, build
-from espalier.verilog.design.hosting import ENOUGH, blank, feeding
+from espalier.verilog.design.host_part import ENOUGH, blank, feeding
 from espalier.verilog.design.netlist import Boundary, Design, Wire
 from espalier.verilog.numbers.fixed import Codes
 
