@@ -84,7 +84,7 @@ def emitting(options: HardwareOptions) -> EmitOptions:
 def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[Graph, Report]:
     """One row an instance: module, format, cycles, area. The summary: interval, latency, area, lint, mismatches."""
     from espalier.verilog.design.template import total
-    from espalier.verilog.emission.companion_files import beside
+    from espalier.verilog.emission.companion_files import companion_files
     from espalier.verilog.lowering.lower import lower
     from espalier.verilog.proof.lint import lint
     from espalier.verilog.proof.tools import simulator
@@ -104,14 +104,14 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     summary |= {"remarks": design.remarks} if design.remarks else {}
     summary |= {"notes": list(design.notes)} if design.notes else {}
     summary["ports"] = host_rows(graph, design)
-    summary["host"] = [{"node": h.node, "op": h.op, "why": h.why, "able": h.able} for h in design.hosted]
+    summary["host"] = [{"node": h.node, "op": h.op, "why": h.reason, "able": h.able} for h in design.host_nodes]
     context.progress(1, 5, "scheduling")
     planned = schedule(design)
     files = texts(design, planned)
     summary |= {"first": planned.first, "cycles": planned.latency, "interval": planned.interval,
                 "bottleneck": planned.bottleneck, "area": total(design.instances).report()}  # fmt: skip
     if options.folder:
-        done = write(design, Path(options.folder), beside(design, planned, options.cocotb), planned)
+        done = write(design, Path(options.folder), companion_files(design, planned, options.cocotb), planned)
         summary |= {"folder": str(done.folder), "files": list(done.files)}
     context.progress(2, 5, "checking the text")
     checked = lint(files, design.name)

@@ -15,7 +15,7 @@ from espalier.model.torch.build import build as build_module
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.emulation.integer_model import Exact
+from espalier.verilog.emulation.integer_model import IntegerModel
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.numbers.fixed import Fixed, covering
 from espalier.verilog.proof.simulate import build, run
@@ -59,7 +59,7 @@ def test_integers_equal_the_fake_quantised_model(name: str) -> None:
     design = lower(graph, found.store, EmitOptions())
     sizes = graph.nodes["x"].ports["data_out"].sizes({**graph.symbols, "batch": 16})
     x = torch.randn(sizes, generator=torch.Generator().manual_seed(1)) * 2
-    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store)(x=x)  # sums of few bits
+    got, want = IntegerModel(graph, found.store, design)(x=x), build_module(graph, found.store)(x=x)  # sums of few bits
     for a, b in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want)), strict=True):
         torch.testing.assert_close(a.float(), b, rtol=0, atol=0)
     assert len(design.inputs) == 1, "what is constant does not come from the host"
@@ -124,7 +124,7 @@ def test_log_softmax_is_within_a_step_of_torch(size: int, dim: int) -> None:
     graph = quantised(found)
     design = lower(graph, found.store, EmitOptions())
     x = torch.randn(40, 3, 6, generator=torch.Generator().manual_seed(1)) * 4
-    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
     assert (got - want).abs().max() <= design.outputs[0].stream.fixed.values(np.ones(1, np.int64))[0]
     assert (got != want).double().mean() < 0.1
 

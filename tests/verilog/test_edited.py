@@ -10,7 +10,7 @@ import pytest
 from espalier.model.errors import OptionsError
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.emission.companion_files import beside
+from espalier.verilog.emission.companion_files import companion_files
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.proof.lint_while_editing import check, needed, uses
 from espalier.verilog.rtl.edited_modules import Edited, check_pure, from_bytes, texts_in, to_bytes
@@ -51,8 +51,8 @@ def test_a_design_and_its_folder_carry_the_copy(tmp_path: Path) -> None:
     assert texts(edited)["top.sv"] == texts(plain)["top.sv"]
     write(edited, tmp_path / "out")
     assert (tmp_path / "out" / "rtl" / "relu.sv").read_text() == mine
-    readme = beside(edited, schedule(edited))["README.md"]
-    assert "`rtl/relu.sv`" in readme and "Edited by hand" not in beside(plain, schedule(plain))["README.md"]
+    readme = companion_files(edited, schedule(edited))["README.md"]
+    assert "`rtl/relu.sv`" in readme and "Edited by hand" not in companion_files(plain, schedule(plain))["README.md"]
 
 
 def test_a_module_is_checked_with_its_parts_and_its_uses() -> None:

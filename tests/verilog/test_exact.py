@@ -15,7 +15,7 @@ from espalier.model.graph.meta import Precision
 from espalier.model.opening import Opened, open_any
 from espalier.model.torch.build import build
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.integer_model import Exact
+from espalier.verilog.emulation.integer_model import IntegerModel
 from espalier.verilog.lowering.lower import lower
 
 CHOICES = {"data_in": Integer(8, 4), "weight": Integer(8, 6), "bias": Integer(12, 8)}
@@ -34,7 +34,7 @@ def quantised(opened: Opened, **formats: object) -> Graph:
 
 def test_equals_the_fake_quantised_model_in_doubles(opened: Opened) -> None:
     graph = quantised(opened, data_out=Integer(10, 3))
-    exact = Exact(graph, opened.store, lower(graph, opened.store, EmitOptions()))
+    exact = IntegerModel(graph, opened.store, lower(graph, opened.store, EmitOptions()))
     x = torch.rand(64, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(exact(x=x), build(graph, opened.store).double()(x=x.double()), rtol=0, atol=0)
 

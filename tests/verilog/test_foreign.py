@@ -29,7 +29,7 @@ from espalier.passes.transform.decompose_attention import DecomposeOptions, deco
 from espalier.passes.transform.hardware_functions import HardwareFunctionsOptions, hardware_functions
 from espalier.verilog.design.host_part import constants
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.integer_model import Exact
+from espalier.verilog.emulation.integer_model import IntegerModel
 from espalier.verilog.lowering.fusing import RmsNorm, fused
 from espalier.verilog.lowering.lower import unbuffered
 from tests.verilog.foreign import NAMES, written
@@ -124,7 +124,7 @@ def test_what_is_scored_is_what_hardware_computes(tmp_path: Path, name: str) -> 
 def exact(found: Opened, graph: Graph) -> list[torch.Tensor]:
     """What the design gives, in integers."""
     design = unbuffered(graph, found.store, EmitOptions())[0]
-    result = Exact(graph, found.store, design, found.callables)(**inputs(found, 9))
+    result = IntegerModel(graph, found.store, design, found.callables)(**inputs(found, 9))
     return list(result.values()) if isinstance(result, dict) else [result]
 
 

@@ -20,7 +20,7 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.integer_model import Exact, Host
+from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.simulate import build, run
@@ -105,7 +105,7 @@ def test_integers_are_near_the_fake_quantised_model(opened: Opened, emitted: Emi
     graph, design = emitted(name)
     assert {i.module for i in design.instances} >= CASES[name][2]
     x = torch.from_numpy(load_digits()["test"].inputs["x"])
-    got = Exact(graph, opened.store, design)(x=x)
+    got = IntegerModel(graph, opened.store, design)(x=x)
     with torch.no_grad():
         want = build_module(graph, opened.store).double()(x=x.double())
     exact = not {"scale_shift"} & {i.module for i in design.instances}
@@ -171,5 +171,5 @@ def test_bits_between_layers_train(opened: Opened) -> None:
     design = lower(graph, opened.store, EmitOptions())
     assert {"linear_signs", "threshold"} <= {i.module for i in design.instances}
     tests = load_digits()["test"]
-    got = Exact(graph, opened.store, design)(x=torch.from_numpy(tests.inputs["x"])).argmax(-1).numpy()
+    got = IntegerModel(graph, opened.store, design)(x=torch.from_numpy(tests.inputs["x"])).argmax(-1).numpy()
     assert (got == tests.labels).mean() > 0.5, "chance where the gradient of bits is wrong"

@@ -14,7 +14,7 @@ from espalier.model.torch.build import build as build_module
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.integer_model import Exact, Host
+from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
 from tests.verilog.proof import needs_icarus
@@ -45,7 +45,7 @@ def test_scaled_convolutions_in_groups(tmp_path: Path, net: tuple[str, str, str]
     design = lower(graph, found.store, EmitOptions())
     assert "scale_shift" in {i.module for i in design.instances}
     x = torch.randn(3, 4, 5, 5, generator=torch.Generator().manual_seed(1))
-    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
     torch.testing.assert_close(got, want, rtol=0, atol=1e-4)
     codes = Host(graph, found.store, design)(x=x)
     done = run(design, build(design, 3, tmp_path / "builds", "icarus"), codes, 3, limit=1_000_000)
@@ -65,7 +65,7 @@ def test_weights_in_blocks_convolve_exactly(net: tuple[str, str, str], op: str, 
     found, graph = quantised(net, **{op: formats})
     design = lower(graph, found.store, EmitOptions(engine=engine))  # type: ignore[arg-type]
     x = torch.randn(5, *map(int, net[2].split(",")), generator=torch.Generator().manual_seed(1)) * 3
-    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
     torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
@@ -75,7 +75,7 @@ def test_scaled_volumes(weight: str) -> None:
     found, graph = quantised(VOLUME, conv3d={"data_in": FIXED, "weight": weight, **bias})
     design = lower(graph, found.store, EmitOptions())
     x = torch.randn(5, 2, 3, 3, 3, generator=torch.Generator().manual_seed(1))
-    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
     torch.testing.assert_close(got, want, rtol=0, atol=1e-4)
 
 

@@ -22,7 +22,7 @@ from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.integer_model import Exact
+from espalier.verilog.emulation.integer_model import IntegerModel
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build as build_simulation
 from espalier.verilog.proof.simulate import run
@@ -73,7 +73,7 @@ def equal(found: Opened, graph: Graph, frames: int = 8) -> Design:
     design = lower(graph, found.store, EmitOptions())
     sizes = graph.nodes["x"].ports["data_out"].sizes({**graph.symbols, "batch": frames})
     x = torch.randn(sizes, generator=torch.Generator().manual_seed(1)) * 2
-    got, want = Exact(graph, found.store, design)(x=x), build(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build(graph, found.store).double()(x=x.double())
     for a, b in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want)), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
     return design
@@ -175,7 +175,7 @@ def test_a_batch_norm_is_near_its_model() -> None:
     graph = quantised(found)
     design = lower(graph, found.store, EmitOptions())
     x = torch.randn(8, 2, 5, 5, generator=torch.Generator().manual_seed(1))
-    got, want = Exact(graph, found.store, design)(x=x), build(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build(graph, found.store).double()(x=x.double())
     assert (got - want).abs().max() <= 2.0**-4  # a step of its result: 16 bits of scale
     assert_array_equal((got != want).float().mean() < 0.02, True)
 

@@ -20,7 +20,7 @@ from espalier.passes.base import Context
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.integer_model import Exact, Host
+from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower, unbuffered
 from espalier.verilog.proof.simulate import build, run
 from tests.folders import kept_folder
@@ -158,7 +158,7 @@ def tensors(value: object) -> tuple[torch.Tensor, ...]:
 def test_exact_mode_is_the_model(name: str) -> None:
     found, graph = opened(name, more=6)
     design, inputs = unbuffered(graph, found.store, EmitOptions())[0], given(graph)
-    got = tensors(Exact(graph, found.store, design)(**inputs))
+    got = tensors(IntegerModel(graph, found.store, design)(**inputs))
     with torch.no_grad():
         want = tensors(build_module(found.project.base, found.store)(**inputs))
     assert len(got) == len(want)

@@ -1,4 +1,4 @@
-"""Addresses as nested loops: what a few counters can walk through instead of a table."""
+"""Address sequences as nested loops, for a few counters in place of a table."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ LEVELS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """Addresses from `start` through loops of (count, stride), the innermost first; the parameters of walk.sv."""
+class AddressLoops:
+    """Addresses from `start` by loops of (count, stride), the innermost first; parameters of walk.sv."""
 
     start: int
     loops: tuple[tuple[int, int], ...]
 
     def addresses(self) -> np.ndarray:
-        """All of them, in order."""
-        found = np.array([self.start])
+        """The sequence of addresses."""
+        addresses = np.array([self.start])
         for count, stride in reversed(self.loops):
-            found = (found[:, None] + np.arange(count) * stride).reshape(-1)
-        return found
+            addresses = (addresses[:, None] + np.arange(count) * stride).reshape(-1)
+        return addresses
 
     def parameters(self, prefix: str) -> dict[str, int]:
-        """Counts, and what is added when a loop goes on while those within begin again."""
+        """Loop counts, and the increment when a loop advances and its inner loops restart."""
         filled = (*self.loops, *((1, 0),) * (LEVELS - len(self.loops)))
         back, adds = 0, list[int]()
         for count, stride in filled:
@@ -34,8 +34,8 @@ class Walk:
         return {f"{prefix}_START": self.start} | counts | {f"{prefix}_D{k}": add for k, add in enumerate(adds)}
 
 
-def walk(addresses: np.ndarray) -> Walk | None:
-    """The loops that give these addresses; None where there are no six that do."""
+def as_loops(addresses: np.ndarray) -> AddressLoops | None:
+    """At most six nested loops that give these addresses; None if there are none."""
     loops: list[tuple[int, int]] = []
     rest = addresses
     while len(rest) > 1:
@@ -44,11 +44,11 @@ def walk(addresses: np.ndarray) -> Walk | None:
             return None
         loops.append((count, int(rest[1] - rest[0])))
         rest = rest[::count]
-    return Walk(int(addresses[0]), tuple(loops))
+    return AddressLoops(int(addresses[0]), tuple(loops))
 
 
 def _run(addresses: np.ndarray) -> int:
-    """The largest count of a loop that all of them begin with."""
+    """The largest count of an innermost loop with which the addresses are consistent; 1 if there is none."""
     total, stride = len(addresses), addresses[1] - addresses[0]
     breaks = np.flatnonzero(np.diff(addresses) != stride)
     longest = int(breaks[0]) + 1 if len(breaks) else total

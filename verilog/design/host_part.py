@@ -1,4 +1,4 @@
-"""What the host does: constants that are known when a design is made, and the part of the graph before its inputs."""
+"""The part of a graph that the host computes: constants folded at emission, and the nodes before the inputs."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ if TYPE_CHECKING:
     from espalier.model.torch.build import Callables
 
 HOST = "values_for_hardware"
-ENOUGH = -1e4  # what is added or filled in below this is a mask
-LOOKS = ("sym_size", "new_ones", "new_zeros", "new_full", "new_empty", "ones_like", "zeros_like", "full_like")
-CHANCE = ("rand", "dropout", "bernoulli", "multinomial")  # begin the names of ops that give other values each time
+MASKED = -1e4  # scores at or below this count as masked
+SHAPE_ONLY = ("sym_size", "new_ones", "new_zeros", "new_full", "new_empty", "ones_like", "zeros_like", "full_like")
+RANDOM = ("rand", "dropout", "bernoulli", "multinomial")  # prefixes of the names of random ops
 
 
 @dataclass(frozen=True, slots=True)
-class Hosted:
-    """A node that the host computes, and why. `able`: with formats it could be hardware."""
+class HostNode:
+    """A node that the host computes, and the reason. `able`: with formats it could be hardware."""
 
     node: str
     op: str
-    why: str
+    reason: str
     able: bool
 
 
-def hosted(node: Node, known: Iterable[str]) -> Hosted:
-    """Why a node stays on the host; `known`: the ops that have a template."""
+def host_node(node: Node, supported: Iterable[str]) -> HostNode:
+    """Explain why a node stays on the host; `supported`: the ops with a template."""
     if node.op == "embedding":
-        return Hosted(node.id, node.op, "looks up rows of a table; the design takes vectors", False)
-    able = node.op in known and not spec(node.op).moves
+        return HostNode(node.id, node.op, "is a table lookup; the design takes its output vectors", False)
+    able = node.op in supported and not spec(node.op).moves
     heavy = category(node) in ("linear", "matmul", "norm")
-    hint = "; quantise it to have it in the design" if able and heavy else ""
-    return Hosted(node.id, node.op, f"has no format, and only the host feeds it{hint}", able and heavy)
+    hint = "; quantise it to include it in the design" if able and heavy else ""
+    return HostNode(node.id, node.op, f"has no format, and all its inputs come from the host{hint}", able and heavy)
 
 
 def constants(graph: Graph) -> frozenset[str]:
-    """The nodes whose values hang on no input: stored tensors, positions, and what is computed of them alone."""
-    found: set[str] = set()
+    """The nodes that depend on no input: stored tensors, positions, and everything computed from these alone."""
+    names: set[str] = set()
     for node in graph:
-        if node.call in ("placeholder", "output") or node.op.startswith(CHANCE):
+        if node.call in ("placeholder", "output") or node.op.startswith(RANDOM):
             continue
-        if node.call == "get_attr" or node.op in LOOKS or all(r.node in found for r in node.inputs):
-            found.add(node.id)
-    return frozenset(found)
+        if node.call == "get_attr" or node.op in SHAPE_ONLY or all(r.node in names for r in node.inputs):
+            names.add(node.id)
+    return frozenset(names)
 
 
-def feeding(graph: Graph, wanted: Iterable[Ref]) -> Graph:
-    """The graph of the nodes on which `wanted` hang, with those as its results.
+def ancestor_graph(graph: Graph, outputs: Iterable[Ref]) -> Graph:
+    """The subgraph that computes `outputs`.
 
-    A tensor of which only the shape is asked is not computed: it is an input of its own, of any values.
+    A tensor of which only the shape is read is not computed: it becomes an input with arbitrary values.
     """
-    refs = tuple(wanted)
+    refs = tuple(outputs)
     needed, todo, looked = set[str](), [r.node for r in refs], dict[str, TensorMeta]()
     while todo:
         node = graph.nodes[todo.pop()]
@@ -69,7 +69,7 @@ def feeding(graph: Graph, wanted: Iterable[Ref]) -> Graph:
         needed.add(node.id)
         for k, ref in enumerate(node.inputs):
             meta = graph.nodes[ref.node].ports.get(out_port(ref.output))
-            if node.op in LOOKS and not k and meta is not None and not ref.output:
+            if node.op in SHAPE_ONLY and not k and meta is not None and not ref.output:
                 looked[ref.node] = meta
             else:
                 todo.append(ref.node)
@@ -83,48 +83,48 @@ def feeding(graph: Graph, wanted: Iterable[Ref]) -> Graph:
     return replace(graph, nodes={**shapes, **kept, HOST: out}, structure="tuple", output_names=())
 
 
-def blank(graph: Graph, names: Iterable[str], symbols: Mapping[str, int]) -> dict[str, Tensor]:
-    """Zeros for inputs of a graph by their names."""
+def zero_inputs(graph: Graph, names: Iterable[str], symbols: Mapping[str, int]) -> dict[str, Tensor]:
+    """Zero tensors for the named inputs of a graph."""
     import torch
 
     metas = {n.target: n.ports["data_out"] for n in graph.placeholders}
     return {k: torch.zeros(metas[k].sizes(dict(symbols)), dtype=getattr(torch, metas[k].dtype)) for k in names}
 
 
-def value_of(graph: Graph, store: WeightStore, ref: Ref, symbols: Mapping[str, int],
-             callables: Callables | None = None) -> np.ndarray:  # fmt: skip
+def constant_value(graph: Graph, store: WeightStore, ref: Ref, symbols: Mapping[str, int],
+                   callables: Callables | None = None) -> np.ndarray:  # fmt: skip
     """The value of a constant, for one sample."""
     import torch
 
     from espalier.model.torch.build import build
 
-    part = feeding(graph, (ref,))
-    given = blank(part, (n.target for n in part.placeholders if "data_out" in n.ports), symbols)
+    part = ancestor_graph(graph, (ref,))
+    inputs = zero_inputs(part, (n.target for n in part.placeholders if "data_out" in n.ports), symbols)
     with torch.no_grad():
-        found: Any = build(part, store, callables)(**given)
-    value = found[0] if isinstance(found, tuple | list) else found
+        result: Any = build(part, store, callables)(**inputs)
+    value = result[0] if isinstance(result, tuple | list) else result
     return torch.as_tensor(value).detach().double().numpy()
 
 
-def masks(graph: Graph, store: WeightStore, ref: Ref, symbols: Mapping[str, int]) -> bool:
-    """Whether a tensor that the host computes is 0 or so low that nothing is left, as far as two samples tell."""
+def is_additive_mask(graph: Graph, store: WeightStore, ref: Ref, symbols: Mapping[str, int]) -> bool:
+    """Whether a host tensor holds only 0 and values of at most MASKED, tested on two random samples."""
     import torch
 
     from espalier.model.errors import EspalierError
     from espalier.model.torch.build import build
 
-    part, rng = feeding(graph, (ref,)), torch.Generator().manual_seed(0)
+    part, rng = ancestor_graph(graph, (ref,)), torch.Generator().manual_seed(0)
     for _ in range(2):
-        given = blank(part, (n.target for n in part.placeholders if "data_out" in n.ports), symbols)
-        for name, held in given.items():
-            drawn = torch.rand(held.shape, generator=rng)
-            given[name] = drawn if held.is_floating_point() else (drawn < 0.7).to(held.dtype)
+        inputs = zero_inputs(part, (n.target for n in part.placeholders if "data_out" in n.ports), symbols)
+        for name, zeros in inputs.items():
+            noise = torch.rand(zeros.shape, generator=rng)
+            inputs[name] = noise if zeros.is_floating_point() else (noise < 0.7).to(zeros.dtype)
         try:
             with torch.no_grad():
-                found: Any = build(part, store)(**given)
+                result: Any = build(part, store)(**inputs)
         except (RuntimeError, EspalierError):
             return False
-        value = torch.as_tensor(found[0] if isinstance(found, tuple | list) else found).double()
-        if not bool(((value == 0) | (value <= ENOUGH)).all()):
+        value = torch.as_tensor(result[0] if isinstance(result, tuple | list) else result).double()
+        if not bool(((value == 0) | (value <= MASKED)).all()):
             return False
     return True

@@ -1,6 +1,6 @@
-"""What lies beside a design in its folder, so that it can be checked there: bench, vectors, Makefile, scripts, README.
+"""Companion files of an emitted design, to check it in its folder: bench, vectors, Makefile, scripts, README.
 
-Vectors are random codes over the whole range of the inputs; what every stream must carry comes from the integer model.
+Vectors are random codes over the full range of the inputs; the expected codes of all streams are the integer model's.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from espalier.verilog.synthesis.route import HARNESS, harness, netlist_script
 from espalier.verilog.synthesis.synthesize import COMMANDS, commands, sources
 from espalier.verilog.timing.schedule import Schedule
 
-FRAMES = 4  # samples of the bench
-MHZ = 100  # of the constraints
+FRAMES = 4  # samples simulated by the bench
+MHZ = 100  # clock constraint
 
 
-def beside(design: Design, planned: Schedule, cocotb: bool = False) -> dict[str, str]:
-    """File name → content; equal designs give equal files. `cocotb`: also a bench in Python."""
-    found = {"Makefile": _makefile(design), "README.md": _readme(design, planned)}
-    found |= {"sim/bench.sv": bench(design, FRAMES), "sim/clocked.sv": CLOCK, "sim/main.cpp": DRIVER}
-    found |= _vectors(design)
+def companion_files(design: Design, planned: Schedule, cocotb: bool = False) -> dict[str, str]:
+    """File name → content, the same for equal designs. `cocotb`: also a bench in Python."""
+    files = {"Makefile": _makefile(design), "README.md": _readme(design, planned)}
+    files |= {"sim/bench.sv": bench(design, FRAMES), "sim/clocked.sv": CLOCK, "sim/main.cpp": DRIVER}
+    files |= _vectors(design)
     if cocotb:
-        found[f"sim/test_{design.name}.py"] = _cocotb(design)
+        files[f"sim/test_{design.name}.py"] = _cocotb(design)
     for target in COMMANDS:
-        found[f"synth/{target}.ys"] = _script(design, target)
-    found[f"synth/{HARNESS}.sv"] = harness(design)
-    found["synth/ice40-route.ys"] = netlist_script(design, sources(design), "build/ice40-route.json")
-    found["synth/ecp5.lpf"] = f'FREQUENCY PORT "clk" {MHZ} MHZ;\n'
-    found["synth/ice40.pcf"] = f"set_frequency clk {MHZ}\n"
-    found["synth/xilinx.xdc"] = f"create_clock -name clk -period {1000 / MHZ:g} [get_ports clk]\n"
-    found["synth/vivado.tcl"] = _vivado(design)
-    return found
+        files[f"synth/{target}.ys"] = _script(design, target)
+    files[f"synth/{HARNESS}.sv"] = harness(design)
+    files["synth/ice40-route.ys"] = netlist_script(design, sources(design), "build/ice40-route.json")
+    files["synth/ecp5.lpf"] = f'FREQUENCY PORT "clk" {MHZ} MHZ;\n'
+    files["synth/ice40.pcf"] = f"set_frequency clk {MHZ}\n"
+    files["synth/xilinx.xdc"] = f"create_clock -name clk -period {1000 / MHZ:g} [get_ports clk]\n"
+    files["synth/vivado.tcl"] = _vivado(design)
+    return files
 
 
 def _vectors(design: Design) -> dict[str, str]:
     rng = np.random.default_rng(0)
     inputs = tuple(_random(rng, b) for b in design.inputs)
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for boundary, codes in zip(design.inputs, inputs, strict=True):
-        found[f"sim/{boundary.name}.hex"] = to_text(boundary.stream.pack(codes), boundary.stream.fixed.width)
+        files[f"sim/{boundary.name}.hex"] = to_text(boundary.stream.pack(codes), boundary.stream.fixed.width)
     for wire, codes in design.run(*inputs).items():
         stream = design.stream(wire)
-        found[f"sim/expected/{design.label(wire)}.hex"] = to_text(stream.pack(codes), stream.fixed.width)
-    return found
+        files[f"sim/expected/{design.label(wire)}.hex"] = to_text(stream.pack(codes), stream.fixed.width)
+    return files
 
 
 def _random(rng: np.random.Generator, boundary: Boundary) -> Codes:
@@ -76,7 +76,7 @@ def _sources(design: Design) -> str:
 
 
 def _filled(file: str, **values: str) -> str:
-    """A file of this folder, @name@ replaced by its value."""
+    """A template file of this folder with each @name@ replaced by its value."""
     text = (Path(__file__).parent / file).read_text()
     for name, value in values.items():
         text = text.replace(f"@{name}@", value)
@@ -93,7 +93,7 @@ def _script(design: Design, target: str) -> str:
 
 def _vivado(design: Design) -> str:
     return "\n".join([
-        "# vivado -mode batch -source synth/vivado.tcl, in the folder above; -tclargs PART for another part",
+        "# vivado -mode batch -source synth/vivado.tcl, run in the parent folder; -tclargs PART for another part",
         'set part [expr {$argc > 0 ? [lindex $argv 0] : "xc7a100tcsg324-1"}]',
         f"read_verilog -sv {{{' '.join(sources(design))} {design.name}.sv}}", "read_xdc synth/xilinx.xdc",
         f"synth_design -top {design.name} -part $part -mode out_of_context",
@@ -108,41 +108,44 @@ def _readme(design: Design, planned: Schedule) -> str:
     return "\n".join([
         f"# {design.name}", "",
         "Generated by Espalier; change the model, not these files. `make lint`, `make sim` (`STALL=0…3`: "
-        f"{', '.join(STALLS)} pause) and `make synth TARGET=xilinx|ecp5|ice40` work here.", "",
+        f"random stalls of {', '.join(STALLS)}) and `make synth TARGET=xilinx|ecp5|ice40` work here.", "",
         f"A sample every {planned.interval:.0f} cycles; the first result {planned.first} cycles after the first beat, "
-        f"the last one after {planned.latency}. Slowest: {planned.bottleneck}. Estimated for a 7-series FPGA: "
+        f"the last one after {planned.latency}. Bottleneck: {planned.bottleneck}. Estimated for a 7-series FPGA: "
         f"{_area(area)}.", "",
         *_edited(design), *(f"- {node}: {text}" for node, text in design.remarks.items()), *[""] * bool(design.remarks),
         *(f"{note}\n" for note in design.notes),
-        "All streams have `_data`, `_valid` and `_ready`; a beat moves in a cycle with both. Element 0 lies in the "
-        "lowest bits. `rst` is synchronous, active high.", "",
-        "| port | way | node | rows × size, format |", "|---|---|---|---|",
+        "All streams have `_data`, `_valid` and `_ready`; a beat is transferred in a cycle with both. Element 0 is in "
+        "the lowest bits. `rst` is synchronous, active high.", "",
+        "| port | direction | node | rows × size, format |", "|---|---|---|---|",
         *(f"| {b.name} | in | {b.node} | {b.stream.label} |" for b in design.inputs),
         *(f"| {b.name} | out | {b.node} | {b.stream.label} |" for b in design.outputs), "",
-        "`cycles`: of a sample in the instance; `delay`: from its first beat in to its first out; `?`: not known.", "",
-        "| instance | module | node | gives | cycles | delay | LUT | FF | DSP | BRAM |", "|---" * 10 + "|",
+        "`cycles`: per sample in the instance; `delay`: from its first input beat to its first output beat; `?`: no "
+        "estimate.", "",
+        "| instance | module | node | output | cycles | delay | LUT | FF | DSP | BRAM |", "|---" * 10 + "|",
         *(_row(design, i.name, planned) for i in design.instances), "",
     ])  # fmt: skip
 
 
 def _area(area: Area) -> str:
-    """The sum, or what is not known of it and what the rest takes."""
+    """The total, or the modules without an estimate and the total of the others."""
     rest = f"{area.lut:.0f} LUT, {area.ff:.0f} FF, {area.dsp} DSP, {area.bram} block RAMs of 18 kbit"
     names = ", ".join(f"`{m}`" for m in area.unknown)
-    return f"not known (there is no estimate of {names}); the rest takes {rest}" if names else rest
+    return f"unknown (there is no estimate of {names}); the rest takes {rest}" if names else rest
 
 
 def _edited(design: Design) -> list[str]:
-    """Which modules are somebody's own, so that nobody takes them for the library's."""
+    """Note on edited modules."""
     if not design.edited:
         return []
     names = ", ".join(f"`rtl/{m}.sv`" for m in sorted(design.edited))
-    return [f"Edited by hand, in the place of the library's: {names}. Areas and cycles are those of the library's.", ""]
+    text = f"Edited by hand, replacing the library's: {names}. Areas and cycles are those of the library's modules."
+    return [text, ""]
 
 
 def _row(design: Design, name: str, planned: Schedule) -> str:
-    made = design.instance(name)
-    area, cycles = made.area(), max((e.steps for e in made.engines()), default=0)
-    gives, delay = design.stream(Wire(name)).label, planned.delay(design, made)
-    return (f"| {name} | {made.module} | {made.node} | {gives} | {cycles or ''} | {'' if delay is None else delay} | "
+    instance = design.instance(name)
+    area, cycles = instance.area(), max((e.steps for e in instance.engines()), default=0)
+    out, delay = design.stream(Wire(name)).label, planned.delay(design, instance)
+    return (f"| {name} | {instance.module} | {instance.node} | {out} | {cycles or ''} | "
+            f"{'' if delay is None else delay} | "
             f"{' | '.join('?' if v is None else str(v) for v in area.counts().values())} |")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Registers the arithmetic of hardware with `model`; what computes it is loaded when it is first used."""
+"""Registers the hardware emulation with `model`; its implementation is imported on first use."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def _emulate(graph: Graph, store: WeightStore, node: Node, tensors: Mapping[str,
 
 
 def install_emulation() -> None:
-    """Register it; once is enough."""
+    """Register the emulation."""
     register(_emulate)

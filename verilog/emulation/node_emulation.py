@@ -1,6 +1,6 @@
-"""A node as its hardware computes it, where the model runs: lowered alone by its own rule, and its integer model run.
+"""Emulation of single nodes in a running model: a node is lowered by its rule, and its integer model evaluated.
 
-So the model that is scored and the design cannot differ: templates, tables and roundings are the same objects.
+The evaluated model and the design use the same templates, tables and roundings, so they cannot differ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from espalier.model.graph.ports import choice
 from espalier.model.store.weights import Tensor as Stored
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.tensors import to_numpy
-from espalier.verilog.design.host_part import ENOUGH, constants
+from espalier.verilog.design.host_part import MASKED, constants
 from espalier.verilog.design.netlist import Boundary, Design
 from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.lowering.fusing import RmsNorm, fused
@@ -30,16 +30,16 @@ from espalier.verilog.lowering.lower import RULES, Lowering, unbuffered
 from espalier.verilog.numbers.fixed import Codes, fixed_of
 from espalier.verilog.rules.attention import scaled_by
 
-KEPT = 256  # designs of single nodes
-MASK, FILLED = "mask__", "filled__"  # what is put before a softmax whose scores are masked
-TAKEN = "taken__"  # what brings an input into a format
+CACHED = 256  # designs of single nodes
+MASK, FILLED = "mask__", "filled__"  # nodes inserted before a softmax with masked scores
+CONVERTED = "converted__"  # node inserted to convert an input to a format
 DROPS = ("dropout", "batch_norm")
 PRODUCTS = ("matmul", "bmm", "mm")
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Nodes that hardware computes as one, the last of which has the result; `sources`: the values that they read."""
+    """Nodes that hardware computes as one, the last of which gives the result; `sources`: their inputs."""
 
     nodes: tuple[str, ...]
     first: str
@@ -47,7 +47,7 @@ class Region:
 
 
 class Regions:
-    """What belongs together in a graph."""
+    """The regions of a graph."""
 
     def __init__(self, graph: Graph, store: WeightStore) -> None:
         self.graph = graph
@@ -56,7 +56,7 @@ class Regions:
         self._low = Lowering(graph, store, EmitOptions())
 
     def of(self, node: Node) -> Region:
-        """Those whose result is the node's."""
+        """The region whose result is the node's."""
         steps = self.fused.get(node.id)
         if steps is not None:
             constant = (steps.gamma,) if isinstance(steps, RmsNorm) and steps.gamma else ()
@@ -71,30 +71,30 @@ class Regions:
         )))  # fmt: skip
 
 
-_last: list[tuple[Graph, Regions]] = []  # of the graph that was asked for last: a build asks for one after another
+_last: list[tuple[Graph, Regions]] = []  # of the last graph: a build asks for its nodes one after another
 
 
 def regions(graph: Graph, store: WeightStore) -> Regions:
-    """What belongs together in a graph; of the same graph the same."""
+    """The regions of a graph, cached for the last one."""
     if not _last or _last[0][0] is not graph:
         _last[:] = [(graph, Regions(graph, store))]
     return _last[0][1]
 
 
 def emulate(graph: Graph, store: WeightStore, node: Node, tensors: Mapping[str, Tensor]) -> Emulated | None:
-    """The node as hardware computes it; None where what it reads has no format, as in the float model."""
+    """The emulation of a node; None if its input has no format, so that it runs as in the float model."""
     region = regions(graph, store).of(node)
     if not region.sources:
         return None
     if choice(graph.nodes[region.first], "data_in") is not None:
         return Emulated(graph, store, region, tensors)
-    came = written_by(graph, region.sources[0])
-    chosen = graph.nodes[came.node].precision.get(out_port(came.output))
+    producer = computed_by(graph, region.sources[0])
+    chosen = graph.nodes[producer.node].precision.get(out_port(producer.output))
     return None if chosen is None else Emulated(graph, store, region, tensors, chosen)
 
 
-def written_by(graph: Graph, ref: Ref) -> Ref:
-    """The result whose values `ref` has, through nodes that only move them."""
+def computed_by(graph: Graph, ref: Ref) -> Ref:
+    """The result whose values `ref` has, seen through nodes that only move data."""
     node = graph.nodes[ref.node]
     while out_port(ref.output) not in node.precision and spec(node.op).moves and node.inputs:
         ref = node.inputs[0]
@@ -103,124 +103,124 @@ def written_by(graph: Graph, ref: Ref) -> Ref:
 
 
 class Emulated:
-    """The region of one node (model.torch.emulators.Emulation). Its own weights are read from `tensors`, live.
+    """The region of a node (model.torch.emulators.Emulation). Its weights are read from `tensors` at every run.
 
-    `came`: the format in which what it reads comes, where the region itself chooses none.
+    `input_format`: the format of the first input, where the region has none for it.
     """
 
     def __init__(self, graph: Graph, store: WeightStore, region: Region, tensors: Mapping[str, Tensor],
-                 came: Precision | None = None) -> None:  # fmt: skip
+                 input_format: Precision | None = None) -> None:  # fmt: skip
         self.region, self.sources, self._store = region, region.sources, store
         self._part = _part(graph, region, constants(graph))
-        if came is not None:
-            self._part = _in_format(self._part, self.region, came)
+        if input_format is not None:
+            self._part = _in_format(self._part, self.region, input_format)
         self.trains = not any(n.op in DROPS or category(n) == "linear" for n in self._part)
-        held = dict.fromkeys(name for n in self._part for name in n.tensors)
-        self._live = {name: tensors[name] for name in held}
+        names = dict.fromkeys(name for n in self._part for name in n.tensors)
+        self._live = {name: tensors[name] for name in names}
         self._stamp: tuple[tuple[Tensor, ...], tuple[str, ...]] | None = None
         self.content: Hashable = (
             repr(list(self._part)), region, tuple(sorted(graph.symbols.items())), self._keys(),
         )  # fmt: skip
 
     def run(self, like: Tensor, *values: Tensor) -> Tensor:
-        """The result of the integer model on what flows in; masked scores (−∞ and the like) count for nothing."""
-        given = dict(zip(self.sources, (v.detach().cpu().double().numpy() for v in values), strict=True))
-        sizes = self._sizes(given)
-        masked = self._masked(given)
+        """Run the integer model on the inputs; masked scores (such as −∞) get weight 0 in a softmax."""
+        inputs = dict(zip(self.sources, (v.detach().cpu().double().numpy() for v in values), strict=True))
+        sizes = self._sizes(inputs)
+        masked = self._masked(inputs)
         design = self._design(sizes, masked is not None)
-        by_node = {_name(ref): value for ref, value in given.items()} | ({} if masked is None else {MASK: masked})
+        by_node = {_name(ref): value for ref, value in inputs.items()} | ({} if masked is None else {MASK: masked})
         frames = max(_frames(b, by_node[b.node]) for b in design.inputs)
         codes = tuple(_codes(b, by_node[b.node], frames) for b in design.inputs)
         wire, out = design.ends[0], design.outputs[0]
         result = out.stream.reads(design.stream(wire), design.run(*codes)[wire])
         flat = np.empty((frames, result[0].size), np.float64)
         flat[:, out.index] = out.stream.fixed.values(result).reshape(frames, -1)
-        made = torch.from_numpy(flat.reshape(frames, *out.shape))
-        made = made.movedim(0, out.axis) if out.axis else made
-        return made.reshape(like.shape).to(like.device, like.dtype)
+        output = torch.from_numpy(flat.reshape(frames, *out.shape))
+        output = output.movedim(0, out.axis) if out.axis else output
+        return output.reshape(like.shape).to(like.device, like.dtype)
 
-    def _sizes(self, given: Mapping[Ref, np.ndarray]) -> dict[str, int]:
-        """The sizes of the symbols in the shapes that came."""
-        found: dict[str, int] = {}
-        for ref, value in given.items():
+    def _sizes(self, inputs: Mapping[Ref, np.ndarray]) -> dict[str, int]:
+        """Sizes of the symbolic dimensions, from the inputs' shapes."""
+        sizes: dict[str, int] = {}
+        for ref, value in inputs.items():
             shape = self._part.nodes[_name(ref)].ports["data_out"].shape
-            found |= {dim: size for dim, size in zip(shape, value.shape, strict=False) if dim in self._part.symbols}  # type: ignore[misc]
-        return {k: v for k, v in found.items() if k != "batch"}
+            sizes |= {dim: size for dim, size in zip(shape, value.shape, strict=False) if dim in self._part.symbols}  # type: ignore[misc]
+        return {k: v for k, v in sizes.items() if k != "batch"}
 
-    def _masked(self, given: Mapping[Ref, np.ndarray]) -> np.ndarray | None:
-        """Which scores of a softmax are masked, None for none."""
+    def _masked(self, inputs: Mapping[Ref, np.ndarray]) -> np.ndarray | None:
+        """Which scores of a softmax are masked; None if none is."""
         node = self._part.nodes[self.region.nodes[-1]]
         chosen = choice(node, "data_in")
         if node.op != "softmax" or chosen is None or not isinstance(chosen.format, Integer):
             return None
         fixed = fixed_of(chosen.format)
-        reach = float(np.ldexp(max(fixed.high, -fixed.low), -fixed.frac))  # what scores add to a mask of −10 000
-        found = given[self.sources[0]] <= min(ENOUGH + reach, ENOUGH / 2)
-        return found if found.any() else None
+        reach = float(np.ldexp(max(fixed.high, -fixed.low), -fixed.frac))  # scores may be added to a mask of −10 000
+        masked = inputs[self.sources[0]] <= min(MASKED + reach, MASKED / 2)
+        return masked if masked.any() else None
 
     def _keys(self) -> tuple[str, ...]:
-        """What the live weights hold, by content."""
+        """Content hashes of the current weights."""
         now = tuple(self._live.values())
         if self._stamp is None or not all(torch.equal(a, b) for a, b in zip(now, self._stamp[0], strict=True)):
-            kept = tuple(t.detach().clone() for t in now)
-            self._stamp = kept, tuple(to_numpy(t).key() for t in kept)
+            copies = tuple(t.detach().clone() for t in now)
+            self._stamp = copies, tuple(to_numpy(t).key() for t in copies)
         return self._stamp[1]
 
     def _design(self, sizes: Mapping[str, int], masked: bool) -> Design:
         key = self.content, self._keys(), tuple(sorted(sizes.items())), masked
 
-        def made() -> Design:
+        def lower() -> Design:
             part = _with_mask(self._part, self.region.nodes[-1]) if masked else self._part
             live = {w.key: self._live[n] for n, w in part.weights.items() if n in self._live and w.key}
-            return unbuffered(part, _Live(self._store, live), EmitOptions(sizes=dict(sizes)))[0]
+            return unbuffered(part, _LiveStore(self._store, live), EmitOptions(sizes=dict(sizes)))[0]
 
-        return _kept(key, made)
+        return _cached(key, lower)
 
 
 _designs: OrderedDict[Hashable, Design] = OrderedDict()
 
 
-def _kept(key: Hashable, make: Callable[[], Design]) -> Design:
+def _cached(key: Hashable, make: Callable[[], Design]) -> Design:
     if key in _designs:
         _designs.move_to_end(key)
         return _designs[key]
-    found = _designs[key] = make()
-    while len(_designs) > KEPT:
+    design = _designs[key] = make()
+    while len(_designs) > CACHED:
         _designs.popitem(last=False)
-    return found
+    return design
 
 
-class _Live(WeightStore):
-    """A store in which some tensors have the values that they have by now."""
+class _LiveStore(WeightStore):
+    """A weight store with the current values of some tensors."""
 
     def __init__(self, base: WeightStore, live: Mapping[str, Tensor]) -> None:
         super().__init__(base.folder)
         self._base, self._live = base, live
 
     def get(self, key: str) -> Stored:
-        """The tensor; raises ProjectError when it is nowhere."""
+        """The tensor; raises ProjectError if it is missing."""
         return to_numpy(self._live[key].detach()) if key in self._live else self._base.get(key)
 
     def reader(self) -> Callable[[str], Stored]:
-        """As `get`, for values that may be written."""
+        """As `get`, with writable copies."""
         base = self._base.reader()
 
         def read(key: str) -> Stored:
-            found = self.get(key) if key in self._live else base(key)
-            return Stored(np.array(found.array), found.dtype)
+            tensor = self.get(key) if key in self._live else base(key)
+            return Stored(np.array(tensor.array), tensor.dtype)
 
         return read
 
 
-def _part(graph: Graph, region: Region, known: frozenset[str]) -> Graph:
-    """The region as a graph of its own: what it reads are inputs, constants come along."""
+def _part(graph: Graph, region: Region, constant_nodes: frozenset[str]) -> Graph:
+    """The region as a graph with its sources as inputs; constants are included."""
     wanted, todo = set(region.nodes), [r for n in region.nodes for r in graph.nodes[n].inputs]
     inputs = dict.fromkeys(region.sources)
     while todo:
         ref = todo.pop()
         if ref in inputs or ref.node in wanted:
             continue
-        if ref.node not in known:  # whose size alone is asked for
+        if ref.node not in constant_nodes:  # only its size is read
             inputs[ref] = None
             continue
         wanted.add(ref.node)
@@ -245,7 +245,7 @@ def _input(name: str, meta: TensorMeta) -> Node:
 
 
 def _with_mask(part: Graph, softmax: str) -> Graph:
-    """The part with scores that are masked before the softmax, as hardware knows masks."""
+    """The part with a masked_fill before the softmax, the form of masks in hardware."""
     node = part.nodes[softmax]
     scores = node.inputs[0]
     meta = part.nodes[scores.node].ports["data_out"]
@@ -261,15 +261,17 @@ def _with_mask(part: Graph, softmax: str) -> Graph:
     return replace(part, nodes={MASK: mask, **rest, FILLED: filled, softmax: after, part.output.id: part.output})
 
 
-def _in_format(part: Graph, region: Region, came: Precision) -> Graph:
-    """The part with its first input in a format."""
+def _in_format(part: Graph, region: Region, input_format: Precision) -> Graph:
+    """The part with its first input converted to a format."""
     name = _name(region.sources[0])
     source = part.nodes[name]
     ports = {"data_in": source.ports["data_out"], "data_out": source.ports["data_out"]}
-    taken = Node(TAKEN, "clone", "call_function", "aten.clone.default", (Ref(name),), ports=ports,
-                 precision={"data_in": came})  # fmt: skip
-    rest = {k: map_refs(n, lambda r: Ref(TAKEN) if r == Ref(name) else r) for k, n in part.nodes.items() if k != name}
-    return replace(part, nodes={name: source, TAKEN: taken, **rest})
+    converted = Node(CONVERTED, "clone", "call_function", "aten.clone.default", (Ref(name),), ports=ports,
+                     precision={"data_in": input_format})  # fmt: skip
+    rest = {
+        k: map_refs(n, lambda r: Ref(CONVERTED) if r == Ref(name) else r) for k, n in part.nodes.items() if k != name
+    }
+    return replace(part, nodes={name: source, CONVERTED: converted, **rest})
 
 
 def _frames(boundary: Boundary, values: np.ndarray) -> int:
@@ -277,7 +279,7 @@ def _frames(boundary: Boundary, values: np.ndarray) -> int:
 
 
 def _codes(boundary: Boundary, values: np.ndarray, frames: int) -> Codes:
-    """Codes [frames, rows, size]; what is the same for all frames is there once."""
+    """Codes [frames, rows, size]; a tensor without a batch axis is broadcast over the frames."""
     moved = np.moveaxis(values, boundary.axis, 0) if boundary.axis else values
     flat = moved.reshape(-1, max(int(np.prod(boundary.shape)), 1))
     plain = flat.shape[1] == boundary.index.size and bool((boundary.index == np.arange(boundary.index.size)).all())

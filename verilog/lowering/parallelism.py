@@ -1,4 +1,4 @@
-"""Which nodes get more parallelism: greedily the slowest one, by the smallest step that helps; and what that costs."""
+"""Balanced parallelism: greedily grow the slowest node by the smallest step; and its front of area and interval."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from espalier.verilog.design.options import EmitOptions
 
 Sizes = Mapping[str, tuple[int, int, int]]  # inputs, outputs, rows of a node
-Heard = Callable[[int, int], None]  # points done, points in all
+Progress = Callable[[int, int], None]  # completed points, all points
 
 
 @dataclass(frozen=True, slots=True)
 class Balanced:
-    """The parallelism of nodes, and what it comes to: cycles of each in a frame, products in a cycle, the slowest."""
+    """Parallelism of the nodes: cycles per frame of each, products per cycle, and the slowest node."""
 
     chosen: dict[str, Parallel]
     cycles: dict[str, int]
@@ -35,9 +35,9 @@ class Balanced:
 
 @dataclass(frozen=True, slots=True)
 class FrontPoint:
-    """A balanced design: `balance_parallelism` with so many `multipliers` gives the same parallelism.
+    """A balanced design: `balance_parallelism` with as many `multipliers` gives the same parallelism.
 
-    `interval`: cycles of the slowest engine, `bottleneck` its node; `area`: estimated, `fifos`: what of it waits.
+    `interval`: cycles of the slowest engine, `bottleneck` its node; `area`: estimate, of which `fifos` is for FIFOs.
     """
 
     parallelism: dict[str, Parallel]
@@ -49,45 +49,48 @@ class FrontPoint:
 
 
 def divisors(size: int) -> tuple[int, ...]:
-    """All of them, rising."""
+    """Divisors in ascending order."""
     small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
     return tuple(sorted({*small, *(size // n for n in small)}))
 
 
 def cycles_of(design: Design) -> dict[str, int]:
-    """Node → cycles of a frame in its slowest engine."""
-    found: dict[str, int] = {}
+    """Node → cycles per frame of its slowest engine."""
+    cycles: dict[str, int] = {}
     for instance in design.instances:
         slow = max((e.steps for e in instance.engines()), default=0)
-        found[instance.node] = max(found.get(instance.node, 0), slow)
-    return found
+        cycles[instance.node] = max(cycles.get(instance.node, 0), slow)
+    return cycles
 
 
-def balanced(design: Design, able: Sizes, budget: int, enough: int = 0) -> Balanced:
-    """`design`: the fully folded one; a node's cycles shrink with its parallelism."""
+def balanced(design: Design, sizes: Sizes, budget: int, target: int = 0) -> Balanced:
+    """The fastest parallelism within `budget` multipliers; stops at an interval of `target` cycles.
+
+    `design`: the fully folded one.
+    """
     folded = cycles_of(design)
-    found = None
-    for each in _grown(folded, able):
-        if found is not None and each.multipliers > budget:
+    best = None
+    for step in _greedy_steps(folded, sizes):
+        if best is not None and step.multipliers > budget:
             break
-        found = each
-        if found.interval <= enough:
+        best = step
+        if best.interval <= target:
             break
-    assert found is not None  # the folded design comes first
-    rest = {n: 0 for n in folded if n not in found.cycles}
-    chosen = {n: p for n, p in found.chosen.items() if p != Parallel()}
-    return replace(found, chosen=chosen, cycles=found.cycles | rest)
+    assert best is not None  # the folded design comes first
+    rest = {n: 0 for n in folded if n not in best.cycles}
+    chosen = {n: p for n, p in best.chosen.items() if p != Parallel()}
+    return replace(best, chosen=chosen, cycles=best.cycles | rest)
 
 
-def _grown(folded: Mapping[str, int], able: Sizes) -> Iterator[Balanced]:
-    """The folded design, then each with the slowest node a step larger, until that cannot grow."""
-    chosen = {name: Parallel() for name in able}
-    spent = len(able)
+def _greedy_steps(folded: Mapping[str, int], sizes: Sizes) -> Iterator[Balanced]:
+    """The folded design, then designs with the slowest node one step larger, until it cannot grow."""
+    chosen = {name: Parallel() for name in sizes}
+    spent = len(sizes)
     while True:
-        cycles = {name: -(-folded.get(name, 0) // product(chosen[name])) for name in able}
+        cycles = {name: -(-folded.get(name, 0) // product(chosen[name])) for name in sizes}
         slowest = max(cycles, key=lambda n: cycles[n], default="")
         yield Balanced(dict(chosen), cycles, spent, max(cycles.values(), default=0), slowest)
-        grown = larger(chosen[slowest], able[slowest]) if slowest else None
+        grown = larger(chosen[slowest], sizes[slowest]) if slowest else None
         if grown is None:
             return
         spent += product(grown) - product(chosen[slowest])
@@ -95,48 +98,49 @@ def _grown(folded: Mapping[str, int], able: Sizes) -> Iterator[Balanced]:
 
 
 def balance_front(
-    graph: Graph, store: WeightStore, options: EmitOptions, most: int = 24, heard: Heard = lambda done, count: None
-) -> list[FrontPoint]:
-    """Area against interval: at most `most` balanced designs from fully folded to as parallel as it helps.
+    graph: Graph, store: WeightStore, options: EmitOptions, most: int = 24,
+    progress: Progress = lambda done, count: None,
+) -> list[FrontPoint]:  # fmt: skip
+    """Area against interval: at most `most` balanced designs from fully folded to fully parallel.
 
-    Each is lowered and scheduled, so windows, casts, changes of width and FIFOs count as in the design itself; what is
-    no faster than a smaller one is left out.
+    Each is lowered and scheduled, so that windows, casts, changes of width and FIFOs count as in the emitted design;
+    designs that are no faster than a smaller one are left out.
     """
     from espalier.verilog.lowering.lower import unbuffered
     from espalier.verilog.timing.buffering import buffered
 
     folded = graph.replace(*(replace(n, parallel=None) for n in graph if n.parallel))
-    design, able = unbuffered(folded, store, options)
-    steps = _spread(_faster(list(_grown(cycles_of(design), able))), most)
-    found: list[FrontPoint] = []
+    design, sizes = unbuffered(folded, store, options)
+    steps = _thinned(_pareto(list(_greedy_steps(cycles_of(design), sizes))), most)
+    points: list[FrontPoint] = []
     for k, step in enumerate(steps):
-        heard(k, len(steps))
+        progress(k, len(steps))
         chosen = {n: p for n, p in step.chosen.items() if p != Parallel()}
-        made = unbuffered(folded.replace(*(replace(folded.nodes[n], parallel=p) for n, p in chosen.items())),
-                          store, options)[0]  # fmt: skip
-        cycles = cycles_of(made)
+        grown = unbuffered(folded.replace(*(replace(folded.nodes[n], parallel=p) for n, p in chosen.items())),
+                           store, options)[0]  # fmt: skip
+        cycles = cycles_of(grown)
         slowest = max(cycles, key=lambda n: cycles[n], default="")
         interval = cycles.get(slowest, 0)
-        if found and interval >= found[-1].interval:
+        if points and interval >= points[-1].interval:
             continue
-        whole = buffered(made).instances
-        fifos = total(tuple(i for i in whole if isinstance(i, Fifo)))
-        found.append(FrontPoint(chosen, step.multipliers, interval, total(whole), fifos, slowest))
-    heard(len(steps), len(steps))
-    return found
+        instances = buffered(grown).instances
+        fifos = total(tuple(i for i in instances if isinstance(i, Fifo)))
+        points.append(FrontPoint(chosen, step.multipliers, interval, total(instances), fifos, slowest))
+    progress(len(steps), len(steps))
+    return points
 
 
-def _faster(steps: list[Balanced]) -> list[Balanced]:
-    """Of those of one interval the smallest."""
-    kept = steps[:1]
+def _pareto(steps: list[Balanced]) -> list[Balanced]:
+    """The smallest step of each interval."""
+    front = steps[:1]
     for step in steps[1:]:
-        if step.interval < kept[-1].interval:
-            kept.append(step)
-    return kept
+        if step.interval < front[-1].interval:
+            front.append(step)
+    return front
 
 
-def _spread(steps: list[Balanced], most: int) -> list[Balanced]:
-    """At most so many, both ends among them, in equal ratios of the interval."""
+def _thinned(steps: list[Balanced], most: int) -> list[Balanced]:
+    """At most `most` steps with both ends, evenly spaced in the logarithm of the interval."""
     if len(steps) <= most:
         return steps
     low, high = math.log(max(steps[-1].interval, 1)), math.log(steps[0].interval)
@@ -146,14 +150,14 @@ def _spread(steps: list[Balanced], most: int) -> list[Balanced]:
 
 
 def product(parallel: Parallel) -> int:
-    """Products in a cycle."""
+    """Products per cycle."""
     return parallel.inputs * parallel.outputs * parallel.tokens
 
 
 def larger(now: Parallel, sizes: tuple[int, int, int]) -> Parallel | None:
-    """The next larger parallelism of a node: the axis whose next divisor multiplies the least.
+    """The next larger parallelism of a node: the axis whose next divisor has the smallest ratio.
 
-    Rows only when both are whole, since each costs another set of accumulators and gains nothing else.
+    Rows come last, since each needs another set of accumulators.
     """
     steps = [(n, "inputs") for n in _next(now.inputs, sizes[0])] + [
         (n, "outputs") for n in _next(now.outputs, sizes[1])
@@ -162,12 +166,11 @@ def larger(now: Parallel, sizes: tuple[int, int, int]) -> Parallel | None:
     if not steps:
         return None
     value, axis = min(steps, key=lambda s: (s[0] / getattr(now, s[1]), getattr(now, s[1])))
-    given = {"inputs": now.inputs, "outputs": now.outputs, "tokens": now.tokens, axis: value}
-    return Parallel(**given)
+    return Parallel(**{"inputs": now.inputs, "outputs": now.outputs, "tokens": now.tokens, axis: value})
 
 
 def at_most(sizes: tuple[int, int, int], products: int) -> Parallel:
-    """The parallelism of a node with at most so many products a cycle, grown by the smallest steps."""
+    """The parallelism of a node with at most `products` products per cycle, grown by the smallest steps."""
     now = Parallel()
     while (grown := larger(now, sizes)) is not None and product(grown) <= products:
         now = grown

@@ -199,14 +199,14 @@ def _compared(
     cycles: dict[Wire, np.ndarray] = {}
     found: list[Mismatch] = []
     seen: dict[Wire, Codes] = {}
-    endless = design.endless
+    free_running = design.free_running
     for wire in design.all_wires():
         stream = design.stream(wire)
         words = (folder / f"{design.label(wire)}.log").read_text().split()
         got = from_words(words[::2], stream.lanes, stream.fixed.width, stream.fixed.signed)
         cycles[wire] = np.array(words[1::2], np.int64)
         want = stream.pack(expected[wire])
-        if wire.source in endless:
+        if wire.source in free_running:
             got, cycles[wire] = got[: len(want)], cycles[wire][: len(want)]
         seen[wire] = got
         node = design.instance(wire.source).node if wire.source else design.inputs[wire.output].node

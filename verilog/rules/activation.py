@@ -16,7 +16,7 @@ from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import Template
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.signal_order import argument, refused
+from espalier.verilog.lowering.signal_order import argument, unsupported
 from espalier.verilog.numbers.fixed import Fixed, Rounding, covering
 from espalier.verilog.rules.norm import scaled
 from espalier.verilog.templates.lut import WHOLE, WIDEST, Function, Lut, Pieces, fitted, tabled
@@ -50,7 +50,7 @@ def relu(low: Lowering, node: Node) -> None:
 def by_table(low: Lowering, node: Node) -> None:
     """A word for every code of up to 10 bits, lines fitted to wider ones."""
     if node.op == "round" and argument(node, "decimals", 1, 0) != 0:
-        raise refused(node, f"decimals={argument(node, 'decimals', 1, 0)}", "Round to whole numbers.")
+        raise unsupported(node, f"decimals={argument(node, 'decimals', 1, 0)}", "Round to whole numbers.")
     x = low.operand(node, node.inputs[0], "data_in")
     if node.op == "neg" and x.fixed.width > WHOLE:
         ones = np.ones((x.stream.rows, x.stream.size), np.int64)
@@ -65,7 +65,7 @@ def prelu(low: Lowering, node: Node) -> None:
     """With one slope for all."""
     stored = low.weight(node, "weight")
     if stored is None or stored[0].size != 1:
-        raise refused(node, "several slopes", "Use one slope for all channels.")
+        raise unsupported(node, "several slopes", "Use one slope for all channels.")
     slope = float(stored[1].values(stored[0]).reshape(()))
     x = low.operand(node, node.inputs[0], "data_in")
     to, rounding = _result(low, node, x.fixed)
@@ -114,10 +114,10 @@ def function_of(node: Node) -> Function:
 
     names = [(name, argument(node, name, place, default)) for name, place, default in OPTIONS.get(node.op, ())]
     if any(not isinstance(value, int | float | str | None) for _, value in names):
-        raise refused(node, "an option that is computed", "Use a constant.")
+        raise unsupported(node, "an option that is computed", "Use a constant.")
     found: Callable[..., Any] | None = _torch(node.op)
     if found is None:
-        raise refused(node, "no such function in torch", "Please report this.")
+        raise unsupported(node, "no such function in torch", "Please report this.")
     given = {name: value for name, value in names if value is not None}
 
     def function(x: NDArray[Any]) -> NDArray[Any]:

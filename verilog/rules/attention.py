@@ -10,13 +10,13 @@ import numpy as np
 
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node, Ref, out_port
-from espalier.verilog.design.host_part import ENOUGH, masks
+from espalier.verilog.design.host_part import MASKED, is_additive_mask
 from espalier.verilog.design.netlist import Boundary, Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import port
-from espalier.verilog.lowering.lower import Lowering, held, lowers, operand_ports
-from espalier.verilog.lowering.signal_order import argument, cut, refused, reordered
+from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports, source
+from espalier.verilog.lowering.signal_order import argument, cut, reordered, unsupported
 from espalier.verilog.numbers.fixed import WIDEST, Fixed, Rounding, covering
 from espalier.verilog.rules.linear import columns
 from espalier.verilog.templates.matmul import MatMul
@@ -38,7 +38,7 @@ def matmul(low: Lowering, node: Node) -> None:
     x = low.operand(node, first, names[first] if first != second else "data_in")
     b = low.operand(node, second, names[second] if first != second else "weight")
     if x.repeated is not None or len(x.shape) < 2 or len(b.shape) < 2 or x.shape[:-2] != low.shape(node)[:-2]:
-        raise refused(node, "a first operand of fewer axes than its result", "Write it with as many.")
+        raise unsupported(node, "a first operand of fewer axes than its result", "Write it with as many.")
     par_in, par_out, tokens = low.parallel(node, x.shape[-1], b.shape[-1], x.shape[-2])
     x, met = _rows(low, node, x, b)
     if met.repeat % tokens:  # rows that share a beat must share their matrix: heads one after the other
@@ -84,7 +84,7 @@ def _rows(low: Lowering, node: Node, x: Signal, b: Signal) -> tuple[Signal, _Met
             meets = begins[rows // count]
             first = tuple(dict.fromkeys(meets.tolist()))
             return turn, _Met(rows, first, _repeat(meets))
-    raise refused(node, "heads that share keys in no regular order", "Group them evenly.")
+    raise unsupported(node, "heads that share keys in no regular order", "Group them evenly.")
 
 
 def _ready(x: Signal, begins: np.ndarray, count: int) -> bool:
@@ -115,7 +115,7 @@ def _spots(
         for number, begin in enumerate(met.first):
             spots[stored[begin][order]] = (number * depth + np.arange(depth))[:, None] * wide + np.arange(wide)
         if (spots < 0).any():
-            raise refused(node, "matrices that nothing is multiplied with", "Slice them away.")
+            raise unsupported(node, "matrices that nothing is multiplied with", "Slice them away.")
         for along, lanes, step, place in (("depth", par[0], wide, spots // wide), ("columns", par[1], 1, spots)):
             beats = spots.reshape(-1, lanes) if spots.size % lanes == 0 and b.stream.size % lanes == 0 else None
             if beats is not None and (np.diff(beats, axis=1) == step).all() and not (place[::lanes] % lanes).any():
@@ -125,7 +125,7 @@ def _spots(
             plain = np.concatenate([stored[begin].reshape(-1) for begin in met.first])
             b = _moved(low, node, held, b, plain, wide)
             met = _Met(met.rows, tuple(range(0, plain.size, depth * wide)), met.repeat)
-    raise refused(node, "a second operand in an order of its own", "Please report this.")
+    raise unsupported(node, "a second operand in an order of its own", "Please report this.")
 
 
 def _moved(low: Lowering, node: Node, held: Signal, b: Signal, plain: np.ndarray, wide: int) -> Signal:
@@ -196,14 +196,14 @@ def _mask(low: Lowering, node: Node) -> tuple[Ref, Ref, int] | None:
 def _filled(low: Lowering, value: Any) -> bool:
     """Whether a value is a constant so low that its exponential is nothing."""
     if isinstance(value, int | float):
-        return float(value) <= ENOUGH
-    source = low.graph.nodes[value.node] if isinstance(value, Ref) else None
-    if source is None or source.call != "get_attr":
+        return float(value) <= MASKED
+    node = low.graph.nodes[value.node] if isinstance(value, Ref) else None
+    if node is None or node.call != "get_attr":
         return False
     from espalier.model.torch.tensors import to_torch
 
-    key = low.graph.weights[source.weights["value"]].key
-    return key is not None and float(to_torch(low.store.get(key)).double().max()) <= ENOUGH
+    key = low.graph.weights[node.weights["value"]].key
+    return key is not None and float(to_torch(low.store.get(key)).double().max()) <= MASKED
 
 
 def _only_softmax(low: Lowering, node: Node) -> bool:
@@ -217,7 +217,7 @@ def added(low: Lowering, node: Node) -> tuple[Ref, Ref] | None:
     if len(refs) != 2 or node.kwargs or not all(isinstance(r, Ref) for r in refs) or not _only_softmax(low, node):
         return None
     by_host = [r for r in refs if isinstance(r, Ref) and r.node in low.host]
-    if len(by_host) != 1 or not masks(low.graph, low.store, by_host[0], low.symbols):
+    if len(by_host) != 1 or not is_additive_mask(low.graph, low.store, by_host[0], low.symbols):
         return None
     return by_host[0], next(r for r in refs if isinstance(r, Ref) and r != by_host[0])
 
@@ -247,8 +247,8 @@ def sent(low: Lowering, node: Node, mask: Ref, scores: Signal, added: bool) -> S
     stream = Stream(now.rows, now.size, BIT, now.par, now.tokens)
     values = low.value(mask)
     if values is not None:
-        bits = (values.reshape(-1)[places] <= ENOUGH) if added else values.reshape(-1)[places] != 0
-        return held(low, node, bits.astype(np.int64), stream, scores.shape, scores.index)
+        bits = (values.reshape(-1)[places] <= MASKED) if added else values.reshape(-1)[places] != 0
+        return source(low, node, bits.astype(np.int64), stream, scores.shape, scores.index)
     made = Boundary(port("x", len(low.inputs)), stream, mask.node, shape, places, mask.output, mask=added)
     low.inputs.append(made)
     return Signal(Wire("", len(low.inputs) - 1), stream, scores.shape, scores.index)
@@ -262,12 +262,12 @@ def softmax(low: Lowering, node: Node) -> None:
     """Over any axis of a sample, which is made the last one."""
     rank, axis = len(low.shape(node)), low.axis(node, int(argument(node, "dim", 1, -1)))
     if axis < 0:
-        raise refused(node, "samples put together", "Take it over an axis of one sample.")
+        raise unsupported(node, "samples put together", "Take it over an axis of one sample.")
     x = low.operand(node, node.inputs[0], "data_in")
     turned = np.moveaxis(np.arange(x.index.size).reshape(x.shape), axis, -1)
     mask = _mask_before(low, node.inputs[0])
     if mask is not None and axis != rank - 1:
-        raise refused(node, "a mask over another axis than the last", "Transpose the scores.")
+        raise unsupported(node, "a mask over another axis than the last", "Transpose the scores.")
     x = x.viewed(turned)
     size = x.shape[-1]
     par, _, _ = low.parallel(node, size, 1)

@@ -16,8 +16,8 @@ from espalier.verilog.design.netlist import Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.lower import Lowering
-from espalier.verilog.lowering.signal_order import cut, pixels, refused, reordered, rows_of
-from espalier.verilog.lowering.sums import Sums, finished, narrow_enough, summed
+from espalier.verilog.lowering.signal_order import cut, pixels, reordered, rows_of, unsupported
+from espalier.verilog.lowering.sums import Sums, check_width, scaled_layer, summed
 from espalier.verilog.lowering.weights import Weights
 from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, covering
 from espalier.verilog.numbers.scaled import plain
@@ -45,36 +45,38 @@ def from_fixed_point(low: Lowering, node: Node) -> MXInt | None:
     return form
 
 
-def by_blocks(low: Lowering, node: Node, held: Weights) -> tuple[Signal, Wire, Stream]:
+def by_blocks(low: Lowering, node: Node, layer: Weights) -> tuple[Signal, Wire, Stream]:
     """The operand, and the result's wire and stream: blocks are made of the fixed point that comes, then multiplied."""
     form = from_fixed_point(low, node)
-    if held.scale is not None:
+    if layer.scale is not None:
         text = f"{node.id} multiplies numbers in blocks by scaled ones."
         raise EmitError(text, "Choose `mxint` with rows=1 or `integer` for both operands.", node.id)
-    outputs, inputs = held.codes.shape
-    sizes = [min(b, inputs) for b in (held.block, form.block if form else 0) if b]
+    outputs, inputs = layer.codes.shape
+    sizes = [min(b, inputs) for b in (layer.block, form.block if form else 0) if b]
     par_in, par_out, _ = low.parallel(node, math.gcd(inputs, *sizes), outputs)
     x = rows_of(low, node, node.inputs[0], par_in)
     if not plain(x.fixed) or (x.index.reshape(-1, inputs) % inputs != np.arange(inputs)).any():
-        raise refused(node, "an operand whose blocks are not of elements in a row", "Choose `integer` for its data_in.")
+        raise unsupported(
+            node, "an operand whose blocks are not of elements in a row", "Choose `integer` for its data_in."
+        )
     out, rows = low.shape(node), x.stream.rows
-    exponents, least = lowest(held)
-    weight = replace(held.form, frac=held.form.frac - least)
+    exponents, least = lowest(layer)
+    weight = replace(layer.form, frac=layer.form.frac - least)
     wide = Fixed(x.fixed.width + x.fixed.signed, x.fixed.frac, x.fixed.signed)
-    of_w = held.block or inputs
-    narrow_enough(node, wide, Fixed(weight.width + int(exponents.max()), weight.frac), inputs)
-    sums = Sums(*summed(placed(held.codes, exponents, of_w), weight, wide, low.weight(node, "bias")))
+    of_w = layer.block or inputs
+    check_width(node, wide, Fixed(weight.width + int(exponents.max()), weight.frac), inputs)
+    sums = Sums(*summed(placed(layer.codes, exponents, of_w), weight, wide, low.weight(node, "bias")))
     streams, wires = made(low, node, x, form) if form else ((x.stream,), (x.wire,))
 
     def make(**rest: object) -> LinearBlocks:
         return LinearBlocks(
-            name=node.id, node=node.id, inputs=streams, shape=out, weight=held.codes, weight_format=weight,
+            name=node.id, node=node.id, inputs=streams, shape=out, weight=layer.codes, weight_format=weight,
             exponents=exponents, weight_block=of_w, bias=sums.biases, accumulator=sums.accumulator,
             block=form.block if form else 0, base=base(x.stream), source=x.fixed, **rest,  # type: ignore[arg-type]
         )  # fmt: skip
 
     exact = Stream(rows, outputs, sums.accumulator, par_out)
-    return x, *finished(low, node, make, wires, exact, sums, pace=inputs // par_in)
+    return x, *scaled_layer(low, node, make, wires, exact, sums, pace=inputs // par_in)
 
 
 def made(low: Lowering, node: Node, x: Signal, form: MXInt) -> tuple[tuple[Stream, ...], tuple[Wire, ...]]:
@@ -104,7 +106,7 @@ def channels_of(low: Lowering, node: Node, par: int | None = None, shape: tuple[
     if form is None or (plain(x.fixed) and x.fixed.width < form.width):  # such blocks hold all that comes
         return x, channels
     if not plain(x.fixed):
-        raise refused(node, f"blocks made of {x.fixed.label}", "Choose `integer` for its data_in.")
+        raise unsupported(node, f"blocks made of {x.fixed.label}", "Choose `integer` for its data_in.")
     lanes, many, count = x.stream.par, x.stream.size, low.shape(node, "data_in")[0]
     channels = np.arange(many).reshape(count, -1).T.reshape(-1)  # slices one after the other
     index = np.arange(x.index.size).reshape(many, -1)[channels].T.reshape(-1)
@@ -118,14 +120,14 @@ def channels_of(low: Lowering, node: Node, par: int | None = None, shape: tuple[
     return low.resize(node, x, lanes), channels
 
 
-def lowest(held: Weights) -> tuple[Codes, int]:
+def lowest(layer: Weights) -> tuple[Codes, int]:
     """Exponents counted from the lowest one, and that; blocks of zeros have the lowest."""
-    if held.exponents is None:
-        return np.zeros((len(held.codes), 1), np.int64), 0
-    firsts = np.arange(held.exponents.shape[1]) * held.block
-    used = np.maximum.reduceat(np.abs(held.codes), firsts, axis=1) > 0
-    least = int(held.exponents[used].min()) if used.any() else 0
-    return np.where(used, held.exponents - least, 0), least
+    if layer.exponents is None:
+        return np.zeros((len(layer.codes), 1), np.int64), 0
+    firsts = np.arange(layer.exponents.shape[1]) * layer.block
+    used = np.maximum.reduceat(np.abs(layer.codes), firsts, axis=1) > 0
+    least = int(layer.exponents[used].min()) if used.any() else 0
+    return np.where(used, layer.exponents - least, 0), least
 
 
 def placed(weight: Codes, exponents: Codes, block: int) -> Codes:
@@ -134,14 +136,14 @@ def placed(weight: Codes, exponents: Codes, block: int) -> Codes:
     return weight << np.minimum(each, WIDEST)
 
 
-def in_fixed_point(node: Node, held: Weights) -> Weights:
+def in_fixed_point(node: Node, layer: Weights) -> Weights:
     """Weights in blocks as integers of one step, wide enough for all exponents, where windows mix the blocks; exact."""
-    if not held.block:
-        return held
-    exponents, least = lowest(held)
-    codes, frac = placed(held.codes, exponents, held.block), held.form.frac - least
+    if not layer.block:
+        return layer
+    exponents, least = lowest(layer)
+    codes, frac = placed(layer.codes, exponents, layer.block), layer.form.frac - least
     form = covering(min(int(codes.min()), -1), max(int(codes.max()), 0), frac)
-    wide = held.form.width + int(exponents.max())
+    wide = layer.form.width + int(exponents.max())
     if wide > WIDEST or form.width > FAR:
         text = f"The exponents of the weights of {node.id} lie so far apart that they need {wide} bits."
         raise EmitError(text, f"{FAR} are supported: choose fewer bits or larger blocks, or `integer`.", node.id)

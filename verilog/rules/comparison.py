@@ -11,8 +11,8 @@ import numpy as np
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node, Ref
 from espalier.verilog.design.signal import Signal
-from espalier.verilog.lowering.lower import Lowering, held, lowers
-from espalier.verilog.lowering.signal_order import refused
+from espalier.verilog.lowering.lower import Lowering, lowers, source
+from espalier.verilog.lowering.signal_order import unsupported
 from espalier.verilog.numbers.fixed import Fixed, Rounding, aligned, covering
 from espalier.verilog.rules.attention import BIT, masked, sent
 from espalier.verilog.rules.elementwise import fraction, like, met, port_of, repeated, together
@@ -73,13 +73,13 @@ def _against(low: Lowering, node: Node, x: Signal, kind: str, value: float) -> S
         if place != place or place % 1 or not least <= place < most:
             return _threshold(low, node, x, most if kind == "eq" else least, False)
         codes = np.full((x.stream.rows, x.stream.size), int(place))
-        return met(low, node, kind, x, held(low, node, codes, x.stream, x.shape, x.index))
+        return met(low, node, kind, x, source(low, node, codes, x.stream, x.shape, x.index))
     return _threshold(low, node, x, first(kind in ("ge", "lt")), kind in ("lt", "le"))
 
 
 def _threshold(low: Lowering, node: Node, x: Signal, least: int, below: bool) -> Signal:
     if least.bit_length() > 31:
-        raise refused(node, f"a number of {least.bit_length()} bits to compare with", "Choose a narrower format.")
+        raise unsupported(node, f"a number of {least.bit_length()} bits to compare with", "Choose a narrower format.")
     out = replace(x.stream, fixed=BIT)
     made = Threshold(name=low.free(node.id), node=node.id, inputs=(x.stream,), outputs=(out,), shape=x.shape,
                      least=least, below=below)  # fmt: skip
@@ -96,7 +96,7 @@ def _stream(low: Lowering, node: Node, values: np.ndarray, x: Signal, form: tupl
         fixed = covering(int(codes.min()), int(codes.max()), frac)
     else:
         fixed, codes = form[0], form[0].encode(placed, form[1])
-    return held(low, node, codes, replace(x.stream, fixed=fixed), x.shape, x.index)
+    return source(low, node, codes, replace(x.stream, fixed=fixed), x.shape, x.index)
 
 
 # ---- bits
@@ -120,7 +120,7 @@ def _bits(low: Lowering, node: Node, ref: Ref, beside: Signal | None = None) -> 
     """A tensor of truth values; one of the host, or a constant, comes as a bit with each element of `beside`."""
     if ref.node in low.host:
         if beside is None:
-            raise refused(node, f"an operand, {ref.node}, that the host computes", "Let the host compute both.")
+            raise unsupported(node, f"an operand, {ref.node}, that the host computes", "Let the host compute both.")
         return sent(low, node, ref, beside, False)
     found = low.signals[ref]
     if found.fixed != BIT:
@@ -138,7 +138,7 @@ def choose(low: Lowering, node: Node) -> None:
     if masked(low, node):
         return
     if len(node.args) != 3 or not isinstance(node.args[0 if node.op == "where" else 1], Ref):
-        raise refused(node, "an unusual form", "Write it as where(condition, a, b) or masked_fill(x, mask, value).")
+        raise unsupported(node, "an unusual form", "Write it as where(condition, a, b) or masked_fill(x, mask, value).")
     mask, yes, no = node.args if node.op == "where" else (node.args[1], node.args[2], node.args[0])
     assert isinstance(mask, Ref)
     values = [known(low, v) for v in (yes, no)]
@@ -161,7 +161,7 @@ def _fullest(low: Lowering, node: Node, sides: list[Signal], mask: Any) -> Signa
     for found in (*sides, *own):
         if found.shape == low.shape(node):
             return found
-    raise refused(node, "operands none of which has the shape of its result", "Expand one of them first.")
+    raise unsupported(node, "operands none of which has the shape of its result", "Expand one of them first.")
 
 
 def _beside(low: Lowering, node: Node, side: Signal | None, full: Signal) -> Signal:

@@ -12,7 +12,7 @@ from espalier.model.graph.graph import Node, Ref, out_port
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
-from espalier.verilog.lowering.signal_order import argument, cut, order, pixels, refused
+from espalier.verilog.lowering.signal_order import argument, cut, order, pixels, unsupported
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.convolution import pair, windows
 from espalier.verilog.rules.indices import bordered, taken
@@ -28,7 +28,7 @@ def concatenate(low: Lowering, node: Node) -> None:
     parts = [p if p.fixed == to else low.cast(node, p, to, rounding) for p in parts]
     axis = low.axis(node, int(argument(node, "dim", 1, 0)))
     if axis < 0:
-        raise refused(node, "samples put together", "Put together what belongs to one sample.")
+        raise unsupported(node, "samples put together", "Put together what belongs to one sample.")
     if node.op == "stack":
         parts = [p.viewed(np.expand_dims(np.arange(p.index.size).reshape(p.shape), axis)) for p in parts]
     made = parts[0]
@@ -71,7 +71,7 @@ def apart(low: Lowering, node: Node) -> None:
     from espalier.model.torch.targets import function_of
 
     if node.call != "call_function" or any(isinstance(a, Ref) for a in node.args[1:]):
-        raise refused(node, "an argument that is computed", "Use sizes that are known.")
+        raise unsupported(node, "an argument that is computed", "Use sizes that are known.")
     x = low.operand(node, node.inputs[0], "data_in")
     sizes = node.ports["data_in"].sizes(low.symbols)
     places = torch.arange(int(np.prod(sizes))).reshape(sizes)
@@ -95,7 +95,7 @@ def padded(low: Lowering, node: Node) -> None:
     x, channels = pixels(low, node, node.inputs[0])
     code = int(x.fixed.encode(np.asarray(float(value))))
     if float(x.fixed.values(np.asarray(code))) != float(value):
-        raise refused(node, f"a border of {value}, which {x.fixed.label} does not hold", "Choose another format.")
+        raise unsupported(node, f"a border of {value}, which {x.fixed.label} does not hold", "Choose another format.")
     before = [0] * (len(shape) - 1 - len(sides) // 2) + sides[-2::-2]
     out = low.shape(node)
     walk = Walk(pair(shape[1:]), pair(out[1:]), (1, 1), before=pair(tuple(before), 0))

@@ -7,7 +7,7 @@ import numpy as np
 from espalier.model.graph.graph import Node
 from espalier.model.graph.ops import floating
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.signal_order import refused
+from espalier.verilog.lowering.signal_order import unsupported
 
 
 @lowers("flatten", "view", "reshape", "identity", "dropout", "contiguous", "clone", "unsqueeze", "squeeze", "unflatten",
@@ -15,7 +15,9 @@ from espalier.verilog.lowering.signal_order import refused
 def same_order(low: Lowering, node: Node) -> None:
     """Another shape for the same elements in the same order."""
     if not floating(node.out):
-        raise refused(node, f"a result of {node.out.dtype if node.out else 'no type'}", "Keep it a floating tensor.")
+        raise unsupported(
+            node, f"a result of {node.out.dtype if node.out else 'no type'}", "Keep it a floating tensor."
+        )
     x = low.operand(node, node.inputs[0], "data_in")
     picked = np.arange(int(np.prod(x.shape))).reshape(low.shape(node))
     low.publish(node, x.viewed(picked))

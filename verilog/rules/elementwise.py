@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from espalier.model.graph.graph import Node, Ref
-from espalier.verilog.design.signal import Signal, arranged
+from espalier.verilog.design.signal import Signal, rows_and_size
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
-from espalier.verilog.lowering.signal_order import cut, gathered, refused, reordered
+from espalier.verilog.lowering.signal_order import cut, gathered, reordered, unsupported
 from espalier.verilog.numbers.fixed import WIDEST, Fixed
 from espalier.verilog.rules.attention import BIT, added, needed
 from espalier.verilog.rules.norm import affine, multiplier_format, scaled
@@ -31,16 +31,16 @@ def combine(low: Lowering, node: Node) -> None:
         return
     alpha = node.kwargs.get("alpha", node.args[2] if node.op == "rsub" and len(node.args) > 2 else 1)
     if len(node.args) < 2:
-        raise refused(node, "named operands", "Write it with two operands.")
+        raise unsupported(node, "named operands", "Write it with two operands.")
     first, second = (node.args[k] for k in ((1, 0) if node.op == "rsub" else (0, 1)))
     if node.kwargs.get("rounding_mode") is not None:
-        raise refused(node, f"rounding_mode={node.kwargs['rounding_mode']}", "Divide without rounding.")
+        raise unsupported(node, f"rounding_mode={node.kwargs['rounding_mode']}", "Divide without rounding.")
     kind: Any = {"rsub": "sub", "maximum": "max", "minimum": "min"}.get(node.op, node.op)
     fixed = [_constant(low, value) for value in (first, second)]
     if isinstance(first, Ref) and isinstance(second, Ref) and (_both(fixed) or kind in ("max", "min")):
         _streams(low, node, kind, (first, second), float(alpha))  # type: ignore[arg-type]
     elif alpha != 1:
-        raise refused(node, f"alpha={alpha} with a constant", "Multiply the constant by it.")
+        raise unsupported(node, f"alpha={alpha} with a constant", "Multiply the constant by it.")
     else:
         _with_constant(low, node, kind, (first, second), fixed)
 
@@ -59,7 +59,7 @@ def _with_constant(low: Lowering, node: Node, kind: str, values: tuple[Any, Any]
     """x·m + b: constants in their port's format where one is chosen, else a scale in 16 bits and a shift exactly."""
     k = 0 if fixed[0] is None else 1
     if kind == "div" and k == 1:
-        raise refused(node, "a constant over a tensor", "Multiply by its reciprocal.")
+        raise unsupported(node, "a constant over a tensor", "Multiply by its reciprocal.")
     x = low.operand(node, values[k], port_of(low, node, values[k]))
     form = low.chosen(node, port_of(low, node, values[1 - k])) if isinstance(values[1 - k], Ref) else None
     constant = fixed[1 - k] if fixed[1 - k].ndim <= len(low.shape(node)) else fixed[1 - k][0]
@@ -119,7 +119,7 @@ def met(low: Lowering, node: Node, kind: Any, a: Signal, b: Signal, exactly: boo
         quotient = Divide(name=name, node=node.id, inputs=(a.stream, b.stream), shape=a.shape, rounding=rounding,
                           outputs=(replace(a.stream, fixed=to),))  # fmt: skip
         if quotient.bits > WIDEST:
-            raise refused(node, f"a quotient of {quotient.bits} bits", "Choose narrower formats for its operands.")
+            raise unsupported(node, f"a quotient of {quotient.bits} bits", "Choose narrower formats for its operands.")
         return replace(a, wire=low.add(quotient, (a.wire, b.wire)), stream=quotient.outputs[0])
     total = exact_format(kind, a.fixed, b.fixed)
     known = BIT if kind in COMPARE else total if exactly else None
@@ -157,7 +157,7 @@ def repeated(low: Lowering, node: Node, small: Signal, big: Signal) -> Signal:
 def spread(low: Lowering, node: Node, x: Signal, shape: tuple[int, ...]) -> Signal:
     """A signal broadcast to a shape, each element as often as it stands there."""
     numbers = np.broadcast_to(np.arange(math.prod(x.shape)).reshape(x.shape), shape).reshape(-1)
-    return gathered(low, node, x, x.places[numbers], shape, np.arange(numbers.size), arranged(shape)[1])
+    return gathered(low, node, x, x.places[numbers], shape, np.arange(numbers.size), rows_and_size(shape)[1])
 
 
 def like(low: Lowering, node: Node, signal: Signal, other: Signal) -> Signal:

@@ -10,7 +10,7 @@ import numpy as np
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.signal_order import argument, refused
+from espalier.verilog.lowering.signal_order import argument, unsupported
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.attention import needed
 from espalier.verilog.rules.norm import batch_norm, scaled
@@ -23,7 +23,7 @@ FINER = 6  # places of what is normalised beyond those of the result
 def group_norm(low: Lowering, node: Node) -> None:
     """An instance norm is one whose groups are channels; with running statistics it is a batch norm."""
     if node.call == "call_function" and node.inputs[1:]:
-        raise refused(node, "weights from outside", "Trace the model from modules.")
+        raise unsupported(node, "weights from outside", "Trace the model from modules.")
     if node.op == "instance_norm" and "running_mean" in node.weights:
         batch_norm(low, node)
         return

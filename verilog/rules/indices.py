@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from espalier.model.graph.graph import Node, Ref
-from espalier.verilog.design.signal import Signal, arranged
+from espalier.verilog.design.signal import Signal, rows_and_size
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.signal_order import argument, by_pixel, gathered, order, refused
+from espalier.verilog.lowering.signal_order import argument, by_pixel, gathered, order, unsupported
 from espalier.verilog.templates.reorder import Pick
 
 
@@ -27,7 +27,7 @@ def by_place(low: Lowering, node: Node) -> None:
 def resized(low: Lowering, node: Node) -> None:
     """The nearest pixel, several times; nothing is computed."""
     if argument(node, "mode", 99, "nearest") != "nearest" or "linear" in node.target or "cubic" in node.target:
-        raise refused(node, "values between pixels", "Use mode='nearest'.")
+        raise unsupported(node, "values between pixels", "Use mode='nearest'.")
     x = low.operand(node, node.inputs[0], "data_in")
     low.publish(node, gathering(low, node, x, _picked(low, node)))
 
@@ -37,11 +37,11 @@ def bordered(low: Lowering, node: Node) -> None:
     sides = [int(n) for n in argument(node, "pad", 1, argument(node, "padding", 1, ()))]
     value, mode = argument(node, "value", 3, 0) or 0, str(argument(node, "mode", 2, "constant"))
     if min(sides, default=0) < 0:
-        raise refused(node, "a border that cuts", "Slice instead.")
+        raise unsupported(node, "a border that cuts", "Slice instead.")
     x = low.operand(node, node.inputs[0], "data_in")
     code = int(x.fixed.encode(np.asarray(float(value))))
     if mode == "constant" and float(x.fixed.values(np.asarray(code))) != float(value):
-        raise refused(node, f"a border of {value}, which {x.fixed.label} does not hold", "Choose another format.")
+        raise unsupported(node, f"a border of {value}, which {x.fixed.label} does not hold", "Choose another format.")
     import torch
 
     sizes = node.ports["data_in"].sizes(low.symbols)
@@ -75,7 +75,7 @@ def _module(node: Node) -> Any:
     if node.op == "interpolate":
         return nn.Upsample(node.attrs.get("size"), node.attrs.get("scale_factor"))  # type: ignore[arg-type]
     if node.op != "pixel_shuffle":
-        raise refused(node, "a module for it", "Write it as a function.")
+        raise unsupported(node, "a module for it", "Write it as a function.")
     return nn.PixelShuffle(node.attrs["upscale_factor"])  # type: ignore[arg-type]
 
 
@@ -89,7 +89,7 @@ def _number(low: Lowering, node: Node, arg: Any) -> Any:
         return arg
     value = low.value(arg)
     if value is None:
-        raise refused(node, f"an argument that {arg.node} computes", "Use sizes that are known.")
+        raise unsupported(node, f"an argument that {arg.node} computes", "Use sizes that are known.")
     whole = torch.from_numpy(np.asarray(value)).to(torch.int64)
     return whole if whole.ndim else int(whole)
 
@@ -123,7 +123,7 @@ def gathering(low: Lowering, node: Node, x: Signal, picked: np.ndarray, pad: int
     channels = x.shape[0] if len(x.shape) > 1 else 0
     by_pixels = picked.ndim > 1 and channels > 1 and x.repeated is None and order(x, channels) is not None
     index = by_pixel(picked.shape) if by_pixels else np.arange(picked.size)
-    size = picked.shape[0] if by_pixels else arranged(picked.shape)[1]
+    size = picked.shape[0] if by_pixels else rows_and_size(picked.shape)[1]
     flat = picked.reshape(-1)[index]
     places = np.where(flat < 0, -1, x.places[flat])
     return gathered(low, node, x, places, picked.shape, index, size, pad)

@@ -11,7 +11,7 @@ from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.signal_order import argument, refused
+from espalier.verilog.lowering.signal_order import argument, unsupported
 from espalier.verilog.numbers.fixed import Fixed, covering
 from espalier.verilog.rules.activation import through
 from espalier.verilog.rules.attention import needed, whole_rows
@@ -28,7 +28,7 @@ def log_softmax(low: Lowering, node: Node) -> None:
     """Over any axis of a sample, an element a cycle; two tables, all else exact."""
     axis = low.axis(node, int(argument(node, "dim", 1, -1)))
     if axis < 0:
-        raise refused(node, "samples put together", "Take it over an axis of one sample.")
+        raise unsupported(node, "samples put together", "Take it over an axis of one sample.")
     x = low.operand(node, node.inputs[0], "data_in")
     turned = np.moveaxis(np.arange(x.index.size).reshape(x.shape), axis, -1)
     x = x.viewed(turned)

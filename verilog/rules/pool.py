@@ -10,7 +10,7 @@ from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.signal_order import argument, cut, pixels, refused, reordered
+from espalier.verilog.lowering.signal_order import argument, cut, pixels, reordered, unsupported
 from espalier.verilog.rules.convolution import axes, pair, windows
 from espalier.verilog.rules.uneven_pool import averaged, brought, parts, sizes_of
 from espalier.verilog.templates.fold import FoldMax, FoldSum, reciprocal, summed_format
@@ -21,7 +21,7 @@ from espalier.verilog.templates.window import Pair, Walk
 def max_pool(low: Lowering, node: Node) -> None:
     """The largest under the kernel; outside the image is the smallest code."""
     if argument(node, "return_indices", 99, False):
-        raise refused(node, "return_indices", "Take the values alone.")
+        raise unsupported(node, "return_indices", "Take the values alone.")
     x, channels = pixels(low, node, node.inputs[0])
     walk = pool_walk(low, node, gap=argument(node, "dilation", 4, 1))
     rows = _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par, x.fixed.low))
@@ -92,7 +92,7 @@ def largest(low: Lowering, node: Node, rows: Signal, taps: int) -> FoldMax:
 def adaptive_max(low: Lowering, node: Node) -> None:
     """The largest of the whole image, or of equal parts of it."""
     if argument(node, "return_indices", 99, False):
-        raise refused(node, "return_indices", "Take the values alone.")
+        raise unsupported(node, "return_indices", "Take the values alone.")
     image, out = (pair(low.shape(node, p)[1:]) for p in ("data_in", "data_out"))
     x, channels = pixels(low, node, node.inputs[0])
     if out != (1, 1):
@@ -117,10 +117,14 @@ def reduction(low: Lowering, node: Node) -> None:
     many = given if isinstance(given, tuple | list) else [given] if given is not None else ()
     dims = {low.axis(node, int(d), "data_in") for d in many} or set(range(len(sizes)))
     if -1 in dims:
-        raise refused(node, "samples put together", "Take it over axes of one sample.")
+        raise unsupported(node, "samples put together", "Take it over axes of one sample.")
     if len(sizes) == 2 and dims == {0}:
         x = low.operand(node, node.inputs[0], "data_in")
-        x = reordered(low, node, x, np.arange(x.index.size), sizes[1]) if not x.plain else cut(low, node, x, sizes[1])
+        x = (
+            reordered(low, node, x, np.arange(x.index.size), sizes[1])
+            if not x.in_order
+            else cut(low, node, x, sizes[1])
+        )
         channels = np.arange(sizes[1])
     elif len(sizes) > 1 and dims == set(range(1, len(sizes))):
         x, channels = pixels(low, node, node.inputs[0])

@@ -6,10 +6,10 @@ import numpy as np
 
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node
-from espalier.verilog.design.signal import Signal, arranged
+from espalier.verilog.design.signal import Signal, rows_and_size
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.signal_order import argument, refused
+from espalier.verilog.lowering.signal_order import argument, unsupported
 from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding
 from espalier.verilog.rules.attention import needed, whole_rows
 from espalier.verilog.rules.linear import columns
@@ -24,9 +24,9 @@ def row_norm(low: Lowering, node: Node) -> None:
     """Every row of the last axis by itself; the order in which its elements come is taken up by gamma and beta."""
     axes = argument(node, "normalized_shape", 1, None)
     if isinstance(axes, tuple) and len(axes) > 1:
-        raise refused(node, f"normalized_shape={axes}", "Normalise over the last axis.")
+        raise unsupported(node, f"normalized_shape={axes}", "Normalise over the last axis.")
     if node.call == "call_function" and node.inputs[1:]:
-        raise refused(node, "weights from outside", "Trace the model from modules.")
+        raise unsupported(node, "weights from outside", "Trace the model from modules.")
     gamma, beta = (low.weight(node, name) for name in ("weight", "bias"))
     x = low.operand(node, node.inputs[0], "data_in")
     normalised(low, node, x, node.op == "layer_norm", _eps(node), gamma, beta)
@@ -43,7 +43,7 @@ def normalised_rows(low: Lowering, node: Node, x: Signal, centered: bool, eps: f
                     constants: tuple[tuple[Codes, Fixed] | None, tuple[Codes, Fixed] | None],
                     result: tuple[Fixed, Rounding]) -> Signal:  # fmt: skip
     """The rows of x's last axis, normalised in a format; `constants`: a scale and a shift for each element of one."""
-    (gamma, beta), (to, rounding), size = constants, result, arranged(x.shape)[1]
+    (gamma, beta), (to, rounding), size = constants, result, rows_and_size(x.shape)[1]
     par, _, _ = low.parallel(node, size, 1)
     x = low.resize(node, whole_rows(low, node, x), par, 1)
     order = columns(x, node)

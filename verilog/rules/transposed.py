@@ -13,8 +13,8 @@ from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.signal_order import argument, pixels, refused
-from espalier.verilog.lowering.sums import narrow_enough, summed
+from espalier.verilog.lowering.signal_order import argument, pixels, unsupported
+from espalier.verilog.lowering.sums import check_width, summed
 from espalier.verilog.numbers.fixed import Codes, Fixed
 from espalier.verilog.rules.convolution import axes, windows
 from espalier.verilog.rules.convolution import pair as both
@@ -70,7 +70,7 @@ def transposed(low: Lowering, node: Node) -> None:
     par_in, par_out, _ = low.parallel(node, per * walk.taps, len(weight) // groups)
     x, channels = pixels(low, node, node.inputs[0], gcd(par_in, per))
     if groups > 1 and (np.diff(channels) != 1).any():
-        raise refused(node, "groups of channels that do not come together", "Keep the order of the channels.")
+        raise unsupported(node, "groups of channels that do not come together", "Keep the order of the channels.")
     weight = weight[:, channels if groups == 1 else slice(None)].transpose(0, 2, 1).reshape(len(weight), -1)
     rows = low.resize(node, windows(low, node, x, walk, groups), par_in)
     made = _product(low, node, rows, groups, (weight, form), parts, par_out)
@@ -95,7 +95,7 @@ def _product(low: Lowering, node: Node, x: Signal, groups: int, held: tuple[Code
     bias = low.weight(node, "bias")
     if bias is not None:
         bias = np.tile(bias[0].reshape(groups, 1, -1), (1, parts, 1)).reshape(-1), bias[1]
-    narrow_enough(node, x.fixed, form, weight.shape[1])
+    check_width(node, x.fixed, form, weight.shape[1])
     accumulator, biases = summed(weight, form, x.fixed, bias)
     to, rounding = low.result(node, accumulator)
     out = Stream(x.stream.rows, len(weight) // groups, to, par_out)

@@ -9,7 +9,7 @@ import numpy as np
 
 from espalier.model.graph.graph import Node
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.signal_order import argument, pixels, refused
+from espalier.verilog.lowering.signal_order import argument, pixels, unsupported
 from espalier.verilog.rules.convolution import axes
 from espalier.verilog.rules.pool import imaged, largest, mean, several
 from espalier.verilog.rules.uneven_pool import Whole, brought, counted, parts, together
@@ -52,7 +52,7 @@ def adaptive_avg(low: Lowering, node: Node) -> None:
 
 def _check(node: Node) -> None:
     if argument(node, "return_indices", 99, False):
-        raise refused(node, "return_indices", "Take the values alone.")
+        raise unsupported(node, "return_indices", "Take the values alone.")
 
 
 def _walk(low: Lowering, node: Node) -> tuple[Sizes, Sizes, Sizes, Sizes, Sizes]:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.verilog.design.address_loops import Walk, walk
+from espalier.verilog.design.address_loops import AddressLoops, as_loops
 from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise
 
@@ -69,15 +69,15 @@ class MatMul(Template):
             **words.parameters("W"), **lanes.parameters("L"),
         }  # fmt: skip
 
-    def _writes(self) -> tuple[Walk, Walk]:
+    def _writes(self) -> tuple[AddressLoops, AddressLoops]:
         """Which word, and which lane of it, each beat of x1 goes to."""
         x, b, y = self.inputs[0], self.inputs[1], self.outputs[0]
         first = self.spots[:: b.par]
         matrix, place = np.divmod(first, x.size * self.columns)
         row, column = np.divmod(place, self.columns)
         deep, wide = x.size // x.par, self.columns // y.par
-        words = walk((matrix * wide + column // y.par) * deep + row // x.par)
-        lanes = walk(column % y.par if self.along == "depth" else row % x.par)
+        words = as_loops((matrix * wide + column // y.par) * deep + row // x.par)
+        lanes = as_loops(column % y.par if self.along == "depth" else row % x.par)
         if words is None or lanes is None:
             text = f"The second operand of {self.node} comes in an order that no six nested loops give."
             raise EmitError(text, "Use transposes and views only.", self.node)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.verilog.design.address_loops import Walk, walk
+from espalier.verilog.design.address_loops import AddressLoops, as_loops
 from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes
 
@@ -39,8 +39,8 @@ class Reorder(Template):
         """Width and number of the beats of a bank, and the loops of reading."""
         return {"W": self.inputs[0].width, "BEATS": self._part, **self._walk().parameters("R")}
 
-    def _walk(self) -> Walk:
-        found = walk(self.beats)
+    def _walk(self) -> AddressLoops:
+        found = as_loops(self.beats)
         if found is None:
             text = f"{self.node} reads elements in an order that no six nested loops give."
             raise EmitError(text, "Use transposes, views and slices only.", self.node)
