@@ -141,7 +141,7 @@ def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
         rows.append({
             "node": instance.node, "instance": instance.name, "module": instance.module,
             "stream": instance.outputs[0].label, "cycles": cycles, "busy": planned.busy.get(instance.name, 0.0),
-            "waits": planned.waiting.get(instance.name), "remark": _remark(design, instance),
+            "waits": planned.peaks.get(instance.name), "remark": _remark(design, instance),
             **instance.area().counts(),
         })  # fmt: skip
     return rows

@@ -92,7 +92,7 @@ def _writes(graph: Graph, region: Region) -> bool:
 
 def _chosen(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
     """Write on the nodes of a region, in `changed`, the formats in which the design has its operand and its result."""
-    from espalier.verilog.emulation.node_emulation import written_by
+    from espalier.verilog.emulation.node_emulation import computed_by
 
     def at(name: str) -> Node:
         return changed.get(name, low.graph.nodes[name])
@@ -103,7 +103,7 @@ def _chosen(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
         if len(region.nodes) == 1 and len(at(region.first).inputs) == 1:
             changed[region.first] = _with(at(region.first), "data_in", fixed)
         else:  # a format of data_in would hold for other operands too: what gives it has the format
-            ref = written_by(low.graph, source)
+            ref = computed_by(low.graph, source)
             if choice(at(ref.node), out_port(ref.output)) is None:
                 changed[ref.node] = _with(at(ref.node), out_port(ref.output), fixed)
     last = region.nodes[-1]

@@ -23,7 +23,7 @@ from espalier.verilog.design.template import Template
 from espalier.verilog.synthesis.synthesize import synthesize
 from tests.benchmarks.record import report
 from tests.benchmarks.rtl_configurations import configurations, held_out
-from tests.verilog.proof import alone
+from tests.verilog.checks import alone
 
 _writing = threading.Lock()
 

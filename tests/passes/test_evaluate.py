@@ -110,7 +110,7 @@ def test_scores_of_another_shape() -> None:
     held = case("mlp")
     wide: Any = nn.Identity()
     wide.forward = lambda x: {"logits": x[:, None]}
-    with pytest.raises(DataError, match="the model tells"):
+    with pytest.raises(DataError, match="2 classes, the model"):
         measure(wide, held.graph, split(), 10, context())
 
 

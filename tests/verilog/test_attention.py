@@ -24,7 +24,7 @@ from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower, unbuffered
 from espalier.verilog.proof.simulate import build, run
 from tests.folders import kept_folder
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 
 BLOCKS = """
 import torch

@@ -14,7 +14,7 @@ from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 from tests.verilog.test_format_ops import quantised
 
 FIRST = "integer(width=8, frac_width=4)"

@@ -18,7 +18,7 @@ from espalier.verilog.templates.pair import Pair, exact_format
 from espalier.verilog.templates.reorder import Reorder
 from espalier.verilog.timing.buffering import buffered, pace
 from espalier.verilog.timing.schedule import never_stuck, schedule
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_linear import layer
 
 BITS = Fixed(8, 4)

@@ -26,7 +26,7 @@ from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.proof.tools import verilator
 from espalier.verilog.rtl.write import texts
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 
 FIXED = "integer(width=8, frac_width=4)"
 SCALED = "scaled_integer(width=8, granularity=tensor"
@@ -140,14 +140,14 @@ def test_every_stream_equals_its_integers(opened: Opened, emitted: Emitted, tmp_
 @pytest.mark.parametrize(
     ("formats", "says"),
     [
-        ({"data_in": f"{SCALED})", "weight": ROWS}, "scale from each sample"),
+        ({"data_in": f"{SCALED})", "weight": ROWS}, "dynamic scale"),
         ({"data_in": ROWS, "weight": ROWS}, "one scale"),
         ({"data_in": MX, "weight": MX}, "comes from the host"),
         ({"data_in": FIXED, "weight": "mxfp()"}, "weight of fc1 is in"),
         ({"data_in": "mxfp()", "weight": FIXED}, "data_in of fc1 is in"),
         ({"data_in": FIXED, "weight": "scaled_integer(granularity=group, group=16)"}, "weight of fc1 is in"),
         ({"data_in": FIXED, "weight": "binary(stochastic=true)"}, "weight of fc1 is in"),
-        ({"data_in": f"{SCALED})", "weight": MX}, "scale from each sample"),
+        ({"data_in": f"{SCALED})", "weight": MX}, "dynamic scale"),
     ],
 )  # fmt: skip
 def test_what_has_no_hardware_names_the_node(opened: Opened, formats: dict[str, str], says: str) -> None:

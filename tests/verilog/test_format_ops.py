@@ -17,7 +17,7 @@ from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 from tests.verilog.test_images import SELF
 from tests.verilog.test_images import opened as made
 
@@ -92,7 +92,7 @@ WIDE = {"data_in": FIXED, "weight": "mxint(width=28)"}
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": ROWS, "weight": FIXED}}, "one scale", "granularity=tensor"),
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": ONE, "weight": FIXED}}, "from each sample", "calibrate"),
         (("nn.ConvTranspose2d(3, 4, 3, stride=2)", SELF, "3, 4, 4"),
-         {"conv_transpose2d": {"data_in": FIXED, "weight": ROWS}}, "not in integers", "integer"),
+         {"conv_transpose2d": {"data_in": FIXED, "weight": ROWS}}, "not `integer`", "integer"),
     ],
 )  # fmt: skip
 def test_what_has_no_hardware_names_its_node(

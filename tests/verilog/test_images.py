@@ -29,7 +29,7 @@ from espalier.verilog.proof.simulate import run
 from espalier.verilog.rtl.write import texts
 from espalier.verilog.timing.schedule import schedule
 from tests.folders import kept_folder
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 
 HEAD = """
 import torch
@@ -223,4 +223,4 @@ def test_lines_say_how_far_off_they_are() -> None:
     chosen = {"data_in": Precision(Integer(14, 10)), "data_out": Precision(Integer(8, 6))}
     graph = found.project.base
     design = lower(graph.replace(replace(graph.nodes["tanh"], precision=chosen)), found.store, EmitOptions())
-    assert "steps of the result off" in texts(design)["top.sv"]
+    assert "line segments, error at most" in texts(design)["top.sv"]

@@ -14,7 +14,7 @@ from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.numbers.scaled import Scaled, Signs
 from espalier.verilog.rules.linear import summed
 from espalier.verilog.templates.linear_signs import LinearSigns
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 
 Case = tuple[Template, np.random.Generator]
 

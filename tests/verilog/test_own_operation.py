@@ -25,7 +25,7 @@ from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.lower import RULES
 from espalier.verilog.numbers.fixed import Fixed
 from tests.reference.examples import blocks
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 
 Capture = pytest.CaptureFixture[str]
 MODEL = """

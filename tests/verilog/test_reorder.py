@@ -11,7 +11,7 @@ from espalier.verilog.design.address_loops import as_loops
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.templates.reorder import Pick, Reorder
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 
 
 @st.composite

@@ -21,7 +21,7 @@ from espalier.verilog.rtl.write import texts, write
 from espalier.verilog.synthesis.route import frequency, harness
 from espalier.verilog.synthesis.synthesize import _clock, area, synthesize
 from espalier.verilog.timing.schedule import schedule
-from tests.verilog.proof import alone, needs_icarus
+from tests.verilog.checks import alone, needs_icarus
 from tests.verilog.test_linear import layer
 
 needs_yosys = pytest.mark.skipif(shutil.which("yosys") is None, reason="yosys is not installed")

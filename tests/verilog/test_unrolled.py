@@ -34,7 +34,7 @@ from espalier.verilog.templates.lines import Lines, fits
 from espalier.verilog.templates.unrolled import Unrolled
 from espalier.verilog.templates.window import Walk
 from espalier.verilog.timing.schedule import schedule
-from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import alone, needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_images import opened, quantised
 
 UNROLLED = EmitOptions(engine="unrolled")

@@ -15,7 +15,7 @@ from espalier.verilog.emulation.integer_model import Host
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof import simulate, tools
 from espalier.verilog.proof.simulate import build, run
-from tests.verilog.proof import alone, needs_icarus
+from tests.verilog.checks import alone, needs_icarus
 from tests.verilog.test_transformers import BERT, SIZES, inputs, quantised
 from tests.verilog.test_unrolled import halfway
 

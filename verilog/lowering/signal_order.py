@@ -19,6 +19,8 @@ from espalier.verilog.lowering.lower import Lowering
 from espalier.verilog.templates.gather import Gather
 from espalier.verilog.templates.reorder import Reorder
 
+BATCH_AXIS = "an operation along the batch axis"  # for `unsupported`
+
 
 def argument(node: Node, name: str, position: int, default: Any = None) -> Any:
     """An option of an op: a module's attribute, or a function's argument by name or position."""

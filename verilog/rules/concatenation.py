@@ -1,4 +1,4 @@
-"""Tensors put together, cut apart, and given a border."""
+"""Concatenation, splitting and padding of tensors."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from espalier.model.graph.graph import Node, Ref, out_port
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
-from espalier.verilog.lowering.signal_order import argument, cut, order, pixels, unsupported
+from espalier.verilog.lowering.signal_order import BATCH_AXIS, argument, cut, order, pixels, unsupported
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.convolution import pair, windows
-from espalier.verilog.rules.indices import bordered, taken
+from espalier.verilog.rules.indices import padded_by_gathering, taken
 from espalier.verilog.templates.chain import Chain
 from espalier.verilog.templates.window import Walk
 
 
 @lowers("cat", "stack")
 def concatenate(low: Lowering, node: Node) -> None:
-    """Row by row along the axis that a row holds, else frame by frame; all in one format."""
+    """Concatenation in one format: row by row along the axis of a row, else whole tensors one after another."""
     parts = [low.operand(node, ref, port) for ref, port in operand_ports(node, low.graph)]
     to, rounding = low.result(node, _common([p.fixed for p in parts]))
     parts = [p if p.fixed == to else low.cast(node, p, to, rounding) for p in parts]
     axis = low.axis(node, int(argument(node, "dim", 1, 0)))
     if axis < 0:
-        raise unsupported(node, "samples put together", "Put together what belongs to one sample.")
+        raise unsupported(node, BATCH_AXIS, "Concatenate along an axis of the sample.")
     if node.op == "stack":
         parts = [p.viewed(np.expand_dims(np.arange(p.index.size).reshape(p.shape), axis)) for p in parts]
-    made = parts[0]
+    result = parts[0]
     for other in parts[1:]:
-        made = _chained(low, node, made, other, axis)
-    low.publish(node, made)
+        result = _chained(low, node, result, other, axis)
+    low.publish(node, result)
 
 
 def _common(formats: list[Fixed]) -> Fixed:
-    """The narrowest format that holds the values of all."""
+    """The narrowest format that represents the values of all."""
     frac, signed = max(f.frac for f in formats), any(f.signed for f in formats)
     whole = max(f.width - f.signed - f.frac for f in formats)
     return Fixed(max(whole + frac, 1) + signed, frac, signed)
 
 
 def _chained(low: Lowering, node: Node, a: Signal, b: Signal, axis: int) -> Signal:
-    """Two signals along an axis; which element travels where tells the rest."""
+    """Two signals concatenated along an axis; the result's `index` accounts for the order of the elements."""
     by_row = axis == len(a.shape) - 1 or (axis == 0 and all(order(s, s.shape[0]) is not None for s in (a, b)))
     sizes = [s.shape[axis] if by_row else s.shape[-1] for s in (a, b)]
     par = gcd(a.stream.par, b.stream.par, *sizes)
@@ -54,9 +54,9 @@ def _chained(low: Lowering, node: Node, a: Signal, b: Signal, axis: int) -> Sign
     size = sum(sizes) if by_row else gcd(*sizes)
     elements = a.stream.elements + b.stream.elements
     out = Stream(elements // size, size, a.fixed, par)
-    made = Chain(name=low.free(node.id), node=node.id, inputs=(a.stream, b.stream), outputs=(out,), turns=turns,
-                 shape=low.shape(node))  # fmt: skip
-    wire = low.add(made, (a.wire, b.wire))
+    instance = Chain(name=low.free(node.id), node=node.id, inputs=(a.stream, b.stream), outputs=(out,), turns=turns,
+                     shape=low.shape(node))  # fmt: skip
+    wire = low.add(instance, (a.wire, b.wire))
     shape = (*a.shape[:axis], a.shape[axis] + b.shape[axis], *a.shape[axis + 1 :])
     numbers = np.split(np.arange(elements).reshape(shape), [a.shape[axis]], axis)
     indices = [n.reshape(-1)[s.index].reshape(turns, -1) for n, s in zip(numbers, (a, b), strict=True)]
@@ -64,14 +64,14 @@ def _chained(low: Lowering, node: Node, a: Signal, b: Signal, axis: int) -> Sign
 
 
 @lowers("split", "split_with_sizes", "chunk", "unbind")
-def apart(low: Lowering, node: Node) -> None:
-    """The op itself tells, run on the numbers of the places; each part drops the beats of the others."""
+def split(low: Lowering, node: Node) -> None:
+    """Splitting: the op is run on element indices, and each part drops the beats of the others."""
     import torch
 
     from espalier.model.torch.targets import function_of
 
     if node.call != "call_function" or any(isinstance(a, Ref) for a in node.args[1:]):
-        raise unsupported(node, "an argument that is computed", "Use sizes that are known.")
+        raise unsupported(node, "a computed argument", "Use constant sizes.")
     x = low.operand(node, node.inputs[0], "data_in")
     sizes = node.ports["data_in"].sizes(low.symbols)
     places = torch.arange(int(np.prod(sizes))).reshape(sizes)
@@ -85,21 +85,21 @@ def apart(low: Lowering, node: Node) -> None:
 
 @lowers("pad")
 def padded(low: Lowering, node: Node) -> None:
-    """A constant border around an image: a window of one tap that walks beyond it; others are gathered."""
+    """Constant padding of an image by a window of one tap that extends beyond it; other padding by gathering."""
     sides = [int(n) for n in argument(node, "pad", 1, argument(node, "padding", 1, ()))]
     value, mode = argument(node, "value", 3, 0) or 0, argument(node, "mode", 2, "constant")
     shape = low.shape(node, "data_in")
     if mode != "constant" or min(sides, default=0) < 0 or len(sides) // 2 > len(shape) - 1:
-        bordered(low, node)
+        padded_by_gathering(low, node)
         return
     x, channels = pixels(low, node, node.inputs[0])
     code = int(x.fixed.encode(np.asarray(float(value))))
     if float(x.fixed.values(np.asarray(code))) != float(value):
-        raise unsupported(node, f"a border of {value}, which {x.fixed.label} does not hold", "Choose another format.")
+        raise unsupported(node, f"padding of {value}, inexact in {x.fixed.label}", "Choose another format.")
     before = [0] * (len(shape) - 1 - len(sides) // 2) + sides[-2::-2]
     out = low.shape(node)
     walk = Walk(pair(shape[1:]), pair(out[1:]), (1, 1), before=pair(tuple(before), 0))
-    made = windows(low, node, x, walk, 1, code)
+    rows = windows(low, node, x, walk, 1, code)
     index = channels[None, :] * walk.places + np.arange(walk.places)[:, None]
-    stream = replace(made.stream, rows=walk.places, size=len(channels))
-    low.publish(node, Signal(made.wire, stream, out, index.reshape(-1)))
+    stream = replace(rows.stream, rows=walk.places, size=len(channels))
+    low.publish(node, Signal(rows.wire, stream, out, index.reshape(-1)))

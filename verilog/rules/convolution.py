@@ -1,4 +1,4 @@
-"""Convolutions: a window over the image, then the folded product of `linear` at each of its places."""
+"""Convolutions: a window over the image, then the folded product of `linear` at each of its positions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from espalier.verilog.templates.window import Pair, Walk, Window
 
 @lowers("conv1d", "conv2d")
 def convolution(low: Lowering, node: Node) -> None:
-    """Each place of the kernel is a row of taps × channels; the columns of the weight are put into that order."""
+    """Each position of the kernel is a row of taps × channels; the weight's columns are put into that order."""
     layer = weights(low, node)
     if layer is None:
         raise EmitError(f"{node.id} convolves two computed tensors.", "Trace the model from modules.", node.id)
@@ -41,21 +41,21 @@ def convolution(low: Lowering, node: Node) -> None:
 
         as_adders(low, node, walk, block_diagonal(groups, layer))
         return
-    stays_folded(low, node, "its padding is so wide that several windows are complete with one pixel")
+    stays_folded(low, node, "its padding is so wide that one pixel completes several windows")
     if groups == out and per == 1:
         _depthwise(low, node, walk, layer)
         return
     par_in, par_out, _ = low.parallel(node, per * walk.taps, out // groups)
     x, channels = channels_of(low, node, math.gcd(par_in, per))
     if groups > 1 and (np.diff(channels) != 1).any():
-        raise unsupported(node, "groups of channels that do not come together", "Keep the order of the channels.")
+        raise unsupported(node, "groups of reordered channels", "Keep the order of the channels.")
     places = np.arange(per * walk.taps).reshape(per, walk.taps)[channels if groups == 1 else slice(None)]
     rows = low.resize(node, windows(low, node, x, walk, groups, border(node, x, walk)), par_in)
     low.publish(node, product(low, node, rows, walk, groups, layer.picked(places.T.reshape(-1)), par_out))
 
 
 def as_adders(low: Lowering, node: Node, walk: Walk, layer: Weights, shape: tuple[int, ...] = ()) -> None:
-    """All products of a place at once, from windows that come a pixel a cycle; `shape`: that of the operand."""
+    """Unrolled convolution: all products of a position at once, a pixel per cycle; `shape`: that of the operand."""
     from espalier.verilog.lowering.unrolling import line_windows, publish_relu, unrolled
 
     size = layer.codes.shape[1] // walk.taps
@@ -69,14 +69,14 @@ def as_adders(low: Lowering, node: Node, walk: Walk, layer: Weights, shape: tupl
 
 
 def border(node: Node, x: Signal, walk: Walk) -> int:
-    """The code of a zero, which lies around the image."""
+    """The code of 0, for the padding."""
     if isinstance(x.fixed, Signs) and x.fixed.bipolar and (walk.under() < 0).any():
-        raise unsupported(node, "a border of zeros around signs", "Use padding=0, or another format for its data_in.")
+        raise unsupported(node, "zero padding of signs", "Use padding=0, or another format for its data_in.")
     return zero_of(x.fixed)
 
 
 def product(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int, layer: Weights, par_out: int) -> Signal:
-    """The folded products of the rows of windows, as pixels of the result."""
+    """Folded products of the window rows, as pixels of the result."""
     sums = layer_sums(low, node, x.fixed, layer)
     shape, out = low.shape(node), len(layer.codes)
     make = partial(
@@ -93,7 +93,7 @@ def product(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int, layer
 
 
 def _depthwise(low: Lowering, node: Node, walk: Walk, layer: Weights) -> None:
-    """One channel of the result for each of the operand: several of them side by side, tap by tap."""
+    """Depthwise convolution: several channels in parallel, tap by tap."""
     lanes, _, _ = low.parallel(node, len(layer.codes), 1)
     x, channels = channels_of(low, node, lanes)
     rows = windows(low, node, x, walk, len(layer.codes) // lanes, border(node, x, walk))
@@ -109,21 +109,21 @@ def _depthwise(low: Lowering, node: Node, walk: Walk, layer: Weights) -> None:
 
 
 def windows(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int = 1, pad: int = 0) -> Signal:
-    """What lies under the kernel at each of its places, as a stream; its `index` means nothing."""
+    """The elements under the kernel at each of its positions, as a stream; its `index` is a placeholder."""
     size = walk.taps * x.stream.size // groups
     out = Stream(walk.places * groups, size, x.fixed, x.stream.par)
-    made = Window(
+    instance = Window(
         name=low.free(f"{node.id}_window"), node=node.id, inputs=(x.stream,), outputs=(out,), walk=walk,
         groups=groups, pad=pad, shape=(walk.places * groups, size),
     )  # fmt: skip
-    return Signal(low.add(made, (x.wire,)), out, (out.rows, size), np.arange(out.elements))
+    return Signal(low.add(instance, (x.wire,)), out, (out.rows, size), np.arange(out.elements))
 
 
 def walk_of(low: Lowering, node: Node, kernel: tuple[int, ...]) -> Walk:
-    """Kernel, stride, dilation and padding of a convolution; a sequence is an image one pixel wide."""
+    """Geometry of a convolution; a sequence is an image one pixel wide."""
     image, out = low.shape(node, "data_in")[1:], low.shape(node)[1:]
     if argument(node, "padding_mode", 99, "zeros") != "zeros":
-        raise unsupported(node, "padding that is no zeros", "Use padding_mode='zeros'.")
+        raise unsupported(node, "padding other than zeros", "Use padding_mode='zeros'.")
     step, gap = (axes(argument(node, n, k, 1), len(image)) for n, k in (("stride", 3), ("dilation", 5)))
     padding = argument(node, "padding", 4, 0)
     if isinstance(padding, str):
@@ -135,12 +135,12 @@ def walk_of(low: Lowering, node: Node, kernel: tuple[int, ...]) -> Walk:
 
 
 def axes(value: Any, count: int) -> tuple[int, ...]:
-    """An option for each axis: a number for all, or one for each."""
+    """An option per axis, from a number for all axes or one for each."""
     many = tuple(int(v) for v in value) if isinstance(value, tuple | list) else (int(value),)
     return many * count if len(many) == 1 else many
 
 
 def pair(sizes: tuple[int, ...], other: int = 1) -> Pair:
-    """Both axes of an image; the second of a sequence is one wide."""
+    """Two axes of an image; `other` is the second one of a sequence."""
     first, second = (*sizes, other)[:2]
     return first, second

@@ -1,4 +1,4 @@
-"""Ops that move values and compute nothing: they change which element travels where, and no hardware comes of it."""
+"""Reshapes and identities: they only change the order of elements in a signal, without hardware."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.verilog.lowering.signal_order import unsupported
 @lowers("flatten", "view", "reshape", "identity", "dropout", "contiguous", "clone", "unsqueeze", "squeeze", "unflatten",
         "detach", "alias", "to")  # fmt: skip
 def same_order(low: Lowering, node: Node) -> None:
-    """Another shape for the same elements in the same order."""
+    """A new shape for the same elements in the same order."""
     if not floating(node.out):
         raise unsupported(
             node, f"a result of {node.out.dtype if node.out else 'no type'}", "Keep it a floating tensor."

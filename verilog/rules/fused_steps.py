@@ -1,4 +1,4 @@
-"""What a model writes in steps and hardware does as one: functions of one tensor, RMS norms."""
+"""Rule of fused nodes: functions of one tensor as one table, and RMS norms."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from espalier.verilog.lowering.fusing import PASSES, Function, RmsNorm
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding
 from espalier.verilog.rules.activation import function_of, through
-from espalier.verilog.rules.attention import needed
+from espalier.verilog.rules.attention import required_format
 from espalier.verilog.rules.norm import multiplier_format
 from espalier.verilog.rules.row_norm import normalised
 
 
 @lowers("_steps")
 def steps(low: Lowering, node: Node) -> None:
-    """Whatever ends in `node`."""
-    made = low.fused[node.id]
-    if isinstance(made, RmsNorm):
-        normalised(low, node, _operand(low, made), False, made.eps, _gamma(low, node, made))
+    """The fused group that ends in `node`."""
+    group = low.fused[node.id]
+    if isinstance(group, RmsNorm):
+        normalised(low, node, _operand(low, group), False, group.eps, _gamma(low, node, group))
         return
-    to, rounding = needed(low, node)
-    low.publish(node, through(low, node, _operand(low, made), _together(low, made), to, rounding))
+    to, rounding = required_format(low, node)
+    low.publish(node, through(low, node, _operand(low, group), _composed(low, group), to, rounding))
 
 
-def _operand(low: Lowering, made: Function | RmsNorm) -> Signal:
-    """What it is computed of, in the format in which the first step takes it."""
-    first = low.graph.nodes[made.first]
-    return low.operand(first, made.source, "data_in")
+def _operand(low: Lowering, group: Function | RmsNorm) -> Signal:
+    """The operand of a group, in the format of its first step."""
+    first = low.graph.nodes[group.first]
+    return low.operand(first, group.source, "data_in")
 
 
-def _gamma(low: Lowering, node: Node, made: RmsNorm) -> tuple[Codes, Fixed] | None:
-    """The factors in the format of their port, or in 16 bits."""
-    if made.gamma is None:
+def _gamma(low: Lowering, node: Node, group: RmsNorm) -> tuple[Codes, Fixed] | None:
+    """Codes of gamma in the format of its port, or in 16 bits."""
+    if group.gamma is None:
         return None
-    values, port = low.value(made.gamma), next(p for r, p in operand_ports(node, low.graph) if r == made.gamma)
+    values, port = low.value(group.gamma), next(p for r, p in operand_ports(node, low.graph) if r == group.gamma)
     assert values is not None
     form = low.chosen(node, port)
     rounding: Rounding = low.rounding(node, port) if form else "nearest_even"
@@ -47,27 +47,27 @@ def _gamma(low: Lowering, node: Node, made: RmsNorm) -> tuple[Codes, Fixed] | No
     return form.encode(values, rounding), form
 
 
-def _together(low: Lowering, made: Function) -> Any:
-    """All steps as one function on numpy's doubles."""
-    nodes = [low.graph.nodes[n] for n in made.nodes]
+def _composed(low: Lowering, group: Function) -> Any:
+    """The composition of all steps, on NumPy arrays in double precision."""
+    nodes = [low.graph.nodes[n] for n in group.nodes]
 
     def function(x: NDArray[Any]) -> NDArray[Any]:
-        held: dict[Ref, NDArray[Any]] = {made.source: np.asarray(x, np.float64)}
+        results: dict[Ref, NDArray[Any]] = {group.source: np.asarray(x, np.float64)}
         for node in nodes:
-            held[Ref(node.id)] = _step(node, held)
-        return held[Ref(nodes[-1].id)]
+            results[Ref(node.id)] = _step(node, results)
+        return results[Ref(nodes[-1].id)]
 
     return function
 
 
-def _step(node: Node, held: dict[Ref, NDArray[Any]]) -> NDArray[Any]:
-    values = [held[a] if isinstance(a, Ref) else a for a in node.args]
+def _step(node: Node, results: dict[Ref, NDArray[Any]]) -> NDArray[Any]:
+    values = [results[a] if isinstance(a, Ref) else a for a in node.args]
     if node.op in PASSES:
         return values[0]  # type: ignore[return-value]
     if node.op == "relu":
         return np.maximum(values[0], 0)  # type: ignore[arg-type]
     if node.op not in ("add", "sub", "rsub", "mul", "div"):
-        return function_of(node)(held[node.inputs[0]])
+        return function_of(node)(results[node.inputs[0]])
     a, b = (np.asarray(v, np.float64) for v in values)
     match node.op:
         case "add":

@@ -1,4 +1,4 @@
-"""nn.Linear."""
+"""Rule of nn.Linear."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from espalier.verilog.templates.linear_signs import LinearSigns
 
 @lowers("linear")
 def linear(low: Lowering, node: Node) -> None:
-    """One instance; the order in which a row's elements come is taken up by the columns of the weight."""
+    """One instance; the weight's columns are permuted to the order of a row's elements."""
     layer = weights(low, node)
     if layer is None:
         raise EmitError(f"{node.id} multiplies two computed tensors.", "Trace the model from modules.", node.id)
     if layer.block or blocks_of(node):
-        stays_folded(low, node, "numbers in blocks share exponents, which adders of constants have no place for")
+        stays_folded(low, node, "its block format has shared exponents, which the unrolled engine does not support")
         published(low, node, *by_blocks(low, node, layer))
         return
     rows, (outputs, inputs) = math.prod(low.shape(node)[:-1]), layer.codes.shape
@@ -50,7 +50,7 @@ def linear(low: Lowering, node: Node) -> None:
 
 
 def _as_adders(low: Lowering, node: Node, layer: Weights) -> None:
-    """All products of a row at once."""
+    """Unrolled: all products of a row at once."""
     from espalier.verilog.lowering.unrolling import publish_relu, unrolled
 
     x = rows_of(low, node, node.inputs[0], layer.codes.shape[1])
@@ -61,17 +61,17 @@ def _as_adders(low: Lowering, node: Node, layer: Weights) -> None:
 
 
 def published(low: Lowering, node: Node, x: Signal, wire: Wire, out: Stream) -> None:
-    """Rows of results in the order of the rows of the operand."""
+    """Publish the results, with rows in the order of the operand's rows."""
     first = x.index.reshape(out.rows, -1)[:, 0] // x.stream.size
     index = first[:, None] * out.size + np.arange(out.size)
     low.give(node, wire, out, index.reshape(-1))
 
 
 def columns(x: Signal, node: Node) -> np.ndarray:
-    """Which column of the weight each element of a row meets; all rows must come in one order."""
+    """The weight column of each element of a row; raises EmitError unless all rows are contiguous in one order."""
     size = x.shape[-1] if x.shape else 1
     places = x.index.reshape(-1, size)
     order = places[0] % size
     if x.stream.size != size or not (places % size == order).all() or not (np.diff(places // size, axis=1) == 0).all():
-        raise EmitError(f"{node.id} reads rows whose elements do not come together.", "Please report this.", node.id)
+        raise EmitError(f"{node.id} reads rows that are not contiguous.", "Please report this.", node.id)
     return order

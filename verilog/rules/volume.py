@@ -1,6 +1,6 @@
-"""3-D convolutions: the slices of a volume are channels of an image, their weights a band with zeros beside it.
+"""3-D convolutions: the slices of a volume become channels of an image, with banded weights.
 
-Small volumes only: a result multiplies all slices, those beyond the kernel by zeros, which adders alone leave out.
+For small volumes: each result multiplies all slices, most by zeros, which only the unrolled engine omits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from espalier.verilog.templates.window import Walk
 
 @lowers("conv3d")
 def volume(low: Lowering, node: Node) -> None:
-    """A convolution of channels × slices by windows of two axes."""
+    """A 2-D convolution over channels × slices."""
     layer = weights(low, node)
     if layer is None:
         raise EmitError(f"{node.id} convolves two computed tensors.", "Trace the model from modules.", node.id)
@@ -32,7 +32,7 @@ def volume(low: Lowering, node: Node) -> None:
     if int(argument(node, "groups", 6, 1)) != 1:
         raise unsupported(node, "groups", "Use groups=1.")
     if argument(node, "padding_mode", 99, "zeros") != "zeros" or isinstance(argument(node, "padding", 4, 0), str):
-        raise unsupported(node, "padding by name or of other than zeros", "Give it as numbers, of zeros.")
+        raise unsupported(node, "padding by name or other than zeros", "Use numbers and padding_mode='zeros'.")
     (channels, deep, *image), (outputs, slices, *out) = low.shape(node, "data_in"), low.shape(node)
     kernel = node.ports["weight"].sizes(low.symbols)[2:]
     step, before, gap = (axes(argument(node, n, k, d), 3)
@@ -55,13 +55,13 @@ def volume(low: Lowering, node: Node) -> None:
 
 
 def band(taps: Codes, deep: int, slices: int, walk: tuple[int, int, int]) -> Codes:
-    """Weights [outputs, channels, taps, …] along an axis of `deep` slices as weights of all slices, for each result."""
+    """Weights [outputs, channels, taps, …] along an axis of `deep` slices → weights of all slices for each result."""
     step, before, gap = walk
     outputs, channels, count, rest = taps.shape
     wide = np.zeros((outputs, slices, channels, deep, rest), np.int64)
-    for made in range(slices):
+    for result in range(slices):
         for tap in range(count):
-            at = made * step + tap * gap - before
+            at = result * step + tap * gap - before
             if 0 <= at < deep:
-                wide[:, made, :, at] = taps[:, :, tap]
+                wide[:, result, :, at] = taps[:, :, tap]
     return wide.reshape(outputs * slices, -1)

@@ -1,4 +1,4 @@
-"""The clockwork stepped cycle by cycle, every unit in each: slow and plain, to hold the fast one against."""
+"""A reference cycle simulation that evaluates every unit in every cycle, to compare the event-driven one with."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from espalier.verilog.timing.cycles import _KINDS, DONE, ENGINE, FIFO, FORK, STUCK, Clockwork, Ran
+from espalier.verilog.timing.cycles import _KINDS, DONE, ENGINE, FIFO, FORK, STUCK, CycleResult, UnitNetwork
 
 
-def run(work: Clockwork) -> Ran:
+def run(work: UnitNetwork) -> CycleResult:
     """Step until every beat has reached a sink, or nothing moves any more."""
     count = len(work.units)
     width = max((max(len(u["ins"]), len(u["outs"])) for u in work.units), default=1)
@@ -44,7 +44,7 @@ def run(work: Clockwork) -> Ran:
     state = _step((kinds, depths, steps, loops, starts, primed), marks, ins, outs, offsets, stamps, most,
                   np.array(work.sources, np.int64), per, sinks, waits, work.spacing)  # fmt: skip
     pieces = [stamps[offsets[c] : offsets[c + 1]] for c in range(len(work.beats))]
-    return Ran(int(state), pieces, most)
+    return CycleResult(int(state), pieces, most)
 
 
 def _offer(units: Any, ins: Any, outs: Any, valid: Any, ready: Any, pipe: Any, had: Any, held: Any) -> None:

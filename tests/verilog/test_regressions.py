@@ -1,4 +1,4 @@
-"""What users wrote that once became wrong hardware, or took something away: each is right now, or refused in words."""
+"""Regression tests of models that once gave wrong hardware or lost files; now correct or refused with an error."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from espalier.verilog.design.netlist import Wire
 from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.numbers.fixed import Fixed, requantise
-from espalier.verilog.proof.simulate import _first, build, complaints
-from espalier.verilog.rtl.library import ours
+from espalier.verilog.proof.simulate import _first, build, error_lines
+from espalier.verilog.rtl.library import library_text
 from espalier.verilog.rtl.write import write
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 from tests.verilog.test_images import SELF, equal, opened, quantised
 from tests.verilog.test_linear import layer
 from tests.verilog.test_schedule import chain
@@ -142,7 +142,9 @@ BROKEN = {  # what is done to linear.sv, and what is told then
 @pytest.mark.parametrize("fault", sorted(BROKEN))
 def test_a_module_that_does_not_build_is_told_with_its_line(tmp_path: Path, fault: str) -> None:
     before, after, told = BROKEN[fault]
-    design = replace(chain(layer("a", (4, 1), (4, 1))), edited={"linear": ours("linear").replace(before, after)})
+    design = replace(
+        chain(layer("a", (4, 1), (4, 1))), edited={"linear": library_text("linear").replace(before, after)}
+    )
     with pytest.raises(SimulateError) as caught:
         build(design, 1, tmp_path, "icarus")
     said = f"{caught.value.message} {caught.value.hint}"
@@ -156,7 +158,7 @@ def test_what_only_counts_errors_is_left_out() -> None:
 %Error: Exiting due to 2 error(s)
 make: *** [Makefile:3] Error 1
 """
-    assert complaints(said) == ["top.sv:42:8: Pin not found: 'x_ready'", "rtl/a.sv:7:1: syntax error, unexpected '@'"]
+    assert error_lines(said) == ["top.sv:42:8: Pin not found: 'x_ready'", "rtl/a.sv:7:1: syntax error, unexpected '@'"]
 
 
 def test_what_a_shell_says_before_make_ends_is_told() -> None:
@@ -167,7 +169,7 @@ make: *** [verilated.mk:231: Vbench__ALL.cpp] Error 127
 make: *** Waiting for unfinished jobs....
 %Error: 'make -C obj -f Vbench.mk -j 2' exited with 2
 """
-    assert complaints(said) == ["/bin/sh: 1: python: not found"]
+    assert error_lines(said) == ["/bin/sh: 1: python: not found"]
 
 
 @needs_icarus
@@ -188,5 +190,5 @@ def test_weights_beyond_their_format_are_told(width: int, frac: int, told: bool)
     node = next(n for n in graph if n.op == "linear")
     chosen = {**node.precision, "weight": Precision(Integer(width, frac))}
     notes = lower(graph.replace(replace(node, precision=chosen)), found.store, EmitOptions()).notes
-    assert [n for n in notes if f"weight of {node.id}" in n and "clipped" in n] == (list(notes) if told else [])
+    assert [n for n in notes if f"weight of {node.id}" in n and "clip" in n] == (list(notes) if told else [])
     assert bool(notes) is told

@@ -1,4 +1,4 @@
-"""A template alone in a design, simulated under every pattern of pauses and compared with its integer model."""
+"""Simulation of a single template under all stall patterns against its integer model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that are started end when nobody wants them any more, with what they started."""
+"""Subprocesses are killed with their children on errors, timeouts and the end of this process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from espalier.model.errors import SimulateError
-from espalier.verilog.proof.subprocesses import watched
+from espalier.verilog.proof.subprocesses import run_polled
 from tests.patience import until
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_tells_the_exit_code_and_the_output(tmp_path: Path) -> None:
-    assert watched(["sh", "-c", "echo $WORD; exit 3"], tmp_path, {"WORD": "heard"}, 300) == (3, "heard\n")
+    assert run_polled(["sh", "-c", "echo $WORD; exit 3"], tmp_path, {"WORD": "heard"}, 300) == (3, "heard\n")
 
 
 def test_what_the_tick_raises_ends_it_and_its_children(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_what_the_tick_raises_ends_it_and_its_children(tmp_path: Path) -> None:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        watched(["sh", "-c", "sleep 600 & echo $! > pid; wait"], tmp_path, {}, 600, tick)
+        run_polled(["sh", "-c", "sleep 600 & echo $! > pid; wait"], tmp_path, {}, 600, tick)
     child = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 60
     while _runs(child) and time.monotonic() < deadline:
@@ -40,8 +40,8 @@ def test_what_the_tick_raises_ends_it_and_its_children(tmp_path: Path) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from espalier.verilog.proof.subprocesses import watched
-watched(["sh", "-c", "trap '' TERM HUP INT; sleep 600 & echo $$ $! > pids; wait"], Path(sys.argv[1]), {}, 600)
+from espalier.verilog.proof.subprocesses import run_polled
+run_polled(["sh", "-c", "trap '' TERM HUP INT; sleep 600 & echo $$ $! > pids; wait"], Path(sys.argv[1]), {}, 600)
 """
 
 
@@ -66,4 +66,4 @@ def _runs(pid: int) -> bool:
 
 def test_takes_no_longer_than_told(tmp_path: Path) -> None:
     with pytest.raises(SimulateError, match="took longer"):
-        watched(["sleep", "600"], tmp_path, {}, 0.3)
+        run_polled(["sleep", "600"], tmp_path, {}, 0.3)

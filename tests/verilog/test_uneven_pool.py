@@ -18,7 +18,7 @@ from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.rules.uneven_pool import parts, sizes_of
 from espalier.verilog.templates.window import Walk
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 from tests.verilog.test_images import FORMATS, SELF, opened, quantised
 
 NETS = [
@@ -96,8 +96,8 @@ def test_weights_of_a_norm_need_formats() -> None:
 
 
 @pytest.mark.parametrize(("module", "body", "words"), [
-    ("nn.LSTM(4, 6, batch_first=True)", "return self.m(x)[0]", "waits for the one before"),
-    ("nn.GRU(4, 6, batch_first=True)", "return self.m(x)[0]", "waits for the one before"),
+    ("nn.LSTM(4, 6, batch_first=True)", "return self.m(x)[0]", "depends on the one before"),
+    ("nn.GRU(4, 6, batch_first=True)", "return self.m(x)[0]", "depends on the one before"),
 ])  # fmt: skip
 def test_what_has_no_hardware_says_what_to_do(module: str, body: str, words: str) -> None:
     found = opened(module, body, "5, 4")

@@ -1,4 +1,4 @@
-"""Comparisons, choices, constants as streams and log-softmax: integers equal the model's, and the RTL equals those."""
+"""Comparisons, selections, constant streams and log-softmax: integer model against the model, RTL against both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from espalier.verilog.numbers.fixed import Fixed, covering
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.templates.choose import Choose
 from espalier.verilog.templates.threshold import Threshold
-from tests.verilog.proof import needs_icarus, proven, random_codes
+from tests.verilog.checks import needs_icarus, proven, random_codes
 from tests.verilog.test_fold import FORMATS, ROUNDINGS
 from tests.verilog.test_images import SELF, opened, quantised
 

@@ -1,4 +1,4 @@
-"""Networks that nobody here wrote: with hardware functions, what is scored is what the RTL computes, difference 0."""
+"""Emulation of nodes: models scored with hardware functions equal the RTL exactly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.emulation.integer_model import IntegerModel
 from espalier.verilog.lowering.fusing import RmsNorm, fused
 from espalier.verilog.lowering.lower import unbuffered
-from tests.verilog.foreign import NAMES, written
+from tests.verilog.generic_models import NAMES, written
 
 # Bits by op and port; the fractions follow from the largest value of a run in float.
 BITS: dict[str, dict[str, int]] = {

@@ -1,4 +1,4 @@
-"""The exact mode: integers, equal to the fake-quantised model in double precision."""
+"""The integer model of a whole network equals the fake-quantised model in double precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Six networks as others write them, in formats of 8 to 12 bits: what RTL computes is what is scored."""
+"""Six models of several families in formats of 8 to 12 bits, for tests of the hardware functions."""
 
 from __future__ import annotations
 

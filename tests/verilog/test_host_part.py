@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from espalier.app.cli import main
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 
 Capture = pytest.CaptureFixture[str]
 MODELS = """

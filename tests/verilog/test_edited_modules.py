@@ -1,4 +1,4 @@
-"""Modules edited for one project: in the design's texts and folder, and what slang says of one while it is written."""
+"""Modules edited in a project: in the emitted texts and folder, and their lint while editing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from espalier.verilog.emission.companion_files import companion_files
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.proof.lint_while_editing import check, needed, uses
 from espalier.verilog.rtl.edited_modules import Edited, check_pure, from_bytes, texts_in, to_bytes
-from espalier.verilog.rtl.library import RTL, ours
+from espalier.verilog.rtl.library import RTL, library_text
 from espalier.verilog.rtl.write import texts, write
 from espalier.verilog.templates.relu import Relu
 from espalier.verilog.timing.schedule import schedule
-from tests.verilog.proof import alone
+from tests.verilog.checks import alone
 
 
 def test_copies_come_back() -> None:
@@ -45,9 +45,9 @@ def design() -> Design:
 
 def test_a_design_and_its_folder_carry_the_copy(tmp_path: Path) -> None:
     plain = design()
-    mine = ours("relu").replace("relu: max", "relu of mine: max")
+    mine = library_text("relu").replace("relu: max", "relu of mine: max")
     edited = replace(plain, edited={"relu": mine})
-    assert texts(plain)["rtl/relu.sv"] == ours("relu") and texts(edited)["rtl/relu.sv"] == mine
+    assert texts(plain)["rtl/relu.sv"] == library_text("relu") and texts(edited)["rtl/relu.sv"] == mine
     assert texts(edited)["top.sv"] == texts(plain)["top.sv"]
     write(edited, tmp_path / "out")
     assert (tmp_path / "out" / "rtl" / "relu.sv").read_text() == mine
@@ -61,11 +61,11 @@ def test_a_module_is_checked_with_its_parts_and_its_uses() -> None:
     uses_of = uses("relu", files["top.sv"])
     assert len(uses_of) == 1 and ".LANES(2)" in uses_of[0] and needed("rtl/relu.sv", files).keys() == {"rtl/relu.sv"}
     assert check("rtl/relu.sv", "relu", files, uses_of) == []
-    wrong = ours("relu").replace("assign x_ready = ce;", "assign x_ready = nobody;")
+    wrong = library_text("relu").replace("assign x_ready = ce;", "assign x_ready = nobody;")
     found = check("rtl/relu.sv", "relu", {**files, "rtl/relu.sv": wrong}, uses_of)
     line = next(i for i, text in enumerate(wrong.splitlines(), 1) if "nobody" in text)
     assert [(f.line, f.column) for f in found] == [(line, 20)] and "nobody" in found[0].text
-    renamed = ours("relu").replace("x_ready", "x_taken")
+    renamed = library_text("relu").replace("x_ready", "x_taken")
     found = check("rtl/relu.sv", "relu", {**files, "rtl/relu.sv": renamed}, uses_of)
     assert found and found[0].file != "rtl/relu.sv" and "x_ready" in found[0].text, "its use in the design is told"
     assert check("rtl/relu.sv", "relu", {**files, "rtl/relu.sv": ""}, uses_of)

@@ -1,4 +1,4 @@
-"""The clockwork, which looks only at what something happens to, against one that steps everything in each cycle."""
+"""The event-driven cycle simulation against a reference that evaluates every unit in every cycle."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.verilog.timing import cycles as clockwork
-from espalier.verilog.timing.cycles import Clockwork
-from tests.verilog import stepped
+from espalier.verilog.timing import cycles
+from espalier.verilog.timing.cycles import UnitNetwork
+from tests.verilog import reference_cycles
 
 
 class Net:
@@ -78,30 +78,30 @@ class Net:
         return gone, beats
 
 
-def network(seed: int) -> Clockwork:
+def network(seed: int) -> UnitNetwork:
     net = Net(seed)
     beats = int(net.rng.integers(1, 9))
     first = at = net.channel(beats)
     for _ in range(int(net.rng.integers(1, 6))):
         at, beats = (net.stage, net.stage, net.split, net.doubled)[int(net.rng.integers(4))](at, beats)
     spacing = int(net.rng.choice([0, 0, 7, 150]))
-    return Clockwork(net.units, net.beats, [first], [net.beats[first] // net.frames], [at], spacing)
+    return UnitNetwork(net.units, net.beats, [first], [net.beats[first] // net.frames], [at], spacing)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_the_same_cycles_as_when_everything_is_stepped(seed: int) -> None:
     work = network(seed)
-    fast, plain = clockwork.run(work), stepped.run(work)
+    fast, plain = cycles.run(work), reference_cycles.run(work)
     assert fast.state == plain.state
     for mine, other in zip(fast.stamps, plain.stamps, strict=True):
         np.testing.assert_array_equal(mine, other)
-    np.testing.assert_array_equal(fast.most, plain.most)
+    np.testing.assert_array_equal(fast.peaks, plain.peaks)
 
 
 def test_some_of_them_get_stuck_and_some_do_not() -> None:
-    states = [clockwork.run(network(seed)).state for seed in range(40)]
-    assert {clockwork.DONE, clockwork.STUCK} == set(states)
+    states = [cycles.run(network(seed)).state for seed in range(40)]
+    assert {cycles.DONE, cycles.STUCK} == set(states)
 
 
 @pytest.mark.parametrize("steps", [10, 1_000_000])
@@ -112,13 +112,13 @@ def test_a_long_silence_costs_nothing(steps: int, monkeypatch: pytest.MonkeyPatc
     engine = {"kind": "engine", "depth": 3, "steps": steps, "frames": 2, "ins": [0], "outs": [1], "takes": [quiet],
               "gives": [last]}  # fmt: skip
     seen: list[int] = []
-    plain = getattr(clockwork._engine, "py_func", clockwork._engine)
-    for name in ("_advance", "_offer", "_answer", "_enabled", "_fed", "_ahead", "_fork", "_open", "_transfer", "_next",
-                 "_wake", "_cycle"):  # fmt: skip
-        made = getattr(clockwork, name)
-        monkeypatch.setattr(clockwork, name, getattr(made, "py_func", made))
-    monkeypatch.setattr(clockwork, "_engine", lambda u, cycle, *rest: (seen.append(cycle), plain(u, cycle, *rest))[1])
-    monkeypatch.setattr(clockwork, "_run", getattr(clockwork._run, "py_func", clockwork._run))
-    found = clockwork.run(Clockwork([engine], [2, 2], [0], [1], [1], 0))
+    plain = getattr(cycles._engine, "py_func", cycles._engine)
+    for name in ("_advance", "_offer", "_set_ready", "_enabled", "_fed", "_ahead", "_fork", "_open", "_transfer",
+                 "_next", "_wake", "_cycle"):  # fmt: skip
+        made = getattr(cycles, name)
+        monkeypatch.setattr(cycles, name, getattr(made, "py_func", made))
+    monkeypatch.setattr(cycles, "_engine", lambda u, cycle, *rest: (seen.append(cycle), plain(u, cycle, *rest))[1])
+    monkeypatch.setattr(cycles, "_run", getattr(cycles._run, "py_func", cycles._run))
+    found = cycles.run(UnitNetwork([engine], [2, 2], [0], [1], [1], 0))
     np.testing.assert_array_equal(found.stamps[1], [steps + 2, 2 * steps + 2])
     assert len(seen) < 30  # engines looked at
