@@ -1,4 +1,4 @@
-"""What the window says of what is there: facts of a node that changed, badges by port, twins that differ, colours."""
+"""The window shows the current state: changed nodes, badges by port, differing twins, colours."""
 
 from __future__ import annotations
 

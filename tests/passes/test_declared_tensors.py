@@ -1,4 +1,4 @@
-"""New tensors are what the graph declares: checked after every step, and true of every pass of ours on bfloat16."""
+"""Tensors declared by the graph: checked after every step, and correct for every pass on bfloat16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the window says while a figure is not there: whether its job runs, and whether it comes by itself."""
+"""Texts in place of missing values: whether their job runs, and whether it starts automatically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the window does as one passes over it: a wheel edits nothing, headings are whole, texts show their beginning."""
+"""The wheel edits nothing, headings are complete, and long texts show their start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard around readers: what passes it as it is, and what becomes the kind's error."""
+"""The guard around readers: exceptions that pass unchanged, and those that become the kind of error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files held open while other programs replace them and several threads of the window read and add to one store."""
+"""Open project files replaced by other programs, and a weight store shared by several threads."""
 
 from __future__ import annotations
 

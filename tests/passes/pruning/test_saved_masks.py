@@ -1,4 +1,4 @@
-"""Prunings outlive the session: in graphs of before patterns were known, projects, packed files, checkpoints."""
+"""Masks in saved graphs, projects, packed files and checkpoints, also of versions without patterns."""
 
 from __future__ import annotations
 

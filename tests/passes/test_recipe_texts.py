@@ -1,4 +1,4 @@
-"""Recipes as text: TOML, JSON, and what stands in the labs' notebooks; nothing of it runs."""
+"""Recipes from text: TOML, JSON and notebook cells, none of which is executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code of a recorded model finds in a leaf with formats what it finds in the original one."""
+"""Wrapped modules of recorded models have the attributes of the original modules."""
 
 from __future__ import annotations
 

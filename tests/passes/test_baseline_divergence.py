@@ -1,4 +1,4 @@
-"""One evaluation tells accuracy, loss and the divergence from the baseline, whose outputs stay."""
+"""One evaluation measures accuracy, loss and the divergence from the baseline, whose outputs are cached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats write over activations only where nobody sees it: which values those are, and that results are the same."""
+"""In-place quantisation of activations: only values that no other reader sees, with equal results."""
 
 from __future__ import annotations
 
