@@ -88,7 +88,7 @@ def test_tiles_and_what_the_host_sends_are_refused() -> None:
     layer = {"weight": FIRST, "bias": FIRST}
     net = ("nn.Conv2d(2, 4, 1)", "return self.m(x)", "2, 5, 5")
     found, graph = quantised(net, conv2d={"data_in": "mxint(width=6)", **layer})
-    with pytest.raises(EmitError, match="comes from the host"):
+    with pytest.raises(EmitError, match="the host only sends"):
         lower(graph, found.store, EmitOptions())
     found, graph = quantised(net, conv2d={"data_in": "mxint(width=6, rows=2)", **layer})
     with pytest.raises(EmitError, match="several rows"):

@@ -142,7 +142,7 @@ def test_every_stream_equals_its_integers(opened: Opened, emitted: Emitted, tmp_
     [
         ({"data_in": f"{SCALED})", "weight": ROWS}, "dynamic scale"),
         ({"data_in": ROWS, "weight": ROWS}, "one scale"),
-        ({"data_in": MX, "weight": MX}, "comes from the host"),
+        ({"data_in": MX, "weight": MX}, "the host only sends"),
         ({"data_in": FIXED, "weight": "mxfp()"}, "weight of fc1 is in"),
         ({"data_in": "mxfp()", "weight": FIXED}, "data_in of fc1 is in"),
         ({"data_in": FIXED, "weight": "scaled_integer(granularity=group, group=16)"}, "weight of fc1 is in"),

@@ -85,9 +85,9 @@ WIDE = {"data_in": FIXED, "weight": "mxint(width=28)"}
 @pytest.mark.parametrize(
     ("net", "formats", "says", "hint"),
     [
-        (DEPTHWISE, {"conv2d": WIDE}, "so far apart that they need", "fewer bits"),
+        (DEPTHWISE, {"conv2d": WIDE}, "range of exponents", "fewer bits"),
         (("nn.Conv3d(2, 2, 2, groups=2)", *VOLUME[1:]), {"conv3d": LINEAR}, "has groups", "groups=1"),
-        (DEPTHWISE, {"conv2d": {"data_in": MX, "weight": FIXED}}, "comes from the host", "first layer"),
+        (DEPTHWISE, {"conv2d": {"data_in": MX, "weight": FIXED}}, "the host only sends", "first layer"),
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": MX, "weight": MX}}, "data_in of matmul is in", "Only la"),
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": ROWS, "weight": FIXED}}, "one scale", "granularity=tensor"),
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": ONE, "weight": FIXED}}, "from each sample", "calibrate"),

@@ -183,8 +183,8 @@ def test_a_batch_norm_is_near_its_model() -> None:
 @pytest.mark.parametrize(
     ("module", "body", "shape", "words"),
     [
-        ("nn.Conv2d(2, 2, 3, padding=1, padding_mode='reflect')", SELF, "2, 5, 5", "padding that is no zeros"),
-        ("nn.Upsample(scale_factor=2, mode='bilinear')", SELF, "2, 5, 5", "values between pixels"),
+        ("nn.Conv2d(2, 2, 3, padding=1, padding_mode='reflect')", SELF, "2, 5, 5", "padding other than zeros"),
+        ("nn.Upsample(scale_factor=2, mode='bilinear')", SELF, "2, 5, 5", "another mode than nearest"),
     ],
 )
 def test_what_has_no_hardware_names_its_node(module: str, body: str, shape: str, words: str) -> None:

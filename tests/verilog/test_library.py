@@ -169,7 +169,7 @@ def test_exact_mode_is_the_model(name: str) -> None:
 def test_attention_over_samples_is_told() -> None:
     """Such a layer takes the first axis for the sequence; what comes there are the samples."""
     found, graph = opened("mixed", more=0)
-    with pytest.raises(EmitError, match="samples put together"):
+    with pytest.raises(EmitError, match="along the batch axis"):
         lower(graph, found.store, EmitOptions())
 
 
