@@ -1,9 +1,7 @@
-"""Weight inheritance: copies weights of a trained model into one of other sizes.
+"""Weight inheritance: copies weights of a trained model into one of other sizes; others keep their initialisation.
 
 Leading rows and columns (HAT, Wang et al. 2020, arXiv:2005.14187), within leading heads; evenly spaced layers
-(DistilBERT, Sanh et al. 2019, arXiv:1910.01108), or by relative depth in a deeper model (stacking, Gong et al. 2019).
-The other elements keep their initialisation.
-"""
+(DistilBERT, Sanh et al. 2019, arXiv:1910.01108), or by relative depth (stacking, Gong et al. 2019)."""
 
 from __future__ import annotations
 
