@@ -1,6 +1,6 @@
 """Unification of tensor axes: plain, product (a view) or row (a concatenation) of axes.
 
-Axes coupled by an operation are unified, split into factors or pieces if necessary. The remaining plain axes are removed
+Axes coupled by an operation are unified, split into factors or pieces if necessary. Remaining plain axes are removed
 from all tensors together (like DepGraph, Fang et al. 2023, arXiv:2301.12900, but exact through views)."""
 
 from __future__ import annotations
