@@ -118,7 +118,7 @@ def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: st
 
 def described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
     """The source with what its model takes and how it calls its classes."""
-    from espalier.model.data.naming import model_names, names_of
+    from espalier.model.data.class_names import model_names, names_of
     from espalier.model.sources.limits import context_length, limits_of
 
     config = getattr(loaded.model, "config", None)

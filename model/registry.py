@@ -141,7 +141,7 @@ class Registry(Generic[K, T]):
 
 
 FORMATS: Registry[str, Any] = Registry("format", FormatError, ("espalier.model.formats",))
-WALKED = ("espalier.passes.analysis", "espalier.passes.transform", "espalier.passes.allocation.allocated")
+WALKED = ("espalier.passes.analysis", "espalier.passes.transform", "espalier.passes.allocation.true_divergence")
 PASSES: Registry[str, Any] = Registry("pass", OptionsError, WALKED)
 
 

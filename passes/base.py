@@ -188,7 +188,7 @@ def ask_limits(context: Context, graph: Graph) -> None:
     """Ask the graph what it takes where its project does not say: files of before, packed models."""
     reading = context.reading
     if reading.limits is None:
-        from espalier.model.data.naming import model_names
+        from espalier.model.data.class_names import model_names
         from espalier.model.sources.limits import limits_of
 
         classes = reading.classes or model_names(reading.tokenizer)

@@ -451,7 +451,7 @@ X = torch.zeros(10, FEATURES)
         ((X[:, :, None], [0] * 10), f"x is 10 × {FEATURES} × 1; the model takes"),
         ((X, [0] * 9), "x has 10 samples, labels has 9"),
         ((X, [0.5] * 10), "labels are float.*not a class number"),
-        ((X, [7] * 10), "classes up to 7; the model tells 3 apart"),
+        ((X, [7] * 10), "8 classes, the model 3"),
         (X, "have no labels"),
         ((["a", "b"], [0, 1]), "texts, and the model has no tokenizer"),
         ({"z": X, "w": X}, "The model takes x; the data hold z, w"),

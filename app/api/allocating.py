@@ -17,7 +17,7 @@ from espalier.passes.allocation.plan import steps
 from espalier.passes.allocation.solve import Competing, allocate, settled
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.costs.limits import parse_budget
-from espalier.passes.sensitivity.whole import Wholes, correction_of
+from espalier.passes.sensitivity.combined import Wholes, correction_of
 
 FLOAT = "float"
 

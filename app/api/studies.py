@@ -23,9 +23,9 @@ from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.spec_file import filled, load_search, read_search
 from espalier.passes.search.storage import journal_url
 from espalier.passes.search.trial import Trial
-from espalier.passes.sweep.outcome import Outcome, mean_rows, rows
+from espalier.passes.sweep.results import Outcome, mean_rows, rows
 from espalier.passes.sweep.run import run
-from espalier.passes.sweep.spec import Wish, made
+from espalier.passes.sweep.spec import SweepSpec, build_sweep
 
 if TYPE_CHECKING:
     from espalier.passes.running.splits import EvaluateOptions
@@ -123,11 +123,11 @@ def swept(
 ) -> Curve:  # fmt: skip
     """Run a sweep to its end; raises OptionsError."""
     start, own = time.perf_counter(), target.project.recipe
-    wish = Wish(_axis(over), _listed(along), _listed(variants), seeds)
+    wish = SweepSpec(_axis(over), _listed(along), _listed(variants), seeds)
     if not wish.varies:
         raise OptionsError("There is nothing to vary.", 'Write over="prune.sparsity=0.1:0.9:0.1", variants or seeds.')
     more = _recipe(recipe)
-    sweep = made(Recipe((*own.steps, *more.steps)), wish, score if score.data else None, len(own))
+    sweep = build_sweep(Recipe((*own.steps, *more.steps)), wish, score if score.data else None, len(own))
     if not sweep.recipe.steps:
         raise OptionsError("There is no recipe to sweep.", "Give recipe=, or a model that has steps.")
     sweep = replace(sweep, baseline=own)

@@ -29,9 +29,9 @@ from espalier.passes.base import StepResult
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.recipes.replay import Memo, Replayed, check_ready, prefix_keys, remembered, replay
 from espalier.passes.recipes.set_up import check_set_up, extended, from_anywhere, options_of
-from espalier.passes.sweep.outcome import FIGURES, mean_of
+from espalier.passes.sweep.results import FIGURES, mean_of
+from espalier.passes.training.checkpoint_folders import clear, until_saved
 from espalier.passes.training.curve import Recorder
-from espalier.passes.training.unfinished import clear, until_saved
 
 
 def _arguments(parser: Parser) -> None:
@@ -85,9 +85,9 @@ def _run(found: Arguments, console: Console) -> Answer:
 
 def _unsound(replayed: Replayed, target: Target, console: Console) -> list[str]:
     """Weights of the result that hold values that are no numbers; formats would round them without a word."""
-    from espalier.model.trace.unsound import unsound
+    from espalier.model.trace.weight_checks import weight_problems
 
-    found = [p.message for p in unsound(replayed.graph, target.store)]
+    found = [p.message for p in weight_problems(replayed.graph, target.store)]
     for message in found:
         console.note(message)
     return found

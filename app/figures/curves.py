@@ -18,7 +18,7 @@ from espalier.app.words import THIN
 from espalier.model.errors import FileError
 from espalier.model.files import Kind, replacing, write_text
 from espalier.passes.figure import is_near
-from espalier.passes.sweep.outcome import (
+from espalier.passes.sweep.results import (
     Mean,
     Outcome,
     bands,

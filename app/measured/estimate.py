@@ -21,13 +21,13 @@ from espalier.model.graph.graph import Graph, Node
 from espalier.model.store.weights import WeightStore
 from espalier.passes.analysis.sensitivity import kept_places
 from espalier.passes.figure import OPENED
-from espalier.passes.sensitivity.correct import Correction
-from espalier.passes.sensitivity.evidence import load
+from espalier.passes.sensitivity.combined import Part, Wholes, part, together
+from espalier.passes.sensitivity.correction import Correction
 from espalier.passes.sensitivity.full_table import changed, chosen, fixed, mask_of
-from espalier.passes.sensitivity.places import Place
-from espalier.passes.sensitivity.subject import Mask, subject
+from espalier.passes.sensitivity.gradient_statistics import load
+from espalier.passes.sensitivity.port_predictor import Mask, port_predictor
+from espalier.passes.sensitivity.ports import FormatPort as Place
 from espalier.passes.sensitivity.table import Candidate
-from espalier.passes.sensitivity.whole import Part, Wholes, part, together
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -71,9 +71,9 @@ def predicted(
     for choice, (place, node) in wanted.items():
         if stop():
             raise Stopped
-        asked = subject(place, held, run, store, QUICK)
+        asked = port_predictor(place, held, run, store, QUICK)
         mask = None if asked is None or not choice.mask else _mask(node, place, run, store)
-        told = fixed(asked.told(choice.candidate, mask=mask), correction) if asked else None
+        told = fixed(asked.predict(choice.candidate, mask=mask), correction) if asked else None
         found[choice] = part(told.kl, told.along) if told else part(0.0, np.zeros(0))
     return found
 

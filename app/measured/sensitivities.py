@@ -25,8 +25,8 @@ from espalier.passes.analysis.sensitivity import UNFINISHED
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import TERMINAL, Event, Found, JobEvent, JobInfo
 from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.sensitivity.combined import Wholes, correction_of
 from espalier.passes.sensitivity.table import Candidate, Predictions, Sensitivity
-from espalier.passes.sensitivity.whole import Wholes, correction_of
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session

@@ -46,7 +46,7 @@ from espalier.passes.jobs.kinds import (
     SaveJob,
 )
 from espalier.passes.recipes.offered import kept
-from espalier.passes.training.unfinished import note_copied
+from espalier.passes.training.checkpoint_folders import note_copied
 
 STAYING = (OpenJob, PluginJob, *KERNEL_JOBS)  # jobs that are not of a document
 

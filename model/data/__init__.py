@@ -1,1 +1,1 @@
-"""Data sets: made ones, bundled ones, and those of a folder, a file or the hub."""
+"""Data sets: generated, bundled, and read from a folder, a file or the Hugging Face hub."""

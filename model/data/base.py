@@ -1,6 +1,6 @@
-"""What every data set looks like to the rest: named splits of arrays that a model takes as they are.
+"""Data sets as named splits of arrays in the form that a model takes.
 
-`load_data` is the one door; where the rows come from (demo, hub, file, folder) is decided here alone.
+`load_data` is the only entry point; it chooses the reader by the source: demo, hub, file or folder.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from espalier.model.registry import Registry
 
 Array = NDArray[Any]
 Inputs = dict[str, Array]
-ALL = "all"  # the name of all samples
-USUAL_LENGTH = 512  # tokens of a text, where neither model nor tokenizer names a limit
+ALL = "all"  # name of the split of all samples
+USUAL_LENGTH = 512  # tokens of a text, if neither model nor tokenizer sets a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Split:
 
     inputs: by the model's input name, first axis = sample. Text: `input_ids`, `attention_mask`, int64 [n, seq],
     padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. labels: int64 [n], index into `classes`.
-    lengths: int64 [n], tokens of each text before it was cut; None for images. name: of which split they are.
+    lengths: int64 [n], tokens of each text before truncation; None for images. name: of the split.
     """
 
     inputs: Inputs
@@ -40,13 +40,13 @@ class Split:
         return len(self.labels)
 
     def take(self, limit: int | None) -> Split:
-        """The first `limit` samples (all for None or more than there are)."""
+        """The first `limit` samples; all if None."""
         if limit is None or limit >= len(self):
             return self
         return self.rows(slice(limit))
 
     def rows(self, which: Array | slice) -> Split:
-        """The samples at these places, in this order."""
+        """The samples at these indices, in this order."""
         lengths = None if self.lengths is None else self.lengths[which]
         inputs = {name: array[which] for name, array in self.inputs.items()}
         return Split(inputs, self.labels[which], lengths, self.name)
@@ -62,7 +62,7 @@ class Split:
 class TaskData:
     """A classification data set. kind: "text" or "image"; texts: the raw rows by split, empty for images.
 
-    empty: the files of splits that are there but hold no rows. notes: what was done to the samples to fit the model.
+    empty: file names of splits without rows. notes: conversions of the samples to fit the model.
     """
 
     name: str
@@ -74,7 +74,7 @@ class TaskData:
     notes: tuple[str, ...] = ()
 
     def split(self, name: str) -> Split:
-        """The split of this name (`train`, `validation`, `test`), or `all`; raises DataError naming those there are."""
+        """The split of this name (`train`, `validation`, `test`), or `all`; raises DataError listing the splits."""
         if name in self.splits:
             return self.splits[name]
         if name == ALL and self.splits:
@@ -87,11 +87,11 @@ class TaskData:
         raise DataError(f"{self.name} has no split {name!r}.", f"There are: {', '.join(names)}.")
 
     def only(self, name: str) -> TaskData:
-        """One split alone; raises DataError."""
+        """The data set with one split; raises DataError."""
         return replace(self, splits={name: self.split(name)}, texts={n: t for n, t in self.texts.items() if n == name})
 
     def take(self, limit: int | None) -> TaskData:
-        """Every split cut to its first `limit` samples."""
+        """Truncate every split to its first `limit` samples."""
         return replace(
             self,
             splits={name: split.take(limit) for name, split in self.splits.items()},
@@ -100,13 +100,15 @@ class TaskData:
 
 
 def join(parts: Sequence[Split]) -> Split:
-    """All labelled samples of several splits in one; texts are padded to the longest."""
+    """Concatenate the labelled samples of several splits; texts are padded to the longest."""
     labels = np.concatenate([p.labels for p in parts])
-    kept = labels >= 0  # the hub hides labels of some test sets as −1
+    labelled = labels >= 0  # the hub hides labels of some test sets as −1
     names = list(parts[0].inputs)
-    inputs = {n: np.concatenate(_padded([p.inputs[n] for p in parts], _filler(n, parts)))[kept] for n in names}
-    known = [p.lengths for p in parts if p.lengths is not None]
-    return Split(inputs, labels[kept], np.concatenate(known)[kept] if len(known) == len(parts) else None)
+    inputs = {
+        n: np.concatenate(_padded([p.inputs[n] for p in parts], _padding_value(n, parts)))[labelled] for n in names
+    }
+    lengths = [p.lengths for p in parts if p.lengths is not None]
+    return Split(inputs, labels[labelled], np.concatenate(lengths)[labelled] if len(lengths) == len(parts) else None)
 
 
 def _padded(arrays: list[Array], value: int) -> list[Array]:
@@ -117,16 +119,18 @@ def _padded(arrays: list[Array], value: int) -> list[Array]:
 
 
 def padded_to(split: Split, width: int) -> Split:
-    """Texts of exactly `width` tokens: what they lack is padding."""
+    """Pad texts to `width` tokens."""
     inputs = {
-        name: np.pad(array, ((0, 0), (0, max(0, width - array.shape[1]))), constant_values=_filler(name, [split]))
+        name: np.pad(
+            array, ((0, 0), (0, max(0, width - array.shape[1]))), constant_values=_padding_value(name, [split])
+        )
         for name, array in split.inputs.items()
     }
     return replace(split, inputs=inputs)
 
 
-def _filler(name: str, parts: Sequence[Split]) -> int:
-    """What texts are padded with: the token that stands where the mask is 0; 0 in the mask and where none does."""
+def _padding_value(name: str, parts: Sequence[Split]) -> int:
+    """Padding of an input: for `input_ids` the token at a masked position, if there is one; otherwise 0."""
     for part in parts if name == "input_ids" else ():
         hidden = part.inputs[name][part.inputs.get("attention_mask", np.ones(1)) == 0]
         if hidden.size:
@@ -136,10 +140,10 @@ def _filler(name: str, parts: Sequence[Split]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How to read rows and turn them into inputs; see `load_data`.
+    """Options of reading rows and converting them to inputs; see `load_data`.
 
-    max_length: tokens that are kept of a text; who knows the model says how many. image: channels, height and width
-    that pictures are brought to, 0 for a free one.
+    max_length: tokens of a text, the rest is truncated; set by the caller from the model's limit. image: channels,
+    height and width that images are converted to, 0 to keep one.
     """
 
     tokenizer: str | Path | None = None
@@ -187,19 +191,19 @@ def load_data(
     splits: tuple[str, ...] | None = None,
     whole: bool = False,
 ) -> TaskData:
-    """Loads `demo:reviews`, `demo:digits`, `hub:NAME[:CONFIG]`, a plug-in's source, or a file or folder of the user's.
+    """Load `demo:reviews`, `demo:digits`, `hub:NAME[:CONFIG]`, a plug-in's source, or a file or folder.
 
-    tokenizer: Hugging Face folder or name, needed for texts but the demo's. text, label: column names, guessed
-    from common ones where None. max_length: tokens kept of a text. limit: samples of each split, chosen by
-    seed. seed: also how a lone file is split 80/10/10. splits: the ones to load, all for None. whole: leave a lone
-    file in one piece, the split `all`; what comes in splits keeps them.
-    Raises DataError for everything that the user can mend.
+    tokenizer: Hugging Face folder or name, required for texts except the demo's. text, label: column names, guessed
+    from common names if None. max_length: texts are truncated to so many tokens. limit: samples of each split, chosen
+    by seed. seed: also of the 80/10/10 split of a single file. splits: the ones to load, all if None. whole: load a
+    single file as the split `all`, without dividing it.
+    Raises DataError for everything that the user can correct.
     """
     return load_with(spec, LoadOptions(tokenizer, text, label, max_length, limit, seed, splits, whole))
 
 
 def load_with(spec: str, options: LoadOptions) -> TaskData:
-    """`load_data` with its options in one value."""
+    """`load_data` with its options as one object."""
     _check(options)
     source, name = source_of(spec)
     if source is not None:

@@ -1,6 +1,6 @@
-"""Keeps tokenised texts on disk, keyed by content: the same files and options are never tokenised twice.
+"""Disk cache of tokenised texts, keyed by content: equal files and options are tokenised once.
 
-A cache may always be deleted, and a damaged or unwritable one is only slower, never an error.
+The cache may be deleted at any time; a damaged or read-only cache is ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from espalier.model.errors import FileError
 from espalier.model.files import replacing
 from espalier.model.private import own_folder
 
-VERSION = 2  # raise it when the same key would hold something else
+VERSION = 2  # increment when the content of an entry changes
 KEEP = 64  # files; the oldest beyond it are removed
 TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "spiece", "sentencepiece")
 
@@ -31,7 +31,7 @@ def cache_folder() -> Path:
 
 
 def key_of(files: Iterable[Path], extra: Any, options: LoadOptions) -> str:
-    """A hash of the files' bytes, the tokenizer's files and the options that change what is tokenised."""
+    """A hash of the files' bytes, the tokenizer's files and the options that affect tokenisation."""
     digest = hashlib.sha256()
     facts = {name: getattr(options, name) for name in ("text", "label", "max_length")}
     facts |= {"tokenizer": str(options.tokenizer), "version": VERSION, "extra": extra}
@@ -61,7 +61,7 @@ def read(key: str, name: str) -> TaskData | None:
 
 
 def write(key: str, data: TaskData) -> None:
-    """Keeps the data set; a folder that cannot be written is passed over."""
+    """Write the data set to the cache; errors of the file system are ignored."""
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def _prune(folder: Path) -> None:
 
 
 def _pack(data: TaskData) -> dict[str, Array]:
-    """Arrays in the smallest type that holds them, and the words as one JSON text in bytes."""
+    """Arrays in the smallest sufficient type, and the text fields as JSON bytes."""
     arrays = {
         f"{split}/{name}": array.astype(np.min_scalar_type(array.max(initial=0)))
         for split, part in data.splits.items()

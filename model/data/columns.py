@@ -1,4 +1,4 @@
-"""Which column is the text and which the label: named by the user, or guessed from common names."""
+"""Choice of the text and label columns: given by the user, or guessed from common names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from espalier.model.errors import DataError
 
 
 class ColumnError(DataError):
-    """The data have no column of the name that was asked for."""
+    """The data have no column of the requested name."""
 
 
 TEXT_NAMES = ("text", "sentence", "review", "content", "comment", "body", "document", "tweet", "message")
@@ -17,21 +17,21 @@ LABEL_NAMES = ("label", "sentiment", "class", "target", "category", "polarity", 
 
 
 def choose_columns(columns: Sequence[str], text: str | None, label: str | None, source: str) -> tuple[str, str]:
-    """(text column, label column); raises DataError listing the columns there are."""
+    """(text column, label column); raises DataError listing the columns."""
     chosen = (
         one_of(columns, text, TEXT_NAMES, "--text", source),
         one_of(columns, label, LABEL_NAMES, "--label", source),
     )
     if list(columns).count(chosen[0]) > 1 or list(columns).count(chosen[1]) > 1:
-        raise DataError(f"Two columns of {source} have one name: {', '.join(columns)}.", "Rename one of them.")
+        raise DataError(f"Two columns of {source} have the same name: {', '.join(columns)}.", "Rename one of them.")
     if chosen[0] == chosen[1]:
         raise DataError(f"Text and label of {source} are both {chosen[0]!r}.", "Name two columns.")
     return chosen
 
 
 def one_of(columns: Sequence[str], wanted: str | None, common: Sequence[str], option: str, source: str) -> str:
-    """The column that is wanted, or the first with a common name; raises DataError listing those there are, a
-    ColumnError where `wanted` is not among them."""
+    """The wanted column, or the first with a common name; raises DataError listing the columns, a ColumnError if
+    `wanted` is not among them."""
     by_name = {column.strip().lower(): column for column in reversed(columns)}
     for name in (wanted,) if wanted is not None else common:
         if name.strip().lower() in by_name:
@@ -45,7 +45,7 @@ def one_of(columns: Sequence[str], wanted: str | None, common: Sequence[str], op
 
 
 def looks_like_header(cells: Sequence[str], below: Sequence[Collection[str]], named: Sequence[str | None]) -> bool:
-    """Whether the first row names columns. It does not if no name is known and a cell is a number or recurs below."""
+    """Whether the first row is a header: it has a known name, or no cell that is a number or recurs in its column."""
     names = {cell.strip().lower() for cell in cells}
     if names & {*TEXT_NAMES, *LABEL_NAMES, *(name.strip().lower() for name in named if name and not name.isdigit())}:
         return True

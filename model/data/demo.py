@@ -1,4 +1,4 @@
-"""The data of the built-in demos, ready for their models: `demo:reviews` and `demo:digits`."""
+"""Data of the built-in demos, prepared for their models: `demo:reviews` and `demo:digits`."""
 
 from __future__ import annotations
 

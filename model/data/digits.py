@@ -1,6 +1,6 @@
-"""The data of `demo:digits`: scikit-learn's 1 797 real handwritten digits, small enough to train in seconds.
+"""Data of `demo:digits`: scikit-learn's 1 797 handwritten digits, small enough to train in seconds.
 
-They are read from its file and split as it splits: importing it takes longer than all the rest of opening the demo.
+The file is read and split without importing scikit-learn, which takes longer than the rest of opening the demo.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def load_digits(seed: int = SEED) -> dict[str, Split]:
 
 
 def _rows() -> Array:
-    """[n, 65]: the pixels, 0…16, and the digit; by scikit-learn itself where its file lies elsewhere."""
+    """[n, 65]: the pixels, 0…16, and the digit; read by scikit-learn if its file is not at FILE."""
     found = find_spec("sklearn")  # imports nothing
     if found is None or found.origin is None:
         raise DataError(
-            "The digits are scikit-learn's, which is not installed.", "Install it: pip install scikit-learn."
+            "The digits need scikit-learn, which is not installed.", "Install it: pip install scikit-learn."
         )
     file = Path(found.origin).parent / FILE
     if file.is_file():
@@ -54,11 +54,11 @@ def _stratified(labels: Array, seed: int) -> dict[str, Array]:
 
 
 def _cut(rows: Array, labels: Array, size: int, seed: int) -> tuple[Array, Array]:
-    """`size` rows and the others, the classes in like shares: those of scikit-learn's train_test_split(stratify=…)."""
+    """(`size` rows, the others), stratified and identical to scikit-learn's train_test_split(stratify=…)."""
     random = np.random.RandomState(seed)
     counts = np.bincount(labels, minlength=len(CLASSES))
     taken = _shares(counts, size, random)
-    _shares(counts - taken, len(rows) - size, random)  # all that is left; the draws count
+    _shares(counts - taken, len(rows) - size, random)  # only to advance the random state as scikit-learn does
     order = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
     first: list[int] = []
     second: list[int] = []
@@ -70,7 +70,7 @@ def _cut(rows: Array, labels: Array, size: int, seed: int) -> tuple[Array, Array
 
 
 def _shares(counts: Array, size: int, random: np.random.RandomState) -> Array:
-    """How many of each class make `size` in all; who lost most by rounding gets one more, equals by lot."""
+    """Samples of each class that sum to `size`, by largest remainders; ties are drawn at random."""
     exact = counts / counts.sum() * size
     whole = np.floor(exact)
     missing, lost = int(size - whole.sum()), exact - whole

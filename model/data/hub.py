@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, from its cache or online. Code from the hub is never run."""
+"""Data sets of the Hugging Face hub, cached or online. Code from the hub is never executed."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ from espalier.model.data.tables import rows_of
 from espalier.model.errors import DataError, first_line
 from espalier.model.network import offline_if_unreachable
 
-LOCAL = "Download it where there is a network and give the folder or file, or use demo:reviews."
+LOCAL = "Download it on a machine with a network and give the folder or file, or use demo:reviews."
 
 
 def load_hub(name: str, options: LoadOptions) -> TaskData:
-    """`NAME` or `NAME:CONFIG`, texts or images; raises DataError if it cannot be reached, or lacks the columns."""
+    """Load `NAME` or `NAME:CONFIG`, texts or images; raises DataError if it is unreachable or lacks the columns."""
     repository, _, config = name.partition(":")
     parts = _download(repository, config or None)
     known = {SPLIT_NAMES[split]: part for split, part in parts.items() if split in SPLIT_NAMES}
     source = f"hub:{name}"
     if not known:
-        raise DataError(f"{source} has no split that is known.", f"Its splits: {', '.join(parts) or 'none'}.")
+        raise DataError(
+            f"{source} has no split named train, validation or test.", f"Its splits: {', '.join(parts) or 'none'}."
+        )
     pictures = _image_column(next(iter(known.values())), options)
     if pictures:
         rows = {split: _images(part, pictures, source, options) for split, part in known.items()}
         return image_data(source, _labelled(rows, source), options)
-    prints = [(split, str(part._fingerprint)) for split, part in known.items()]  # of the content, by its publisher
-    key = cache.key_of((), ["hub", source, prints], options)
+    fingerprints = [(split, str(part._fingerprint)) for split, part in known.items()]
+    key = cache.key_of((), ["hub", source, fingerprints], options)
     return text_data(
         source, key, lambda: _labelled({s: _texts(part, source, options) for s, part in known.items()}, source), options
     )
 
 
 def _labelled(rows: dict[str, Rows], source: str) -> dict[str, Rows]:
-    """Without the splits whose labels are hidden, as those of some test sets are."""
-    found = {split: some for split, some in rows.items() if some.labels and set(some.labels) != {"-1"}}
-    if not found:
+    """The splits with labels; those of some test sets are hidden as −1."""
+    labelled = {split: some for split, some in rows.items() if some.labels and set(some.labels) != {"-1"}}
+    if not labelled:
         raise DataError(f"{source} has no split with labels.", f"Its splits: {', '.join(rows)}.")
-    return found
+    return labelled
 
 
 def _download(repository: str, config: str | None) -> dict[str, Any]:
@@ -58,11 +60,11 @@ def _download(repository: str, config: str | None) -> dict[str, Any]:
 
 
 def _why(error: Exception, online: bool, missing: type[Exception]) -> str:
-    """What is known of a failure: only one that says so is a data set that is not there."""
+    """Reason of a failed download."""
     if not online and isinstance(error, ConnectionError | FileNotFoundError):
         return "the hub cannot be reached, and it is not cached"
     if isinstance(error, missing):
-        return "the hub has no such data set that is open to you"
+        return "the hub has no such data set, or you have no access to it"
     return first_line(error).rstrip(".")
 
 
@@ -73,7 +75,7 @@ def _texts(part: Any, source: str, options: LoadOptions) -> Rows:
 
 
 def _class_names(part: Any, label: str, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """The names that the publisher gave to the numbers, where there are any."""
+    """The labels with the publisher's class names in place of numbers, if there are any."""
     names = getattr(part.features[label], "names", None)
     if not names:
         return labels
@@ -81,15 +83,15 @@ def _class_names(part: Any, label: str, labels: tuple[str, ...]) -> tuple[str, .
 
 
 def _image_column(part: Any, options: LoadOptions) -> str:
-    """The column of pictures: the one that is named, if it holds some, or the only one; empty where there is none."""
-    found = [name for name, kind in part.features.items() if type(kind).__name__ == "Image"]
+    """The image column: the requested one, or the first; empty if it is not one or there is none."""
+    columns = [name for name, kind in part.features.items() if type(kind).__name__ == "Image"]
     if options.text is not None:
-        return options.text if options.text in found else ""
-    return found[0] if found else ""
+        return options.text if options.text in columns else ""
+    return columns[0] if columns else ""
 
 
 def _images(part: Any, column: str, source: str, options: LoadOptions) -> Rows:
-    """Pictures are decoded when they are read, one after another."""
+    """Rows of images, each decoded when it is read."""
     label = one_of(part.column_names, options.label, LABEL_NAMES, "--label", source)
     labels = tuple(label_name(value) for value in part[label])
     samples = tuple(Picture(f"{source} row {row}", lambda row=row: part[row][column]) for row in range(len(labels)))

@@ -1,4 +1,4 @@
-"""Pictures as data, of a folder or a hub's data set: read by Pillow, which is only needed for this."""
+"""Images of a folder or a hub's data set, read by Pillow."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from espalier.model.data.rows import Rows, arrange, class_indices, find_classes
 from espalier.model.errors import DataError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # by content: Pillow reads PostScript, a program, under any name
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # Pillow goes by content and would run PostScript under any name
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture that lies in no file of its own; `open` gives it as Pillow has it."""
+    """An image without a file of its own; `open` returns a Pillow image."""
 
     name: str
     open: Callable[[], Any]
@@ -30,9 +30,9 @@ Source = Path | Picture
 
 
 def image_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> TaskData:
-    """`x` float32 [n, c, h, w] in 0…1, c = 1 if all images are grey, else 3; raises DataError if sizes differ.
+    """`x` float32 [n, c, h, w] in 0…1, c = 1 if all images are grey, otherwise 3; raises DataError if sizes differ.
 
-    The samples are Paths or Pictures, each read once.
+    The samples are Paths or Pictures; each is read once.
     """
     classes = find_classes(splits, name)
     counts = {split: len(some.labels) for split, some in splits.items()}
@@ -49,20 +49,20 @@ def image_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> T
 
 
 def _changed(pictures: Iterable[_Read]) -> tuple[str, ...]:
-    """What was done to the pictures, in a sentence."""
+    """Conversions of the images, one sentence each."""
     some = list(pictures)
     sized = [p for p in some if p.size != (p.pixels.shape[1], p.pixels.shape[0])]
     grey = sum(p.mode == "RGB" and p.pixels.ndim == 2 for p in some)
     colour = sum(p.mode == "L" and p.pixels.ndim == 3 for p in some)
-    told: list[str] = []
+    notes: list[str] = []
     if sized:
         (width, height), (high, wide) = sized[0].size, sized[0].pixels.shape[:2]
-        told.append(
+        notes.append(
             f"{len(sized)} of {len(some)} images are resized to {wide} × {high}, the first from {width} × {height}."
         )
-    told += [f"{grey} of {len(some)} images are turned from colour to grey."] if grey else []
-    told += [f"{colour} of {len(some)} images are repeated from grey to three channels."] if colour else []
-    return tuple(told)
+    notes += [f"{grey} of {len(some)} images are converted from colour to grey."] if grey else []
+    notes += [f"{colour} of {len(some)} images are repeated from grey to three channels."] if colour else []
+    return tuple(notes)
 
 
 def _name(source: Source) -> str:
@@ -78,27 +78,27 @@ def _check_sizes(rows: Mapping[str, Rows], arrays: Mapping[str, Sequence[Array]]
         (one, a), (other, b) = list(first.items())[:2]
         raise DataError(
             f"Images differ in size: {_name(a)} is {one[1]}×{one[0]}, {_name(b)} is {other[1]}×{other[0]}.",
-            "Bring all images to the size that the model takes.",
+            "Resize all images to the model's input size.",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """uint8 [h, w] of a grey picture, [h, w, 3] of any other; `mode` and `size` (width, height) in its file."""
+    """uint8 [h, w] of a grey image, otherwise [h, w, 3]; `mode` and `size` (width, height) of the original."""
 
     pixels: Array
     mode: str
     size: tuple[int, int]
 
 
-def _read(source: Source, wish: tuple[int, int, int] | None) -> _Read:
-    """A picture, in the channels and the size of `wish` where that names some."""
+def _read(source: Source, target: tuple[int, int, int] | None) -> _Read:
+    """Read an image, converted to the channels and size of `target` where those are not 0."""
     pillow = _pillow()
-    told = source.name if isinstance(source, Picture) else f"{source.parent.name}/{source.name}"
+    name = source.name if isinstance(source, Picture) else f"{source.parent.name}/{source.name}"
     try:
         with source.open() if isinstance(source, Picture) else pillow.open(source, formats=_FORMATS) as image:
             own = "L" if image.mode in ("1", "L") else "RGB"
-            channels, height, width = wish or (0, 0, 0)
+            channels, height, width = target or (0, 0, 0)
             fitted, size = (
                 image.convert({1: "L", 3: "RGB"}.get(channels, own)),
                 (width or image.width, height or image.height),
@@ -106,12 +106,12 @@ def _read(source: Source, wish: tuple[int, int, int] | None) -> _Read:
             fitted = fitted if fitted.size == size else fitted.resize(size, pillow.Resampling.BILINEAR)
             return _Read(np.asarray(fitted), own, image.size)
     except Exception as error:
-        raise DataError(f"{told} is no image that can be read.", "Remove it.") from error
+        raise DataError(f"{name} is not a readable image.", "Remove it.") from error
 
 
 def _pillow() -> Any:
     try:
-        # Pictures of the hub come as Pillow opens them: PostScript among them would run in Ghostscript.
+        # The hub's images are opened by Pillow without a format list: PostScript would run in Ghostscript.
         programs: Any = importlib.import_module("PIL.EpsImagePlugin")
         programs.gs_binary = False
         return importlib.import_module("PIL.Image")

@@ -1,4 +1,4 @@
-"""The user's own data: a file, a folder of split files, or a folder of classes. Finds which, reads it, keeps it."""
+"""The user's own data: a file, a folder of split files, or a folder of classes; detected, read and cached."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from espalier.model.data.rows import SPLIT_NAMES, Rows
 from espalier.model.data.tables import SUFFIXES, NoRowsError, read_rows, refuse_utf16
 from espalier.model.errors import DataError
 
-LONE = ""  # the name of files that belong to no split yet
+LONE = ""  # split name of files outside any split
 HINT = (
     f"Give a file ({', '.join(SUFFIXES)}), or a folder with train.*, validation.* and test.* files, "
     "or with a subfolder of .txt files or images for each class."
@@ -24,7 +24,7 @@ HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What lies at a path. files: by split, each with its class if the folder says it."""
+    """Data files at a path. files: by split, each with its class if the folder names it."""
 
     kind: str  # table, text or image
     files: dict[str, tuple[tuple[Path, str], ...]]
@@ -35,7 +35,7 @@ class Found:
 
 
 def load_local(path: Path, options: LoadOptions) -> TaskData:
-    """Reads what lies at `path`; texts already tokenised with equal options come from the cache."""
+    """Read the data at `path`; texts already tokenised with equal options are read from the cache."""
     found = find(path)
     if found.kind == "image":
         return image_data(path.name, _rows(found, options), options)
@@ -45,23 +45,23 @@ def load_local(path: Path, options: LoadOptions) -> TaskData:
 
 
 def _empty(found: Found, data: TaskData, options: LoadOptions) -> dict[str, str]:
-    """The files of each wanted split that has no rows."""
+    """File names of each wanted split without rows."""
     wanted = [s for s in found.files if s and (options.splits is None or s in options.splits)]
     return {s: ", ".join(path.name for path, _ in found.files[s]) for s in wanted if s not in data.splits}
 
 
 def find(path: Path) -> Found:
-    """Looks at files' names only; raises DataError if nothing readable is there."""
+    """Detect the kind of data by file names; raises DataError if there are none."""
     if path.is_file():
         if path.suffix.lower() not in SUFFIXES:
-            raise DataError(f"{path.name} is no data file that can be read.", HINT)
+            raise DataError(f"{path.name} is not a supported data file.", HINT)
         return Found("table", {LONE: ((path, ""),)})
     if not path.is_dir():
-        seen = "" if path.is_absolute() else f", seen from {Path.cwd()}"
-        raise DataError(f"There are no data at {path}{seen}.", f"{HINT} Or use demo:reviews, demo:digits or hub:NAME.")
+        base = "" if path.is_absolute() else f", relative to {Path.cwd()}"
+        raise DataError(f"There are no data at {path}{base}.", f"{HINT} Or use demo:reviews, demo:digits or hub:NAME.")
     found = _find_tables(path) or _find_classes(path)
     if found is None:
-        raise DataError(f"The folder {path.name} holds no data that can be read.", HINT)
+        raise DataError(f"The folder {path.name} contains no supported data.", HINT)
     return found
 
 
@@ -78,7 +78,7 @@ def _find_tables(folder: Path) -> Found | None:
 
 
 def _split_name(stem: str) -> str | None:
-    """`train`, and also `train-00000-of-00002` as the hub names its files."""
+    """Split of a file name: `train`, and `train-00000-of-00002` as the hub names its files."""
     return SPLIT_NAMES.get(stem.lower().replace("_", "-").replace(".", "-").split("-")[0])
 
 
@@ -95,14 +95,14 @@ def _find_classes(folder: Path) -> Found | None:
 
 
 def _class_files(folder: Path) -> tuple[tuple[Path, str], ...]:
-    # `unsup` is what the Large Movie Review folder calls its texts without a label.
+    # `unsup` is the folder of unlabelled texts in the Large Movie Review data set.
     classes = [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and sub.name != "unsup"]
     kinds = {".txt", *IMAGE_SUFFIXES}
     return tuple((p, sub.name) for sub in classes for p in sorted(sub.iterdir()) if p.suffix.lower() in kinds)
 
 
 def _rows(found: Found, options: LoadOptions) -> Mapping[str, Rows]:
-    """The rows of each split; one without any is left out where others have some."""
+    """The rows of each split, without empty splits; raises NoRowsError if all are empty."""
     rows: dict[str, Rows] = {}
     empty: DataError | None = None
     for split, files in found.files.items():
@@ -129,5 +129,5 @@ def _read_text(path: Path) -> str:
     with reading(path, DataError, "cannot be read", "Texts are UTF-8 files."):
         text = path.read_text(encoding="utf-8-sig")
     if not text.strip():
-        raise DataError(f"{path.parent.name}/{path.name} is empty.", "Remove it or give it a text.")
+        raise DataError(f"{path.parent.name}/{path.name} is empty.", "Remove it or write a text into it.")
     return text

@@ -1,7 +1,7 @@
-"""From rows to arrays: the steps that every text data set takes, wherever its rows come from.
+"""Conversion of text rows to arrays, for every source.
 
-All rows are tokenised once, in the order of the files; splits, orders and limits are then chosen among them, so that
-a training and a measurement of the same file share what was tokenised.
+All rows are tokenised once, in the order of the files; splits, order and limits are applied afterwards, so that
+training and measurement on the same file share the tokenised rows.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from espalier.model.errors import DataError
 
 
 def text_data(name: str, key: str, read: Callable[[], Mapping[str, Rows]], options: LoadOptions) -> TaskData:
-    """The wanted splits of what `read` gives; from the cache where the key is known.
+    """The wanted splits of the rows of `read`, or of the cache if it has the key.
 
     Raises DataError without a tokenizer or with fewer than two classes.
     """
     if options.tokenizer is None:
         raise DataError(
-            f"{name} holds texts, and there is no tokenizer to turn them into numbers.",
+            f"{name} holds texts, and no tokenizer is given.",
             "Name the model's folder or its Hugging Face name with --tokenizer.",
         )
     whole = cache.read(key, name)
@@ -51,16 +51,16 @@ def encoded(encode: Encoder, texts: tuple[str, ...], labels: Array, max_length: 
 
 
 def arranged(data: TaskData, options: LoadOptions) -> TaskData:
-    """The wanted splits in their orders, cut to the limit and padded to their own longest texts."""
+    """The wanted splits, shuffled, truncated to the limit and padded to their longest texts."""
     counts = {name: len(split) for name, split in data.splits.items()}
-    places = arrange(counts, options, data.name)
-    splits = {name: trimmed(data.splits[of].rows(rows)) for name, (of, rows) in places.items()}
-    texts = {name: tuple(data.texts[of][row] for row in rows.tolist()) for name, (of, rows) in places.items()}
+    chosen = arrange(counts, options, data.name)
+    splits = {name: trimmed(data.splits[of].rows(rows)) for name, (of, rows) in chosen.items()}
+    texts = {name: tuple(data.texts[of][row] for row in rows.tolist()) for name, (of, rows) in chosen.items()}
     return replace(data, splits=splits, texts=texts)
 
 
 def trimmed(split: Split) -> Split:
-    """Without the columns in which every text is padded."""
+    """Remove the positions that are padding in every text."""
     used = split.inputs["attention_mask"].any(axis=0)
     if bool(used.all()):
         return split

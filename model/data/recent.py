@@ -1,6 +1,6 @@
-"""The data sets that were used last stay in memory: jobs in a row on the same data read and arrange it once.
+"""Memory cache of the most recently used data sets: consecutive jobs on the same data load it once.
 
-A file that has changed since (its time or size) is read again.
+A file whose modification time or size has changed is read again.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from espalier.model.data.base import LoadOptions, TaskData, load_with, source_of
 from espalier.model.data.local import find
 from espalier.model.errors import DataError
 
-KEPT = 3  # data sets
-MOST = 1 << 30  # bytes of them all together
-_HELD: OrderedDict[tuple[Any, ...], TaskData] = OrderedDict()
+MAX_SETS = 3
+MAX_BYTES = 1 << 30  # of all data sets together
+_CACHE: OrderedDict[tuple[Any, ...], TaskData] = OrderedDict()
 
 
 def load_recent(spec: str, options: LoadOptions) -> TaskData:
-    """As `load_data`; whoever gets it must not change its arrays."""
+    """As `load_data`, cached; callers must not change the arrays."""
     key = (spec, options, signature(spec))
-    held = _HELD.get(key)
-    if held is None:
-        held = load_with(spec, options)
-        _HELD[key] = held
-        while len(_HELD) > KEPT or (len(_HELD) > 1 and sum(map(_size, _HELD.values())) > MOST):
-            _HELD.popitem(last=False)
-    _HELD.move_to_end(key)
-    return held
+    data = _CACHE.get(key)
+    if data is None:
+        data = load_with(spec, options)
+        _CACHE[key] = data
+        while len(_CACHE) > MAX_SETS or (len(_CACHE) > 1 and sum(map(_size, _CACHE.values())) > MAX_BYTES):
+            _CACHE.popitem(last=False)
+    _CACHE.move_to_end(key)
+    return data
 
 
 def forget() -> None:
-    """Hold nothing."""
-    _HELD.clear()
+    """Clear the cache."""
+    _CACHE.clear()
 
 
 def signature(spec: str) -> tuple[Any, ...]:
-    """Times and sizes of the files that data are read from: another where they have changed since."""
+    """Paths, modification times and sizes of the data's files."""
     with contextlib.suppress(DataError, OSError):
         return tuple((str(p), (s := p.stat()).st_mtime_ns, s.st_size) for p in _files(spec))
     return ()
 
 
 def content_of(spec: str) -> str:
-    """A hash of the files that data are read from; empty for those of a demo or the hub, and where there are none."""
+    """A hash of the data's files; empty for demos, the hub and missing files."""
     digest = hashlib.blake2b(digest_size=16)
     with contextlib.suppress(DataError, OSError):
         files = _files(spec) if spec else ()

@@ -1,4 +1,4 @@
-"""Raw rows before they become arrays: texts and label names by split, checked, ordered and counted here."""
+"""Raw rows before conversion to arrays: texts and label names by split; checks, order and division into splits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from espalier.model.data.base import ALL, Array, LoadOptions
 from espalier.model.errors import DataError
 
-SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}  # of a file that comes without splits
+SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}  # of a file without splits
 SPLIT_NAMES = {
     "train": "train",
     "training": "train",
@@ -28,13 +28,13 @@ _INTEGER = re.compile(r"(-?\d+)(\.0+)?")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Samples (texts, or paths of images) and the name of each one's class."""
+    """Samples (texts, or paths of images) and their class names."""
 
     samples: tuple[Any, ...]
     labels: tuple[str, ...]
 
     def at(self, order: Iterable[int]) -> Rows:
-        """The rows at these places, in this order."""
+        """The rows at these indices, in this order."""
         order = tuple(order)
         return Rows(tuple(self.samples[i] for i in order), tuple(self.labels[i] for i in order))
 
@@ -47,7 +47,7 @@ def label_name(value: object) -> str:
 
 
 def find_classes(splits: Mapping[str, Rows], source: str) -> tuple[str, ...]:
-    """The classes of all splits, numbers in numeric order, else sorted; raises DataError unless two or more."""
+    """The classes of all splits, numbers in numeric order, otherwise sorted; raises DataError for fewer than two."""
     names = {label for rows in splits.values() for label in rows.labels}
     count = sum(len(rows.labels) for rows in splits.values())
     if len(names) < 2:
@@ -57,7 +57,7 @@ def find_classes(splits: Mapping[str, Rows], source: str) -> tuple[str, ...]:
         )
     if count >= 20 and len(names) > count / 2:
         raise DataError(
-            f"The labels of {source} are {len(names)} different values in {count} rows; these are no classes.",
+            f"The labels of {source} are {len(names)} different values in {count} rows, too many for classes.",
             "Name the column of the classes with --label.",
         )
     return tuple(sorted(names, key=_by_number if all(map(_INTEGER.fullmatch, names)) else str))
@@ -68,33 +68,33 @@ def _by_number(name: str) -> int:
 
 
 def class_indices(rows: Rows, classes: Sequence[str]) -> Array:
-    """int64 [n]: the place of each row's label in `classes`."""
-    place = {name: index for index, name in enumerate(classes)}
-    return np.array([place[label] for label in rows.labels], dtype=np.int64)
+    """int64 [n]: the index of each row's label in `classes`."""
+    index_of = {name: index for index, name in enumerate(classes)}
+    return np.array([index_of[label] for label in rows.labels], dtype=np.int64)
 
 
-Places = dict[str, tuple[str, Array]]  # split → the split as it was read, and the rows of that one in order
+Arrangement = dict[str, tuple[str, Array]]  # split → (split as read, its row indices in order)
 
 
-def arrange(counts: Mapping[str, int], options: LoadOptions, source: str) -> Places:
-    """The wanted splits, each in an order drawn by seed (files are often sorted by class) and cut to the limit.
+def arrange(counts: Mapping[str, int], options: LoadOptions, source: str) -> Arrangement:
+    """The wanted splits, each shuffled by seed (files are often sorted by class) and truncated to the limit.
 
-    counts: rows of each split that was read; lone rows (`all`) are divided unless they are to stay whole.
+    counts: rows of each split as read; rows outside splits (`all`) are divided unless `options.whole`.
     """
-    found: Places = {name: (name, np.arange(count)) for name, count in counts.items()}
+    rows: Arrangement = {name: (name, np.arange(count)) for name, count in counts.items()}
     if ALL in counts and not options.whole:
-        found = {name: (ALL, part) for name, part in divide(counts[ALL], options.seed, source).items()}
-    names = sorted(found, key=[*SHARES, ALL].index)
+        rows = {name: (ALL, part) for name, part in divide(counts[ALL], options.seed, source).items()}
+    names = sorted(rows, key=[*SHARES, ALL].index)
     rng = np.random.default_rng(options.seed)
     return {
-        name: (found[name][0], found[name][1][rng.permutation(len(found[name][1]))[: options.limit]])
+        name: (rows[name][0], rows[name][1][rng.permutation(len(rows[name][1]))[: options.limit]])
         for name in names
         if options.splits is None or name in options.splits
     }
 
 
 def divide(count: int, seed: int, source: str) -> dict[str, Array]:
-    """Which of so many lone rows are in which split, 80/10/10 by seed; raises DataError if a part would be empty."""
+    """Row indices of each split, 80/10/10 by seed; raises DataError for fewer than 10 rows."""
     if count < 10:
         raise DataError(
             f"{source} has {count} rows, too few to split into train, validation and test.",

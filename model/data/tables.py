@@ -1,4 +1,4 @@
-"""Reads CSV, TSV, JSON, JSONL and Parquet files into rows; every flaw of a file becomes one clear DataError."""
+"""Readers of CSV, TSV, JSON, JSONL and Parquet files; every defect of a file is raised as one DataError."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from espalier.model.data.columns import choose_columns, looks_like_header
 from espalier.model.data.rows import Rows, label_name
 from espalier.model.errors import DataError, damage
 
-UNPACKED, RATIO = 1 << 28, 100  # bytes, and times its size, that such a file may unpack to
+UNPACKED, RATIO = 1 << 28, 100  # limit of a Parquet file's unpacked size: bytes, and multiple of the file size
 Table = Any  # a pandas DataFrame: pandas comes untyped
 
 
 class NoRowsError(DataError):
-    """A file without any row: harmless beside others, until its own split is asked for."""
+    """A file without rows; an error only if its split is requested or all files are empty."""
 
 
 def read_rows(path: Path, options: LoadOptions) -> Rows:
-    """The texts and labels of one file; the columns are found as `load_data` says."""
+    """The texts and labels of one file; columns as in `load_data`."""
     table = read_table(path, options)
     with reading(path, DataError, "cannot be read", "Name the columns of texts and labels with --text and --label."):
         return rows_of(table, path.name, options)
@@ -44,19 +44,19 @@ def read_table(path: Path, options: LoadOptions) -> Table:
 
 
 def unreadable(path: Path, error: Exception) -> DataError:
-    """What to say of a file that its reader refuses: what the reader says of it, where it says a thing."""
+    """DataError for an exception of a file's reader, with the first line of its message."""
     if isinstance(error, DataError):
         return error
     if isinstance(error, UnicodeDecodeError):
         hint = "Convert it, for example: iconv -f latin1 -t utf-8 OLD > NEW"
         return DataError(f"{path.name} is not UTF-8 (byte {error.start}).", hint)
-    told = str(error).strip().splitlines() if isinstance(error, ValueError | OSError) else []
-    first = told[0].rstrip(".") if told else damage(error)
-    return DataError(f"{path.name} cannot be read: {first}.", "See whether its ending fits its content.")
+    lines = str(error).strip().splitlines() if isinstance(error, ValueError | OSError) else []
+    first = lines[0].rstrip(".") if lines else damage(error)
+    return DataError(f"{path.name} cannot be read: {first}.", "Check that its suffix matches its content.")
 
 
 def refuse_utf16(path: Path) -> None:
-    """Raise DataError for a text in UTF-16, told by its mark or by the zero bytes of its letters."""
+    """Raise DataError for a text in UTF-16, detected by its byte order mark or by zero bytes."""
     if path.suffix.lower() == ".parquet":
         return
     with path.open("rb") as file:
@@ -113,7 +113,7 @@ def _read_csv(path: Path, options: LoadOptions) -> Table:
 
 
 def _read_tsv(path: Path, options: LoadOptions) -> Table:
-    """Treebank-style files hold lone quotation marks; then no mark quotes anything."""
+    """Read a TSV file; quotation marks are plain characters if one is unpaired, as in treebank files."""
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     cells = [cell for line in lines for cell in line.split("\t") if cell.startswith('"')]
     quoted = bool(cells) and all(len(cell) > 1 and cell.endswith('"') for cell in cells)
@@ -123,20 +123,20 @@ def _read_tsv(path: Path, options: LoadOptions) -> Table:
 def _parse(path: Path, separator: str, quoting: int) -> Table:
     pandas = _pandas()
 
-    # All as text and nothing as NaN: "NA" and "null" are words, and labels are compared by name.
+    # Everything as text, without NaN: "NA" and "null" are words, and labels are compared by name.
     return pandas.read_csv(
         path, sep=separator, quoting=quoting, header=None, dtype=str, keep_default_na=False, encoding="utf-8-sig"
     )
 
 
 def _with_header(table: Table, options: LoadOptions) -> Table:
-    """Names the columns by the first row, or by position (text 0, label 1) where that row is data."""
+    """Name the columns by the first row, or by position (text 0, label 1) if that row is data."""
     first = [str(cell) for cell in table.iloc[0]]
     below = [set(table[column].iloc[1:]) for column in table.columns]
     if looks_like_header(first, below, (options.text, options.label)):
         table.columns = first
         return table.iloc[1:]
-    names = [str(place) for place in range(len(first))]
+    names = [str(i) for i in range(len(first))]
     if options.text is None and options.label is None:
         names[:2] = ["text", "label"][: len(names)]
     table.columns = names
@@ -152,7 +152,7 @@ def _read_json(path: Path, options: LoadOptions) -> Table:
 
 
 def _read_parquet(path: Path, options: LoadOptions) -> Table:
-    """A few bytes may stand for any number of rows, or of copies of one long text."""
+    """Read a Parquet file after a check of its unpacked size: few bytes may encode any number of rows or copies."""
     from pyarrow import parquet, types
 
     _pandas()
@@ -162,16 +162,16 @@ def _read_parquet(path: Path, options: LoadOptions) -> Table:
         plain = sum(facts.row_group(n).total_byte_size for n in range(facts.num_row_groups))
         _check_unpacked(path, max(plain, 8 * facts.num_rows * facts.num_columns), size)
         texts = [f.name for f in file.schema_arrow if types.is_string(f.type) or types.is_large_string(f.type)]
-    with parquet.ParquetFile(path, read_dictionary=texts) as file:  # a text that repeats is held once
-        held = file.read().unify_dictionaries()
-    parts = [part for column in held.columns for part in column.chunks if types.is_dictionary(part.type)]
+    with parquet.ParquetFile(path, read_dictionary=texts) as file:  # repeated texts are stored once
+        arrow = file.read().unify_dictionaries()
+    parts = [part for column in arrow.columns for part in column.chunks if types.is_dictionary(part.type)]
     _check_unpacked(path, sum(map(_characters, parts)), size)
-    table = held.to_pandas()
+    table = arrow.to_pandas()
     return table.astype({name: object for name in texts if name in table.columns})
 
 
 def _characters(part: Any) -> int:
-    """Bytes of the texts of an array that holds each once."""
+    """Bytes of the texts of a dictionary-encoded array, decoded."""
     import pyarrow.compute
 
     compute: Any = pyarrow.compute
@@ -182,7 +182,7 @@ def _characters(part: Any) -> int:
 
 
 def _check_unpacked(path: Path, unpacked: int, size: int) -> None:
-    """Raise DataError for what is far more than its file."""
+    """Raise DataError if the unpacked size exceeds the limits."""
     if unpacked > max(UNPACKED, RATIO * size):
         raise DataError(f"{path.name} unpacks to more than {unpacked >> 20} MiB out of {size / (1 << 20):.1f} MiB.",
                         "Give the data as CSV, or in several smaller files.")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Texts to token ids, by the user's Hugging Face tokenizer or the demo's own."""
+"""Tokenisation by the user's Hugging Face tokenizer or the demo's own."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 
 from espalier.model.borders import read_json, reading, tried
 from espalier.model.data.base import Array, Inputs
-from espalier.model.data.naming import local_file
+from espalier.model.data.class_names import local_file
 from espalier.model.errors import PASSING, DataError, first_line
 
-# (texts, max_length) → `input_ids` and `attention_mask`, int64 [n, seq], cut to max_length, padded to the longest;
-# and the length of each text before it was cut, int64 [n]
+# (texts, max_length) → `input_ids` and `attention_mask`, int64 [n, seq], truncated to max_length, padded to the
+# longest; and the length of each text before truncation, int64 [n]
 Encoder = Callable[[Sequence[str], int], tuple[Inputs, Array]]
 NAMES = ("input_ids", "attention_mask")
 SENTINEL = 1_000_000_000  # transformers writes 1e30 for "no limit"
 
 
 def open_tokenizer(source: str | Path) -> Encoder:
-    """The tokenizer of a Hugging Face folder or name; raises DataError if there is none."""
+    """Load the tokenizer of a Hugging Face folder or name; raises DataError if there is none."""
     tokenizer = _load(source)
     if tokenizer.pad_token is None:
-        # Decoder-only models come without one; padding is masked, so any token serves.
+        # Decoder-only models often have none; padding is masked, so any token will do.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
 
     def encode(texts: Sequence[str], max_length: int) -> tuple[Inputs, Array]:
-        # Its patterns are the file's, and give up, by a panic, where they would try for ever.
+        # The patterns of the tokenizer's file may panic on excessive backtracking.
         with reading(
             f"The tokenizer {Path(source).name}", DataError, "fails on these texts", "Give another tokenizer."
         ):
@@ -46,19 +46,19 @@ def open_tokenizer(source: str | Path) -> Encoder:
 
 
 def longest(source: str | Path) -> int | None:
-    """Tokens that a tokenizer says its model takes (`model_max_length`); None where it says none."""
+    """The tokenizer's `model_max_length`; None if it sets none."""
     file = local_file(str(source), "tokenizer_config.json")
     if file is None and not Path(source).is_dir():
-        told: Any = _load(source).model_max_length  # a name of the hub that is not in the cache yet
+        limit: Any = _load(source).model_max_length  # a hub name that is not cached yet
     else:
-        told = _entry(file, "model_max_length") if file else None
-    known = isinstance(told, int | float) and 2 <= told < SENTINEL
-    return int(told) if known else None
+        limit = _entry(file, "model_max_length") if file else None
+    valid = isinstance(limit, int | float) and 2 <= limit < SENTINEL
+    return int(limit) if valid else None
 
 
 def _entry(file: Path, name: str) -> Any:
-    found: Any = tried(lambda: read_json(file), None)
-    return found.get(name) if isinstance(found, dict) else None
+    content: Any = tried(lambda: read_json(file), None)
+    return content.get(name) if isinstance(content, dict) else None
 
 
 def _load(source: str | Path) -> Any:
@@ -72,21 +72,21 @@ def _load(source: str | Path) -> Any:
             return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
         with offline_if_unreachable() as online:
             return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
-    # The tokenizers are a library in Rust, which may raise what is no Exception.
+    # The tokenizers library is written in Rust; its panics are not subclasses of Exception.
     except BaseException as error:
         if isinstance(error, PASSING):
             raise
         hint = "Give a folder with tokenizer.json (or vocab.txt) and tokenizer_config.json, or a Hugging Face name."
-        if not online and isinstance(error, OSError):  # else it is there, and cannot be read
+        if not online and isinstance(error, OSError):  # otherwise it exists and cannot be read
             raise DataError(
                 f"The tokenizer {source} is not in the cache, and the hub cannot be reached.",
-                "Give a folder that holds it (tokenizer.json and tokenizer_config.json), or use demo:reviews.",
+                "Give a folder with tokenizer.json and tokenizer_config.json, or use demo:reviews.",
             ) from error
-        raise DataError(f"{source} holds no tokenizer that can be read ({first_line(error)}).", hint) from error
+        raise DataError(f"{source} has no readable tokenizer ({first_line(error)}).", hint) from error
 
 
 def open_shipped(folder: Path) -> Encoder:
-    """The same for a folder in BERT's layout, without importing transformers, which takes seconds."""
+    """`open_tokenizer` for a folder in BERT's layout, without importing transformers, which takes seconds."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -105,6 +105,6 @@ def open_shipped(folder: Path) -> Encoder:
 
 
 def _lengths(rows: Iterable[Any], special: int) -> Array:
-    """Tokens of each text with what was cut off, which fast tokenizers keep beside it; special tokens count once."""
+    """Tokens of each text before truncation, from the encodings' overflow; special tokens count once."""
     counts = (special + sum(sum(part.attention_mask) - special for part in (row, *row.overflowing)) for row in rows)
     return np.fromiter(counts, dtype=np.int64)

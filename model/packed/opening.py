@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.data.naming import model_names
+from espalier.model.data.class_names import model_names
 from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import Damage

@@ -79,13 +79,13 @@ def _reviews() -> nn.Module:
 
 
 def _digits() -> nn.Module:
-    from espalier.model.data.nets import DigitsCNN
+    from espalier.model.data.digit_networks import DigitsCNN
 
     return DigitsCNN()
 
 
 def _digits_mlp() -> nn.Module:
-    from espalier.model.data.nets import DigitsMLP
+    from espalier.model.data.digit_networks import DigitsMLP
 
     return DigitsMLP()
 

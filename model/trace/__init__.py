@@ -1,1 +1,1 @@
-"""A torch or Hugging Face model → Graph: exported by torch, then raised to the modules that it came from."""
+"""Traces a torch or Hugging Face model to a Graph: torch.export, then recovery of the original modules."""

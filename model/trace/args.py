@@ -11,7 +11,7 @@ from espalier.model.graph.graph import Arg, Slice, TorchConst
 
 
 def arg_of(value: object, ref: Callable[[fx.Node], Arg]) -> Arg:
-    """`value` as an argument; `ref` gives what a node in it stands for."""
+    """`value` as an argument of a graph node; `ref` maps a contained fx node to its reference."""
     match value:
         case fx.Node():
             return ref(value)

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from espalier.model.errors import TraceError
-from espalier.model.trace.pinned import pinned
+from espalier.model.trace.specialised_sizes import specialised_axes
 
 Dynamic = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """An exported program and how it was won: `level` is "all", "batch" or "static"."""
+    """An exported program; `level` of dynamic sizes: "all", "batch" or "static"; `failures` of the levels before."""
 
     program: ExportedProgram
     level: str
@@ -32,13 +32,13 @@ class Captured:
 
 @contextlib.contextmanager
 def quiet() -> Generator[None]:
-    """Keep torch's export chatter off the terminal, and attention modules off their fused inference path."""
+    """Suppress the terminal output of torch.export, and the fused inference path of attention modules."""
     fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # the fused kernel can neither train nor be taken apart
+    torch.backends.mha.set_fastpath_enabled(False)  # the fused kernel can neither be trained nor decomposed
     level = logging.getLogger("torch").level
     logging.getLogger("torch").setLevel(logging.CRITICAL)
     try:
-        # torch prints whole graphs when an attempt fails, and the next one may succeed.
+        # torch prints the graph when an attempt fails, and the next attempt may succeed.
         with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
@@ -59,7 +59,7 @@ def _map(value: Any, leaf: Callable[[Tensor], Any]) -> Any:
 
 def _all_dims(value: Tensor) -> dict[int, Any]:
     if value.is_floating_point():
-        # (batch, seq, features) has a free length; the sizes of an image are part of its model.
+        # (batch, seq, features) has a dynamic length; image sizes are fixed by the model.
         return {i: Dim.AUTO for i in range(2 if value.dim() == 3 else min(value.dim(), 1))}
     return {i: Dim.AUTO for i in range(value.dim())}
 
@@ -78,7 +78,7 @@ _LEVELS: tuple[tuple[str, Callable[[Tensor], Any] | None], ...] = (
 def capture(model: nn.Module, kwargs: dict[str, Any]) -> Captured:
     """Export `model` on example `kwargs`; raises TraceError when no level of dynamism works.
 
-    Example sizes of 0 and 1 are specialised by torch: give at least 2 where a dimension shall stay dynamic.
+    torch specialises example sizes of 0 and 1: use at least 2 for dynamic dimensions.
     """
     failures: list[str] = []
     for level, leaf in _LEVELS:
@@ -91,18 +91,18 @@ def capture(model: nn.Module, kwargs: dict[str, Any]) -> Captured:
 
 
 def _export(model: nn.Module, kwargs: dict[str, Any], leaf: Callable[[Tensor], Any] | None) -> ExportedProgram:
-    """Export with the dimensions that `leaf` frees, but those that the model turns into plain numbers."""
+    """Export with the dynamic dimensions of `leaf`, without those that the model specialises to a constant."""
     dynamic: Dynamic | None = {k: _map(v, leaf) for k, v in kwargs.items()} if leaf else None
     while True:
         with quiet():
             program = torch.export.export(model, (), kwargs, strict=False, dynamic_shapes=dynamic)
-        found = pinned(program)
+        found = specialised_axes(program)
         if not found:
             return program
         for name, axes in found.items():
             free: Any = (dynamic or {}).get(name)
             if not isinstance(free, dict):
-                raise TraceError(f"The size of {name} is baked into the model.", "Give it fixed sizes.")
+                raise TraceError(f"The model fixes the size of {name}.", "Give it fixed sizes.")
             for axis in axes:
                 free.pop(axis, None)
 

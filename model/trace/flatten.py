@@ -1,4 +1,4 @@
-"""One flat list of an exported program's nodes: no nested subgraphs, no assertions, no in-place writes."""
+"""Flattens an exported program's nodes: subgraphs inlined, assertions removed, in-place writes resolved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "wrap_with_infe
 
 
 def functional(program: ExportedProgram) -> ExportedProgram:
-    """`program` without writes through views; writes to a whole value are renamed later and cost nothing."""
+    """`program` without writes through views; writes to a whole tensor are resolved later by renaming."""
     if not any(_writes_through_view(n) for n in program.graph.nodes):
         return program
     with quiet():
@@ -42,7 +42,7 @@ def _writes_through_view(node: fx.Node) -> bool:
 
 
 def aliases(node: fx.Node) -> bool:
-    """Whether a node's result may share the memory of what it takes: an input, a view."""
+    """Whether a node's result may share memory with its arguments: an input, a view."""
     if not isinstance(node.target, OpOverload) or mutates(node):
         return node.op == "placeholder"
     return any(r.alias_info is not None for r in _schema(node).returns)
@@ -83,8 +83,8 @@ class Flat:
     def _inline(self, node: fx.Node, home: torch.nn.Module) -> Iterator[fx.Node]:
         at = next(i for i, a in enumerate(node.args) if isinstance(a, fx.Node) and a.op == "get_attr")
         body = getattr(home, str(node.args[at].target))  # type: ignore[union-attr]
-        places = [n for n in body.graph.nodes if n.op == "placeholder"]
-        self.alias.update(zip(places, node.args[at + 1 :], strict=True))
+        placeholders = [n for n in body.graph.nodes if n.op == "placeholder"]
+        self.alias.update(zip(placeholders, node.args[at + 1 :], strict=True))
         for inner in self._walk(body):
             if inner.op == "output":
                 self.alias[node] = inner.args[0]
@@ -94,8 +94,8 @@ class Flat:
     def _is_inlined_item(self, node: fx.Node) -> bool:
         if "getitem" not in str(node.target) or node.op != "call_function":
             return False
-        held = self.resolve(node.args[0])
-        if not isinstance(held, list | tuple):
+        items = self.resolve(node.args[0])
+        if not isinstance(items, list | tuple):
             return False
-        self.alias[node] = held[node.args[1]]  # type: ignore[index]
+        self.alias[node] = items[node.args[1]]  # type: ignore[index]
         return True

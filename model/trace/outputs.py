@@ -9,18 +9,18 @@ import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 
 Structure = Literal["tensor", "tuple", "dict"]
-RESULT = "output"  # the id of the node of the results
+RESULT = "output"  # id of the output node
 
 
 def output_names(program: ExportedProgram) -> tuple[tuple[str, ...], Structure]:
-    """(name of each flat result in order, how results leave)."""
+    """(name of each flattened result in order, structure of the return value)."""
     spec = program.call_spec.out_spec
     if spec is None or spec.is_leaf():
         return ("output",), "tensor"
-    whole: Any = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
-    names = dict(_names(whole, ""))
+    positions: Any = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    names = dict(_names(positions, ""))
     ordered = tuple(names.get(i, f"output_{i}") for i in range(spec.num_leaves))
-    return ordered, "dict" if isinstance(whole, Mapping) else "tuple"
+    return ordered, "dict" if isinstance(positions, Mapping) else "tuple"
 
 
 def _names(value: Any, prefix: str) -> Iterator[tuple[int, str]]:

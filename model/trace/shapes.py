@@ -1,4 +1,4 @@
-"""Names for symbolic sizes: torch's s27 becomes "batch" or "seq", everywhere the same."""
+"""Names of symbolic sizes: torch's s27 becomes "batch" or "seq", consistently."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ class Names:
 
     def _read_input(self, name: str, value: Tensor) -> None:
         for axis, size in enumerate(value.shape):
-            place = f"{name}[{axis}]"
+            dimension = f"{name}[{axis}]"
             if not isinstance(size, torch.SymInt) or not size.node.expr.free_symbols:
-                self.fixed.append(place)
+                self.fixed.append(dimension)
                 continue
             expression = size.node.expr
             if expression.is_Symbol and expression not in self._names:
-                self._name(expression, self._wish(name, axis, size.node.hint), size.node.hint)
-            self.dynamic.setdefault(str(self._text(size)), []).append(place)
+                self._name(expression, self._common_name(name, axis, size.node.hint), size.node.hint)
+            self.dynamic.setdefault(str(self._text(size)), []).append(dimension)
 
-    def _wish(self, name: str, axis: int, hint: int | None) -> str:
-        """Inputs that agree in the example share a name: to a person, they have one batch and one length."""
-        wish = "batch" if axis == 0 else "seq" if axis == 1 else f"{name}_{axis}"
-        return wish if self.symbols.get(wish, hint) == hint else f"{wish}_{name}"
+    def _common_name(self, name: str, axis: int, hint: int | None) -> str:
+        """Inputs of equal size in the example share a name, such as one batch and one length."""
+        common = "batch" if axis == 0 else "seq" if axis == 1 else f"{name}_{axis}"
+        return common if self.symbols.get(common, hint) == hint else f"{common}_{name}"
 
     def _name(self, symbol: Any, name: str, hint: int | None) -> None:
         import sympy
 
         self._names[symbol] = sympy.Symbol(name, integer=True, positive=True)
-        # A size that only the data decides has no example value; 1 keeps counts finite.
+        # A data-dependent size has no example value; 1 keeps counts finite.
         self.symbols[name] = 1 if hint is None else int(hint)
 
     def _text(self, size: torch.SymInt) -> Dim:

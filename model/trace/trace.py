@@ -1,4 +1,4 @@
-"""Model + example inputs → a checked Graph with facts, symbols and what was lost on the way."""
+"""Traces a model on example inputs to a checked Graph with symbolic sizes and problems."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from espalier.model.errors import TraceError
 from espalier.model.graph.check import Problem, check
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
-from espalier.model.trace.agreeing import raised
-from espalier.model.trace.alike import same_code
+from espalier.model.trace.block_equivalence import blocks_equivalent
 from espalier.model.trace.capture import Captured, capture
-from espalier.model.trace.pinned import floors
-from espalier.model.trace.raising import Raiser
-from espalier.model.trace.recording import MODEL, record
-from espalier.model.trace.reviving import revive
-from espalier.model.trace.stamping import Stack, find_stack, shortened, stamp
-from espalier.model.trace.training import unseen, with_training
-from espalier.model.trace.unsound import unsound
+from espalier.model.trace.module_recovery import ModuleRecovery
+from espalier.model.trace.pt2_modules import rebuild_modules
+from espalier.model.trace.recorded_run import MODEL, record
+from espalier.model.trace.repeated_blocks import BlockStack, find_block_stack, replicate, truncated
+from espalier.model.trace.shape_agreement import recover_modules
+from espalier.model.trace.specialised_sizes import minimum_sizes
+from espalier.model.trace.training import unknown_dropout, with_training_dropout
+from espalier.model.trace.weight_checks import weight_problems
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A trace: the graph, its problems, seconds per stage, and which input dimensions stay free.
+    """A trace: the graph, its problems, seconds per stage, and the dynamic input dimensions.
 
-    `dynamic` maps a symbol to the places where it stands ("input_ids[0]"); `fixed` lists the others.
-    `callables` holds the functions of opaque nodes by target.
+    `dynamic`: symbol → input dimensions with that size ("input_ids[0]"); `fixed`: the other dimensions.
+    `callables`: functions of opaque nodes by target.
     """
 
     graph: Graph
@@ -44,70 +44,74 @@ class Traced:
 def trace(
     model: nn.Module, example: dict[str, Any], store: WeightStore, program: ExportedProgram | None = None
 ) -> Traced:
-    """Capture `model` (in eval mode) on `example` keyword inputs, or raise a `program` of it; raises TraceError.
+    """Capture `model` (in eval mode) on `example` keyword inputs, or convert a `program` of it; raises TraceError.
 
-    The graph's weights are put into `store`. Without dynamic export a model becomes static, and what
-    torch cannot export at all is recorded from one real run; both are told as problems. Identical blocks of
-    a model without weights are captured a few times and stamped, if the whole model treats all of them alike.
+    The graph's weights are added to `store`. If dynamic export fails, sizes are static; if torch cannot export the
+    model at all, it is recorded from one run; both are reported as problems. Of identical blocks of a model without
+    weights, a few are captured and replicated, if the model treats all of them alike.
     """
-    stack = find_stack(model) if program is None else None
-    found = (_stamped(model, example, store, stack) if stack else None) or _whole(model, example, store, program)
-    return replace(found, problems=(*found.problems, *unsound(found.graph, store)))
+    stack = find_block_stack(model) if program is None else None
+    traced = (_replicated(model, example, store, stack) if stack else None) or _full(model, example, store, program)
+    return replace(traced, problems=(*traced.problems, *weight_problems(traced.graph, store)))
 
 
-def _stamped(model: nn.Module, example: dict[str, Any], store: WeightStore, stack: Stack) -> Traced | None:
-    with shortened(model, stack):
-        short = _whole(model, example, store, None)
+def _replicated(model: nn.Module, example: dict[str, Any], store: WeightStore, stack: BlockStack) -> Traced | None:
+    with truncated(model, stack):
+        short = _full(model, example, store, None)
     start = time.perf_counter()
-    graph = stamp(short.graph, stack)
-    if graph is None or any(p.severity == "error" for p in check(graph)) or not same_code(model, stack, example):
+    graph = replicate(short.graph, stack)
+    if (
+        graph is None
+        or any(p.severity == "error" for p in check(graph))
+        or not blocks_equivalent(model, stack, example)
+    ):
         return None
     seconds = {**short.seconds, "check": short.seconds["check"] + time.perf_counter() - start}
     return replace(short, graph=graph, seconds=seconds)
 
 
-def _whole(model: nn.Module, example: dict[str, Any], store: WeightStore, program: ExportedProgram | None) -> Traced:
+def _full(model: nn.Module, example: dict[str, Any], store: WeightStore, program: ExportedProgram | None) -> Traced:
     start = time.perf_counter()
     try:
         captured = Captured(program, "all", ()) if program else capture(model, example)
     except TraceError as error:
         return _recorded(model, example, store, error, start)
     exported = time.perf_counter()
-    model = revive(captured.program) if program else model
-    raiser, graph, differing = raised(captured.program, model, store)
-    graph, dropped = (graph, unseen(graph)) if program else with_training(graph, model, example)
+    model = rebuild_modules(captured.program) if program else model
+    recovery, graph, differing = recover_modules(captured.program, model, store)
+    graph, dropped = (graph, unknown_dropout(graph)) if program else with_training_dropout(graph, model, example)
     done = time.perf_counter()
     problems = check(graph)
     faults = [p for p in problems if p.severity == "error"]
     if faults:
         raise TraceError(
-            f"The captured graph is not legal: {faults[0].message}",
+            f"The captured graph is invalid: {faults[0].message}",
             "Please report the model.",
             faults[0].node,
         )
     seconds = {"capture": exported - start, "raise": done - exported, "check": time.perf_counter() - done}
-    dynamic = {k: tuple(v) for k, v in raiser.names.dynamic.items()}
-    told = (*differing, *problems, *_lost(captured.level, captured.failures, raiser), *dropped)
-    return Traced(graph, told, seconds, dynamic, tuple(raiser.names.fixed), raiser.callables)
+    dynamic = {k: tuple(v) for k, v in recovery.names.dynamic.items()}
+    every = (*differing, *problems, *_limits(captured.level, captured.failures, recovery), *dropped)
+    return Traced(graph, every, seconds, dynamic, tuple(recovery.names.fixed), recovery.callables)
 
 
 def _recorded(model: nn.Module, example: dict[str, Any], store: WeightStore, why: TraceError, start: float) -> Traced:
     captured = time.perf_counter()
     graph = record(model, example, store)
     done = time.perf_counter()
-    text = f"{why.message} It was recorded from one run instead: layers can be compressed, but not re-wired."
+    text = f"{why.message} It was recorded from one run: layers can be compressed, but connections cannot be edited."
     seconds = {"capture": captured - start, "raise": done - captured, "check": 0.0}
     fixed = tuple(f"{n.target}[{i}]" for n in graph.placeholders for i in range(len(n.ports["data_out"].shape)))
     return Traced(graph, (Problem(None, text, "warning"), *check(graph)), seconds, {}, fixed, {MODEL: model})
 
 
-def _lost(level: str, failures: tuple[str, ...], raiser: Raiser) -> list[Problem]:
-    found = [Problem(node, text, "warning") for node, text in raiser.problems]
-    for place, least in floors(raiser.program).items():
-        text = f"The graph holds for {place} of at least {least}: below, the model may take another way."
-        found.append(Problem(None, text, "warning"))
+def _limits(level: str, failures: tuple[str, ...], recovery: ModuleRecovery) -> list[Problem]:
+    problems = [Problem(node, text, "warning") for node, text in recovery.problems]
+    for dimension, least in minimum_sizes(recovery.program).items():
+        text = f"The graph is valid for {dimension} ≥ {least}: below, the model may take another branch."
+        problems.append(Problem(None, text, "warning"))
     if level == "batch":
-        found.append(Problem(None, f"Only the batch size stays free ({failures[-1]}).", "warning"))
+        problems.append(Problem(None, f"Only the batch size is dynamic ({failures[-1]}).", "warning"))
     if level == "static":
-        found.append(Problem(None, f"All input sizes are fixed ({failures[-1]}).", "warning"))
-    return found
+        problems.append(Problem(None, f"All input sizes are fixed ({failures[-1]}).", "warning"))
+    return problems

@@ -1,6 +1,6 @@
-"""What a model's functions drop in training: an export in evaluation mode has their probabilities as 0, or off.
+"""Dropout arguments of a model's functions in training: an export in evaluation mode has them as 0, or off.
 
-The model runs once more, in training mode and without values, and its calls are laid beside the graph's.
+The model runs once more in training mode, on fake tensors if possible, and its calls are matched with the graph's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ATTENTION, RECURRENT, RANDOM = (
     ("lstm", "gru", "rnn_tanh", "rnn_relu"),
     ("rand", "bernoulli"),
 )
-WEIGHTS = "weights of an attention"  # only training calls a dropout for them, behind the softmax
+WEIGHTS = "weights of an attention"  # their dropout after the softmax is called in training only
 _KINDS = ("dropout", ATTENTION, *RECURRENT, *RANDOM)
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout)
 _NATIVE = ("dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_")
@@ -41,42 +41,42 @@ _OFF: dict[str, Arg] = {}
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call that can drop values: the module that it stands in, its op, and its arguments in training."""
+    """One call that can drop values: path of its module, op, and arguments in training."""
 
     path: str
     op: str
     arguments: dict[str, Arg]
 
 
-def with_training(graph: Graph, model: nn.Module, example: dict[str, Any]) -> tuple[Graph, list[Problem]]:
-    """`graph` with the arguments that its functions have in training as their `attrs`, and what does not fit in."""
+def with_training_dropout(graph: Graph, model: nn.Module, example: dict[str, Any]) -> tuple[Graph, list[Problem]]:
+    """(`graph` with the training arguments of its functions as `attrs`, problems of calls that match no node)."""
     own = {n.target for n in graph if n.call == "call_module"}
     why = ""
     for values in (False, True):
         try:
-            heard = training_calls(model, example, values)
+            calls = training_calls(model, example, values)
         # Boundary to foreign code: a model may refuse training, or ask for values, in any way.
         except Exception as error:  # noqa: BLE001
             lines = str(error).strip().splitlines() or [type(error).__name__]
             why = f"The model does not run in training mode ({lines[0][:120]})"
         else:
-            after, problems = _matched(*_with_weights(graph, [c for c in heard if c.path not in own]))
+            after, problems = _matched(*_with_weights(graph, [c for c in calls if c.path not in own]))
             return after, [*problems, *_always(after)]
     return graph, _unknown(graph, why)
 
 
-def unseen(graph: Graph) -> list[Problem]:
-    """What a program without its model cannot tell."""
+def unknown_dropout(graph: Graph) -> list[Problem]:
+    """Problems of a program without its model: dropout in training is unknown."""
     return [*_unknown(graph, "The file was exported for evaluation"), *_always(graph)]
 
 
 def _unknown(graph: Graph, why: str) -> list[Problem]:
-    return [Problem(n.id, f"{why}: what {n.id} drops in training is unknown, so it drops nothing.", "warning")
+    return [Problem(n.id, f"{why}: the dropout of {n.id} in training is unknown, so none is applied.", "warning")
             for n in graph if _can_drop(n) and not _is_on(n)]  # fmt: skip
 
 
 def _always(graph: Graph) -> list[Problem]:
-    return [Problem(n.id, f"{n.id} drops values in evaluation too: its code does not ask for the mode.", "warning")
+    return [Problem(n.id, f"{n.id} drops values in evaluation too: its code ignores the mode.", "warning")
             for n in graph if _can_drop(n) and _is_on(n)]  # fmt: skip
 
 
@@ -86,12 +86,12 @@ def _can_drop(node: Node) -> bool:
 
 def _is_on(node: Node) -> bool:
     """Whether the call as exported drops values: dropout(x, p, train), attention(q, k, v, mask, p)."""
-    place = 2 if node.op == "dropout" else 4
-    return len(node.args) > place and bool(node.args[place])
+    position = 2 if node.op == "dropout" else 4
+    return len(node.args) > position and bool(node.args[position])
 
 
 def _with_weights(graph: Graph, calls: list[Call]) -> tuple[Graph, list[Call]]:
-    """The graph with a dropout behind each softmax whose weights training drops; the calls with these as dropouts."""
+    """(the graph with a dropout after each softmax whose weights training drops, the calls with these as dropouts)."""
     asked = [c for c in calls if c.op == WEIGHTS]
     for path in {c.path for c in asked}:
         here = [n for n in graph if n.op == "softmax" and n.call == "call_function" and _path(n) == path]
@@ -105,7 +105,7 @@ def _with_weights(graph: Graph, calls: list[Call]) -> tuple[Graph, list[Call]]:
 
 
 def _dropping(graph: Graph, node: Node, rate: Arg) -> Graph:
-    """A dropout that rests in evaluation between `node` and its users."""
+    """Insert a dropout, off in evaluation, between `node` and its users."""
     names = (f"{node.id}_dropout{f'_{i}' if i else ''}" for i in itertools.count())
     name, out = next(n for n in names if n not in graph.nodes), node.ports["data_out"]
     made = Node(name, "dropout", "call_function", "aten.dropout.default", (Ref(node.id), rate, False),
@@ -117,7 +117,7 @@ def _dropping(graph: Graph, node: Node, rate: Arg) -> Graph:
 
 
 def _path(node: Node) -> str:
-    """Its module's path; a module called again has a number behind."""
+    """Path of its module, without the number of a repeated call."""
     return re.sub(r"@\d+$", "", node.module_path)
 
 
@@ -135,14 +135,14 @@ def _matched(graph: Graph, calls: list[Call]) -> tuple[Graph, list[Problem]]:
         if [n.op for n in there] == [c.op for c in found]:
             changed += [replace(n, attrs=c.arguments) for n, c in zip(there, found, strict=True) if c.arguments]
         elif any(c.arguments or c.op in RANDOM for c in found):
-            place = there[0].id if there else _nearest(graph, path)
+            nearest = there[0].id if there else _nearest(graph, path)
             text = f"{path or 'The model'} drops values in training by a function that evaluation does not call."
-            problems.append(Problem(place, f"{text} The graph does not drop them.", "warning"))
+            problems.append(Problem(nearest, f"{text} The graph does not drop them.", "warning"))
     return graph.replace(*changed), problems
 
 
 def _nearest(graph: Graph, path: str) -> str | None:
-    """A node of the module, or else of the innermost module around it that has one."""
+    """A node of the module, or of the innermost enclosing module that has one."""
     while path:
         found = next((n.id for n in graph if f"{n.module_path}.".startswith(f"{path}.")), None)
         if found:
@@ -155,9 +155,9 @@ def _nearest(graph: Graph, path: str) -> str | None:
 
 
 def training_calls(model: nn.Module, example: dict[str, Any], values: bool = False) -> list[Call]:
-    """The calls of one run in training mode, in order; the model itself stays untouched.
+    """The calls of one run in training mode, in order, on a copy of the model.
 
-    Without `values` the tensors have no data. With them the parameters are the model's own, and its buffers copies.
+    Without `values` tensors are fake. With them the copy shares the model's parameters, and buffers are copied.
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     memo: dict[int, Any] = {id(t): t if values else fake.from_tensor(t) for t in model.parameters()}
@@ -189,7 +189,7 @@ class _Watch(TorchFunctionMode):
 
 
 def _shape(func: Any, args: Any) -> tuple[int, ...] | None:
-    """The shape that a product or an attention gives; without values that is all of it, for a third of the time."""
+    """Shape of a matrix product's or an attention's result; for fake tensors it replaces the call, 3 times faster."""
     tensors = [a for a in args[:3] if isinstance(a, Tensor)]
     if len(tensors) < 2 or len({t.dtype for t in tensors}) > 1:
         return None
@@ -203,7 +203,7 @@ def _shape(func: Any, args: Any) -> tuple[int, ...] | None:
 
 
 def _drops(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[tuple[str, dict[str, Arg]]]:
-    """(op, its arguments in training that differ) of a call; none when it drops nothing."""
+    """(op, arguments that differ in training) of a call that can drop values; no arguments if it drops none."""
     name = str(getattr(func, "__name__", "")).removesuffix("_")
     if func in _DROPOUTS:
         given = _bound(func, args, kwargs)

@@ -1,1 +1,1 @@
-"""Allocation: which format and sparsity each layer gets, so that budgets hold and the outputs change least."""
+"""Allocation of formats and sparsities to layers under budgets, with least change of the outputs."""

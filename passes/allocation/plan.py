@@ -1,4 +1,4 @@
-"""What an allocation decided, as steps of a recipe and as the graph that they give."""
+"""An allocation as steps of a recipe, and as a graph."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import category
 from espalier.model.store.weights import WeightStore
-from espalier.passes.allocation.places import Place
+from espalier.passes.allocation.decisions import Place
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import Budget, PruneOptions
 from espalier.passes.choices.prune_activations import PruneActivationsOptions
 from espalier.passes.choices.quantize import PORTS, QuantizeOptions, Rule
 from espalier.passes.costs.base import with_candidate
-from espalier.passes.pruning.calls import all_calls
+from espalier.passes.pruning.module_calls import all_calls
 from espalier.passes.select import Select
 from espalier.passes.sensitivity.table import Candidate
 from espalier.passes.transform.quantize import quantize
@@ -28,8 +28,8 @@ Chosen = Mapping[Place, Candidate]
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """One candidate a place. `predicted`: the sum of their divergences, in nats a sample; `figures`: all static costs
-    of the graph that comes of it; `gap`: by how much of it, at most, a better one may be better."""
+    """One candidate per port. `predicted`: sum of their divergences, in nats a sample; `figures`: all static costs of
+    the resulting graph; `gap`: maximum relative distance from the optimum."""
 
     chosen: dict[Place, Candidate]
     predicted: float
@@ -38,29 +38,29 @@ class Allocation:
 
 
 def steps(graph: Graph, chosen: Chosen, data: str = "") -> tuple[Step, ...]:
-    """The steps that give what is chosen: prunings first, then one quantisation with rules by name.
+    """The steps of the choices: prunings first, then one quantisation with rules by name.
 
-    `data`: what prunings that need some are scored on.
+    `data`: for prunings whose scores need data.
     """
     return (*_prunings(graph, chosen, data), *_activations(graph, chosen), *_quantisation(graph, chosen))
 
 
 def _prunings(graph: Graph, chosen: Chosen, data: str) -> list[Step]:
-    """A step for each method, with a share of their own for all but the most frequent one's nodes."""
+    """A step for each method, with budgets for nodes whose sparsity is not the most frequent."""
     methods: dict[str, dict[str, float]] = {}
     for (node, port), c in chosen.items():
         if c.sparsity and port == "weight" and category(graph[node]) == "linear":
             methods.setdefault(c.method, {})[node] = c.sparsity
-    found: list[Step] = []
-    for method, held in methods.items():
-        usual = Counter(held.values()).most_common(1)[0][0]
+    result: list[Step] = []
+    for method, sparsities in methods.items():
+        usual = Counter(sparsities.values()).most_common(1)[0][0]
         shares: dict[float, list[str]] = {}
-        for node, share in held.items():
+        for node, share in sparsities.items():
             shares.setdefault(share, []).append(node)
         budgets = tuple(Budget(Select("name", tuple(n)), s) for s, n in sorted(shares.items()) if s != usual)
-        options = PruneOptions(usual, select=Select("name", tuple(held)), budgets=budgets, data=data)
-        found.append(Step("prune", replace(options, method=method)))  # type: ignore[arg-type]
-    return found
+        options = PruneOptions(usual, select=Select("name", tuple(sparsities)), budgets=budgets, data=data)
+        result.append(Step("prune", replace(options, method=method)))  # type: ignore[arg-type]
+    return result
 
 
 def _activations(graph: Graph, chosen: Chosen) -> list[Step]:
@@ -68,11 +68,11 @@ def _activations(graph: Graph, chosen: Chosen) -> list[Step]:
     for (node, port), c in chosen.items():
         if c.sparsity and not (port == "weight" and category(graph[node]) == "linear"):
             shares.setdefault((port, c.sparsity, c.method), []).append(node)
-    found: list[Step] = []
+    result: list[Step] = []
     for (port, share, method), nodes in shares.items():
         options = PruneActivationsOptions(share, ports=(port,), select=Select("name", tuple(nodes)))
-        found.append(Step("prune_activations", replace(options, method=method)))  # type: ignore[arg-type]
-    return found
+        result.append(Step("prune_activations", replace(options, method=method)))  # type: ignore[arg-type]
+    return result
 
 
 def _quantisation(graph: Graph, chosen: Chosen) -> list[Step]:
@@ -81,7 +81,7 @@ def _quantisation(graph: Graph, chosen: Chosen) -> list[Step]:
 
 
 def _rules(graph: Graph, chosen: Chosen) -> tuple[Rule, ...]:
-    """Nodes with equal formats share a rule; float is said only where there is a format now."""
+    """Nodes with equal formats share a rule; float is a rule only for ports that have a format."""
     nodes: dict[str, dict[str, Format | None]] = {}
     for (node, port), c in chosen.items():
         if c.format is not None or port in graph[node].precision:
@@ -94,13 +94,13 @@ def _rules(graph: Graph, chosen: Chosen) -> tuple[Rule, ...]:
 
 
 def configured(graph: Graph, chosen: Chosen) -> Graph:
-    """The graph with what is chosen, masks only planned: for its costs, no weight is read."""
+    """The graph with the choices, without computing masks, for its static costs."""
     pruned: dict[str, Node] = {}
     for (node, port), c in chosen.items():
         if c.sparsity:
             for each in all_calls([graph[node]], graph):
-                made = with_candidate(pruned.get(each.id, each), port, replace(c, format=None))
-                pruned[each.id] = replace(made, precision=each.precision)
+                node_ = with_candidate(pruned.get(each.id, each), port, replace(c, format=None))
+                pruned[each.id] = replace(node_, precision=each.precision)
     graph = graph.replace(*pruned.values())
     rules = _rules(graph, chosen)
     return quantize(graph, QuantizeOptions(rules), Context(WeightStore(Path())))[0] if rules else graph

@@ -1,4 +1,4 @@
-"""An allocation as a multiple-choice knapsack: groups of options, what each costs, and what all else adds."""
+"""An allocation as a multiple-choice knapsack: groups of options, their costs, and constant costs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ports import weight_at, weights_of
 from espalier.model.packed.layout import Use, use_at, users_of
-from espalier.passes.allocation.places import Column, Place, Slot, coupled
+from espalier.passes.allocation.decisions import Column, Place, Slot, coupled
 from espalier.passes.costs.base import Cost, Floats, table, with_candidate
 from espalier.passes.score import Score, static_score
 from espalier.passes.sensitivity.table import Candidate
 
 Whole = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-MOST = 40_000  # options of one group
+MAX_OPTIONS = 40_000  # of one group
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Slots that are decided together. Option o takes column `picks[s, o]` of slot s, costs `kl[o]` and adds
-    `amounts[c, o]` to cost c, signed so that low is good. Options that another beats in everything are gone."""
+    """Slots that are decided together. Option o takes column `picks[s, o]` of slot s, has divergence `kl[o]` and adds
+    `amounts[c, o]` to cost c, signed so that lower is better. Dominated options are removed."""
 
     slots: tuple[Slot, ...]
     picks: Whole
@@ -36,35 +36,35 @@ class Group:
 
 
 class Problem:
-    """Groups under some costs. `rest[c]`: the signed amount that nothing here changes."""
+    """Groups with costs. `rest[c]`: constant signed amount of cost c."""
 
     def __init__(self, groups: tuple[Group, ...], rest: Floats, costs: tuple[Cost, ...], graph: Graph) -> None:
         self.groups, self.rest, self.costs, self.graph = groups, rest, costs, graph
 
     @cached_property
     def size(self) -> int:
-        """Most options of a group."""
+        """Maximum number of options of a group."""
         return max(len(g.kl) for g in self.groups)
 
     @cached_property
     def kl(self) -> Floats:
-        """(groups, options); infinite where a group has fewer."""
-        found = np.full((len(self.groups), self.size), np.inf)
-        for row, group in zip(found, self.groups, strict=True):
+        """(groups, options); padded with infinity."""
+        padded = np.full((len(self.groups), self.size), np.inf)
+        for row, group in zip(padded, self.groups, strict=True):
             row[: len(group.kl)] = group.kl
-        return found
+        return padded
 
     @cached_property
     def amounts(self) -> Floats:
         """(costs, groups, options)."""
-        found = np.full((len(self.costs), len(self.groups), self.size), np.inf)
+        padded = np.full((len(self.costs), len(self.groups), self.size), np.inf)
         for i, group in enumerate(self.groups):
-            found[:, i, : len(group.kl)] = group.amounts
-        return found
+            padded[:, i, : len(group.kl)] = group.amounts
+        return padded
 
     @cached_property
     def least(self) -> Floats:
-        """The least signed amount of each cost by itself."""
+        """The minimum signed amount of each cost alone."""
         return self.rest + np.array([sum(g.amounts[c].min() for g in self.groups) for c in range(len(self.costs))])
 
     def figure(self, number: int, amount: float) -> float:
@@ -80,68 +80,68 @@ class Problem:
         return each.sign * each.shares.amount(figure, self.graph)
 
     def chosen(self, picks: Whole) -> dict[Place, Candidate]:
-        """Place → candidate, of one option a group."""
+        """Port → candidate, for one option per group."""
         return {
-            place: held[group.picks[s, pick]]
+            port: candidates[group.picks[s, pick]]
             for group, pick in zip(self.groups, picks.tolist(), strict=True)
             for s, slot in enumerate(group.slots)
-            for place, held in zip(slot.places, slot.choices, strict=True)
+            for port, candidates in zip(slot.places, slot.choices, strict=True)
         }
 
     def columns(self) -> dict[Column, None]:
-        """All columns that compete, in order."""
+        """All columns, in order."""
         return {c: None for g in self.groups for s in g.slots for c in s.columns}
 
 
 def counted(graph: Graph, slots: Sequence[Slot], costs: Sequence[Cost], score: Score | None = None) -> Problem:
-    """The problem of some slots of a graph under some costs; `score`: the graph's static one, where it is known."""
+    """The problem of slots of a graph with costs; `score`: the graph's static score, if available."""
     return _Counting(graph, slots, costs).problem(score or static_score(graph))
 
 
 class _Counting:
-    """Finds what each thing adds."""
+    """Computes the contributions of options to costs."""
 
     def __init__(self, graph: Graph, slots: Sequence[Slot], costs: Sequence[Cost]) -> None:
         self.graph, self.costs, self._slots = graph, tuple(costs), tuple(slots)
         self._users = users_of(graph)
 
     def problem(self, score: Score) -> Problem:
-        """All of it."""
+        """The problem."""
         rest = np.array([self._rest(c, score) for c in self.costs], np.float64)
         groups: list[Group] = []
-        for held in coupled(self._slots, self.costs):
-            found = self._group([self._slots[i] for i in held])
-            if isinstance(found, Group):
-                groups.append(found)
+        for indices in coupled(self._slots, self.costs):
+            group = self._group([self._slots[i] for i in indices])
+            if isinstance(group, Group):
+                groups.append(group)
             else:
-                rest += found
+                rest += group
         if not groups:
             names = " or ".join(c.name for c in self.costs)
             raise OptionsError(f"No candidate changes {names}.", "Choose other ports or formats.")
         return Problem(tuple(groups), rest, self.costs, self.graph)
 
     def _rest(self, each: Cost, score: Score) -> float:
-        """What stays, whatever is chosen: all that the true cost has beyond the parts that are decided on.
+        """The constant part of a cost: the true cost without the contributions of the decided ports.
 
-        A cost that the graph has not yet, since what is decided on is lacking, is the sum of the other nodes.
+        A cost that is undefined for the present graph is the sum over the other nodes.
         """
         shares = each.shares
         assert shares is not None and each.of is not None
         total = shares.amount(each.of(self.graph, score), self.graph)
-        looked = {n for s in self._slots for n, p in s.places if p in shares.ports}
+        decided = {n for s in self._slots for n, p in s.places if p in shares.ports}
         if total != total and shares.node and not shares.weight:
-            return each.sign * sum(shares.node(n, self.graph) for n in self.graph if n.id not in looked)
+            return each.sign * sum(shares.node(n, self.graph) for n in self.graph if n.id not in decided)
         if shares.node:
-            total -= sum(shares.node(self.graph.nodes[n], self.graph) for n in looked)
+            total -= sum(shares.node(self.graph.nodes[n], self.graph) for n in decided)
         if shares.weight:
             names = {name for s in self._slots for name in s.weights}
             total -= sum(shares.weight(n, self.graph.weights[n], self._users[n]) for n in names)
         return each.sign * total
 
     def _group(self, slots: Sequence[Slot]) -> Group | Floats:
-        """A group; or, where its choice changes no cost, what it adds anyway: then it stays as it is."""
+        """A group; or its constant amounts if its choice changes no cost."""
         shape = tuple(len(s.columns) for s in slots)
-        if math.prod(shape) > MOST:
+        if math.prod(shape) > MAX_OPTIONS:
             names = ", ".join(n for s in slots for n, _ in s.places[:1])
             raise OptionsError(f"{math.prod(shape)} combinations are too many to decide {names} together.",
                                "Choose fewer formats or ports.")  # fmt: skip
@@ -157,55 +157,55 @@ class _Counting:
         return Group(tuple(slots), picks, flat[kept], sums[:, kept])
 
     def _amounts(self, each: Cost, slots: Sequence[Slot], shape: tuple[int, ...]) -> Floats:
-        """What a group adds to a cost, of every option; an axis a slot."""
+        """Contribution of a group to a cost, for every option; one axis per slot."""
         shares = each.shares
         assert shares is not None
-        found = np.zeros(shape)
+        sums = np.zeros(shape)
         for axis, slot in enumerate(slots):
             if shares.weight:
                 for name in slot.weights:
-                    found = found + _along(self._stored(each, slot, name), axis, len(shape))
+                    sums = sums + _along(self._stored(each, slot, name), axis, len(shape))
         if shares.node:
             for node in dict.fromkeys(n for s in slots for n, p in s.places if p in shares.ports):
-                found = found + self._computed(each, node, slots)
-        return found
+                sums = sums + self._computed(each, node, slots)
+        return sums
 
     def _stored(self, each: Cost, slot: Slot, name: str) -> Floats:
-        """What a weight of the slot adds under each of its columns."""
+        """Contribution of a weight of the slot, for each column."""
         assert each.shares is not None and each.shares.weight is not None
         weigh, weight = each.shares.weight, self.graph.weights[name]
-        held = [(self.graph.nodes[n], p, c) for (n, p), c in zip(slot.places, slot.choices, strict=True)
-                if weight_at(self.graph.nodes[n], p, self.graph) == name]  # fmt: skip
-        others = self._others(name, {(n.id, p) for n, p, _ in held})
+        own = [(self.graph.nodes[n], p, c) for (n, p), c in zip(slot.places, slot.choices, strict=True)
+               if weight_at(self.graph.nodes[n], p, self.graph) == name]  # fmt: skip
+        others = self._others(name, {(n.id, p) for n, p, _ in own})
         return np.array([
-            weigh(name, weight, [*(use_at(with_candidate(n, p, c[j]), p, name) for n, p, c in held), *others])
+            weigh(name, weight, [*(use_at(with_candidate(n, p, c[j]), p, name) for n, p, c in own), *others])
             for j in range(len(slot.columns))
         ])  # fmt: skip
 
     def _others(self, name: str, own: set[Place]) -> list[Use]:
-        """How a weight is read where nothing is decided on."""
+        """Uses of a weight at ports that are not decided."""
         if len(self._users[name]) == len(own):
             return []
-        return [use_at(n, p, name) for n in self.graph for p, held in weights_of(n, self.graph)
-                if held == name and (n.id, p) not in own]  # fmt: skip
+        return [use_at(n, p, name) for n in self.graph for p, weight in weights_of(n, self.graph)
+                if weight == name and (n.id, p) not in own]  # fmt: skip
 
     def _computed(self, each: Cost, node: str, slots: Sequence[Slot]) -> Floats:
-        """What a node adds under every combination of the slots of its ports; other slots' axes are 1."""
+        """Contribution of a node, for every combination of its ports' slots; other slots' axes have size 1."""
         assert each.shares is not None
-        held = [(axis, p, s.choices[s.places.index((n, p))]) for axis, s in enumerate(slots)
-                for n, p in s.places if n == node and p in each.shares.ports]  # fmt: skip
-        axes = [axis for axis, _, _ in held]
-        if len(set(axes)) < len(axes):  # one shared weight at two ports of a node: seen one by one
-            raise OptionsError(f"{node} takes one weight at two ports.", "Leave one of them out.", node)
-        found = table(each.shares, self.graph.nodes[node], self.graph, [p for _, p, _ in held], [c for *_, c in held])
+        own = [(axis, p, s.choices[s.places.index((n, p))]) for axis, s in enumerate(slots)
+               for n, p in s.places if n == node and p in each.shares.ports]  # fmt: skip
+        axes = [axis for axis, _, _ in own]
+        if len(set(axes)) < len(axes):  # one shared weight at two ports of a node
+            raise OptionsError(f"{node} has one weight at two ports.", "Deselect one of the ports.", node)
+        values = table(each.shares, self.graph.nodes[node], self.graph, [p for _, p, _ in own], [c for *_, c in own])
         shape = [1] * len(slots)
-        for axis, _, candidates in held:
+        for axis, _, candidates in own:
             shape[axis] = len(candidates)
-        return found.reshape(shape)  # held is in the order of the axes
+        return values.reshape(shape)  # `own` is in the order of the axes
 
 
 def undominated(kl: Floats, amounts: Floats) -> Whole:
-    """Numbers of the options that no other beats or equals in everything; of equal ones the first stays."""
+    """Indices of the options that are not dominated; of equal ones the first."""
     if len(amounts) == 1:
         order = np.lexsort((kl, amounts[0]))
         best = np.minimum.accumulate(kl[order])
@@ -213,7 +213,7 @@ def undominated(kl: Floats, amounts: Floats) -> Whole:
         kept[1:] = kl[order][1:] < best[:-1]
         return np.sort(order[kept])
     points = np.vstack([kl[None], amounts])
-    alive = np.lexsort(points[::-1])  # whoever beats an option stands before it
+    alive = np.lexsort(points[::-1])  # dominating options come first
     points = points[:, alive]
     kept = np.ones(len(alive), bool)
     for i in range(len(alive)):

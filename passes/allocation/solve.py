@@ -1,4 +1,4 @@
-"""Budgets in, allocation out: solved exactly, then held against the true static score and drawn in until it holds."""
+"""Solves an allocation under budgets: exactly by shares, then with budgets corrected until the true costs hold."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph
-from espalier.passes.allocation.exact import exact, least_under
-from espalier.passes.allocation.hulls import Hulls, Solution
-from espalier.passes.allocation.places import Column, Place, Slot, slots
+from espalier.passes.allocation.convex_hulls import Hulls, Solution
+from espalier.passes.allocation.decisions import Column, Place, Slot, slots
+from espalier.passes.allocation.exact_solver import exact, least_under
 from espalier.passes.allocation.plan import Allocation, configured
 from espalier.passes.allocation.predicted_fronts import Falling, Tell, falling, fronts
 from espalier.passes.allocation.problem import Problem, counted
@@ -22,13 +22,13 @@ from espalier.passes.score import Scorer
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 ROUNDS = 12
-HELD = 1e-9  # share of a limit by which a sum of floats may miss it
-WIDER = "Raise it, or let cheaper formats or more pruning compete."
+TOLERANCE = 1e-9  # relative, of a limit, for rounding errors of sums
+WIDER = "Raise it, or allow cheaper formats or more pruning."
 
 
 @dataclass(frozen=True, slots=True)
 class Competing:
-    """Who competes: columns (None: all of the table), float besides, at which ports, with nodes that are tied."""
+    """What is chosen from: columns (None: all of the table), float, ports, tied nodes."""
 
     columns: tuple[Column, ...] | None = None
     whole: bool = True
@@ -38,7 +38,7 @@ class Competing:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a front: the cost's figure as the shares add up to it, the sum of the divergences, and the choices."""
+    """A point of a front: the cost by its shares, the sum of the divergences, and the choices."""
 
     figure: float
     predicted: float
@@ -47,7 +47,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An allocation that holds its limits by the true costs, and the solution of the knapsack that it came from."""
+    """An allocation whose true costs hold the limits, and its knapsack solution."""
 
     made: Allocation
     solution: Solution
@@ -56,7 +56,7 @@ class Held:
 def problem_of(
     graph: Graph, table: Sequence[Sensitivity], costs: Iterable[str], competing: Competing | None = None
 ) -> Problem:
-    """The knapsack of a table under some costs; raises OptionsError. What no cost looks at is not in it."""
+    """The knapsack of a table with costs, without slots that affect no cost; raises OptionsError."""
     who, wanted = competing or Competing(), [cost(name) for name in dict.fromkeys(costs)]
     for each in wanted:
         if each.shares is None:
@@ -69,7 +69,7 @@ def problem_of(
 
 
 def _looks_at(each: Cost, slot: Slot) -> bool:
-    """Whether a cost hangs on what a slot takes."""
+    """Whether a cost depends on a slot."""
     shares = each.shares
     assert shares is not None
     computed = shares.node is not None and any(p in shares.ports for _, p in slot.places)
@@ -82,8 +82,8 @@ def allocate(
 ) -> Allocation:  # fmt: skip
     """The allocation of least predicted divergence whose true costs hold the limits.
 
-    `tell`: the divergence of a whole; a front's point with less of it takes the place of that with the least sum.
-    Raises OptionsError where there is none, with the least that is possible.
+    `tell`: predicted divergence of a configuration; a front's point with a lower one replaces the solution with the
+    least sum. Raises OptionsError with the possible minimum if there is none.
     """
     names = [limit.figure for limit in limits]
     free, predicted = unlimited(graph, table, names, competing or Competing())
@@ -96,7 +96,7 @@ def allocate(
     if tell is not None:
 
         def whole(chosen: Mapping[Place, Candidate]) -> float:
-            """The divergence of these and of what is free."""
+            """The divergence of these choices together with the unlimited ones."""
             return tell({**chosen, **free})
 
         best = better(problem, limits, best, whole, fronts(problem, whole))
@@ -107,8 +107,8 @@ def allocate(
 def unlimited(
     graph: Graph, table: Sequence[Sensitivity], costs: Iterable[str], who: Competing
 ) -> tuple[dict[Place, Candidate], float]:
-    """What the ports that were asked for take where no cost looks at them and float is no choice (biases, say): the
-    format that changes the outputs least; and what all of it changes.
+    """(choices, divergence) of selected ports that affect no cost, such as biases, if float is not allowed: the format
+    of least divergence.
     """
     if who.whole or not who.ports:
         return {}, 0.0
@@ -118,15 +118,15 @@ def unlimited(
         if any(_looks_at(c, slot) for c in wanted):
             continue
         best = min(range(len(slot.kl)), key=slot.kl.__getitem__)
-        chosen |= {place: held[best] for place, held in zip(slot.places, slot.choices, strict=True)}
+        chosen |= {port: candidates[best] for port, candidates in zip(slot.places, slot.choices, strict=True)}
         predicted += slot.kl[best]
     return chosen, predicted
 
 
 def settled(graph: Graph, limits: Sequence[Limit]) -> tuple[Graph, tuple[Step, ...], list[Limit]]:
-    """Limits that each node holds by itself, whatever its formats, held: the graph, its steps, and the other limits.
+    """Settle limits that each node can hold regardless of formats: (graph, its steps, other limits).
 
-    Raises OptionsError where they cannot be, or where no other is left to decide formats.
+    Raises OptionsError if that is impossible, or if no other limit remains.
     """
     steps: list[Step] = []
     for limit in limits:
@@ -135,15 +135,17 @@ def settled(graph: Graph, limits: Sequence[Limit]) -> tuple[Graph, tuple[Step, .
             steps.append(step)
     rest = [x for x in limits if cost(x.figure).settle is None]
     if limits and not rest:
-        raise OptionsError(f"{limits[0].text} alone decides no format.", "Add a budget that does, such as lut<=20000.")
+        raise OptionsError(
+            f"{limits[0].text} does not depend on formats.", "Add a budget that does, such as lut<=20000."
+        )
     return graph, tuple(steps), rest
 
 
 def check_possible(problem: Problem, limits: Sequence[Limit]) -> None:
-    """Raise OptionsError for a limit that not even the cheapest of everything holds."""
+    """Raise OptionsError for a limit below the possible minimum."""
     for number, limit in enumerate(limits):
         amount, least = problem.amount(number, limit.value), float(problem.least[number])
-        if least > amount + HELD * max(abs(amount), abs(least)):
+        if least > amount + TOLERANCE * max(abs(amount), abs(least)):
             raise _beyond(problem, limits, number, problem.figure(number, least))
 
 
@@ -157,66 +159,67 @@ def _beyond(problem: Problem, limits: Sequence[Limit], number: int, figure: floa
 
 
 def held(problem: Problem, limits: Sequence[Limit]) -> Held:
-    """Solve, look at the true costs, and correct the budgets by how far the shares were off; the best that holds.
+    """Solve, compute the true costs, and correct the budgets by the error of the shares; returns the best that holds.
 
-    Raises OptionsError where none does.
+    Raises OptionsError if none does.
     """
     wanted = np.array([problem.amount(i, limit.value) for i, limit in enumerate(limits)])
     budgets, scorer, best = wanted.copy(), Scorer(), None
     seen: set[bytes] = set()
     hulls = Hulls(problem) if len(limits) == 1 else None
     for _ in range(ROUNDS):
-        found = exact(problem, budgets.tolist(), hulls)
-        if found is None or found.picks.tobytes() in seen:
+        solved = exact(problem, budgets.tolist(), hulls)
+        if solved is None or solved.picks.tobytes() in seen:
             break
-        seen.add(found.picks.tobytes())
-        made, true = _true(problem, found, scorer)
-        if all(limit.violation(made.figures[limit.figure]) <= HELD for limit in limits):
-            best = Held(made, found) if best is None or made.predicted < best.made.predicted else best
-            if np.allclose(true, found.amounts, rtol=1e-9):
-                break  # the shares are exact, so this is the best
+        seen.add(solved.picks.tobytes())
+        made, true = _true(problem, solved, scorer)
+        if all(limit.violation(made.figures[limit.figure]) <= TOLERANCE for limit in limits):
+            best = Held(made, solved) if best is None or made.predicted < best.made.predicted else best
+            if np.allclose(true, solved.amounts, rtol=1e-9):
+                break  # the shares are exact, so this is optimal
         over = np.maximum(true - wanted, 0)
-        budgets = np.minimum(wanted - (true - found.amounts), budgets - over) if over.any() else (
-            wanted - (true - found.amounts))  # fmt: skip
+        budgets = np.minimum(wanted - (true - solved.amounts), budgets - over) if over.any() else (
+            wanted - (true - solved.amounts))  # fmt: skip
     if best is None:
         raise _refusal(problem, limits, scorer)
     return best
 
 
 def better(problem: Problem, limits: Sequence[Limit], best: Held, tell: Tell, known: Iterable[Falling]) -> Held:
-    """`best`, or the point of `known` fronts that is better as a whole and truly holds the limits too."""
+    """`best`, or a point of `known` fronts with a lower divergence as a configuration whose true costs hold the
+    limits."""
     kl, scorer = tell(best.made.chosen), Scorer()
     wanted = [problem.amount(i, limit.value) for i, limit in enumerate(limits)]
     for front in known:
-        for found, told in front.within(wanted[front.cost]):
-            if told >= kl:
+        for point, divergence in front.within(wanted[front.cost]):
+            if divergence >= kl:
                 break
-            made, _ = _true(problem, found, scorer)
-            if all(limit.violation(made.figures[limit.figure]) <= HELD for limit in limits):
-                found = replace(found, bound=best.solution.bound)
-                best, kl = Held(replace(made, gap=found.gap), found), told
+            made, _ = _true(problem, point, scorer)
+            if all(limit.violation(made.figures[limit.figure]) <= TOLERANCE for limit in limits):
+                bounded = replace(point, bound=best.solution.bound)
+                best, kl = Held(replace(made, gap=bounded.gap), bounded), divergence
                 break
     return best
 
 
-def _true(problem: Problem, found: Solution, scorer: Scorer) -> tuple[Allocation, Floats]:
-    """A solution with the figures of the graph that comes of it, and their signed amounts."""
-    chosen = problem.chosen(found.picks)
+def _true(problem: Problem, solved: Solution, scorer: Scorer) -> tuple[Allocation, Floats]:
+    """(allocation of a solution with the costs of its graph, their signed amounts)."""
+    chosen = problem.chosen(solved.picks)
     graph = configured(problem.graph, chosen)
-    known = figures(graph, scorer.score(graph))
-    amounts = np.array([problem.amount(i, known.get(c.name, np.nan)) for i, c in enumerate(problem.costs)])
-    return Allocation(chosen, found.kl, known, found.gap), amounts
+    costs = figures(graph, scorer.score(graph))
+    amounts = np.array([problem.amount(i, costs.get(c.name, np.nan)) for i, c in enumerate(problem.costs)])
+    return Allocation(chosen, solved.kl, costs, solved.gap), amounts
 
 
 def _refusal(problem: Problem, limits: Sequence[Limit], scorer: Scorer) -> OptionsError:
-    """Why nothing holds: budgets that are possible alone and not together, or a true cost above its shares."""
+    """The error if nothing holds: budgets possible alone but not together, or a true cost above its shares."""
     wanted = [problem.amount(i, limit.value) for i, limit in enumerate(limits)]
     for number in range(len(limits)):
-        found = least_under(problem, wanted[:number], number)
-        if found is None:
+        cheapest = least_under(problem, wanted[:number], number)
+        if cheapest is None:
             continue
-        _, true = _true(problem, found, scorer)
-        least = max(float(found.amounts[number]), float(true[number]))
+        _, true = _true(problem, cheapest, scorer)
+        least = max(float(cheapest.amounts[number]), float(true[number]))
         if least > wanted[number]:
             return _beyond(problem, limits, number, problem.figure(number, least))
     words = " and ".join(limit.text for limit in limits)
@@ -232,10 +235,10 @@ def front(
     graph: Graph, table: Sequence[Sensitivity], figure: str, count: int = 64, competing: Competing | None = None,
     tell: Tell | None = None,
 ) -> list[Point]:  # fmt: skip
-    """At most `count` allocations from the cheapest to that which costs no divergence more, along one cost.
+    """At most `count` Pareto allocations along one cost.
 
-    `tell`: the divergence of a whole, without which the sum decides what is better.
+    `tell`: predicted divergence of a configuration; by default the sum of divergences.
     """
     problem = problem_of(graph, table, [figure], competing)
-    found = Hulls(problem).front(count)
-    return points(problem, falling(problem, found, tell).solutions if tell else found)
+    solutions = Hulls(problem).front(count)
+    return points(problem, falling(problem, solutions, tell).solutions if tell else solutions)

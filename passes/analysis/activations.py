@@ -40,7 +40,7 @@ class ActivationSample:
 @analysis("activations", "Activations", ActivationOptions)
 def activations(graph: Graph, options: ActivationOptions, context: Context) -> tuple[Graph, Report]:
     """Per port that takes an activation: range, mean, deviation and zeros on the data."""
-    from espalier.passes.observed.stream import operands, stream
+    from espalier.passes.observed.tensor_statistics import operands, stream
     from espalier.passes.running.splits import load_split
 
     split = load_split(options, context)

@@ -21,13 +21,13 @@ class BalanceFrontOptions:
 @analysis("balance_front", "Area against interval", BalanceFrontOptions)
 def balance_front(graph: Graph, options: BalanceFrontOptions, context: Context) -> tuple[Graph, Report]:
     """One row a design, from fully folded to as parallel as it helps: interval, area, and its `multipliers`."""
-    from espalier.verilog.lowering.balance import balance_front as front_of
+    from espalier.verilog.lowering.parallelism import balance_front as front_of
 
     emit = EmitOptions(sizes=sizes_in(options.sizes))
     found = front_of(graph, context.store, emit, options.points, lambda k, n: context.progress(k, n, "designs"))
     rows = tuple(
-        {"multipliers": p.multipliers, "interval": p.interval, **p.area.figures(), "bottleneck": p.bottleneck,
-         "fifos": p.fifos.figures(), "parallelism": {name: each.label for name, each in p.parallelism.items()}}
+        {"multipliers": p.multipliers, "interval": p.interval, **p.area.counts(), "bottleneck": p.bottleneck,
+         "fifos": p.fifos.counts(), "parallelism": {name: each.label for name, each in p.parallelism.items()}}
         for p in found
     )  # fmt: skip
     unknown = sorted({module for p in found for module in p.area.unknown})

@@ -21,11 +21,11 @@ from espalier.model.errors import OptionsError, PassError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.batches import fit_error
-from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, sizes_told
-from espalier.passes.timed.part import part_of
-from espalier.passes.timed.settled import settle
-from espalier.passes.timed.spans import by_host
-from espalier.passes.timed.why import Facts, reasons
+from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, size_errors
+from espalier.passes.timed.compile_explanation import CompileFacts, explanation
+from espalier.passes.timed.profiler_spans import host_events
+from espalier.passes.timed.rounded_weights import round_weights
+from espalier.passes.timed.subgraph_call import subgraph_call
 
 WARM, LEAST, SECONDS = 3, 5, 2.0  # untimed calls; timed rounds at least, and seconds after which no further begins
 PRODUCTS = ("addmm", "bmm", "aten::mm", "conv", "attention")  # in names of operations that multiply matrices
@@ -66,14 +66,14 @@ def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[G
 
     _check(options)
     dynamo = _dynamo()
-    whole = settle(build(in_float(graph), context.store, context.callables, packed=True)).to(options.device)
+    whole = round_weights(build(in_float(graph), context.store, context.callables, packed=True)).to(options.device)
     inputs = inputs_on(options, graph, context)
     dynamo.reset()
     try:
         with torch.no_grad(), _unlogged():
-            with sizes_told(options), fit_error(inputs):
+            with size_errors(options), fit_error(inputs):
                 whole(**inputs)
-            call = part_of(whole, graph, options.part, inputs)
+            call = subgraph_call(whole, graph, options.part, inputs)
             found = _measured(call, options, context)
     finally:
         dynamo.reset()
@@ -90,7 +90,7 @@ class Found:
     later: dict[str, list[float]]
     graphs: int
     breaks: list[str]
-    facts: Facts
+    facts: CompileFacts
     difference: float
 
 
@@ -144,7 +144,7 @@ def _measured(call: Callable[[], Any], options: CompileOptions, context: Context
     least = {n: min(times) for n, times in later.items()}
     products, operations = _shares(call, options)
     spread = _spread(later["eager"])
-    facts = Facts(least["eager"], least["compiled"], least["captured"], graphs, products, operations, spread,
+    facts = CompileFacts(least["eager"], least["compiled"], least["captured"], graphs, products, operations, spread,
                   options.backend == "inductor", others)  # fmt: skip
     return Found(first, later, graphs, breaks, facts, difference)
 
@@ -227,7 +227,7 @@ def _shares(call: Callable[[], Any], options: CompileOptions) -> tuple[float, in
 
 
 def _counted(events: Iterable[Any], *, device: bool) -> tuple[float, int]:
-    own = [(e, e.self_device_time_total if device else e.self_cpu_time_total) for e in by_host(events)]
+    own = [(e, e.self_device_time_total if device else e.self_cpu_time_total) for e in host_events(events)]
     whole = sum(t for _, t in own)
     heavy = sum(t for e, t in own if any(w in e.name for w in PRODUCTS))
     leaves = sum(e.name.startswith("aten::") and not e.cpu_children for e, _ in own)
@@ -254,7 +254,7 @@ def _told(found: Found, options: CompileOptions) -> tuple[tuple[Row, ...], Row]:
         "speedup": rows[-1]["speedup"], "compile_seconds": cost, "max_error": found.difference,
         "products_share": found.facts.products, "operations": found.facts.operations, "backend": options.backend,
         "mode": options.mode, "device": options.device, "part": options.part, "others": found.facts.others,
-        "why": " ".join(reasons(found.facts)),
+        "why": " ".join(explanation(found.facts)),
     }  # fmt: skip
 
 

@@ -20,13 +20,13 @@ def data(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Grap
 
     The summary tells how even the classes are and what share of the texts `max_length` cuts.
     """
-    from espalier.model.data.look import balance, look
+    from espalier.model.data.summary import balance, summarise
 
     context.progress(0, 0, "reading and tokenising")
     task = task_of(options, context)
     if options.split and options.split != "all":
         task = task.only(options.split)
-    seen = look(task.take(options.limit or None), length_of(options, context).tokens)
+    seen = summarise(task.take(options.limit or None), length_of(options, context).tokens)
     told = misfit(graph, task.classes, task.splits)
     if not any(told):
         told = (data_warning(task, context).get("warning", ""), "")

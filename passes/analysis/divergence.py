@@ -59,7 +59,7 @@ def divergence(graph: Graph, options: DivergenceOptions, context: Context) -> tu
 
     Single choices are measured where the sensitivities were predicted: from the present weights in float.
     """
-    from espalier.passes.sensitivity.places import expansion, expansion_name
+    from espalier.passes.sensitivity.ports import expansion, expansion_name
 
     if not options.cells:
         baseline = against(context.base or expansion(graph, None), options, context)

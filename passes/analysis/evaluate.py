@@ -11,9 +11,9 @@ from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, analysis
 from espalier.passes.figure import Figure, accuracy_of, hits_of, wilson
-from espalier.passes.running.arrange import arranged, order_of
 from espalier.passes.running.batches import fit, fit_error, logits_of
 from espalier.passes.running.data_fit import text_facts
+from espalier.passes.running.length_batches import batch_order, length_sorted_batches
 from espalier.passes.running.splits import (
     EvaluateOptions,
     data_warning,
@@ -68,7 +68,7 @@ def noise_of(accuracy: float, correct: Sequence[bool], split: Split, graph: Grap
     """
     labels = split.labels[split.labels >= 0]
     rows = np.empty(len(split), bool)
-    rows[order_of(split, graph)] = correct
+    rows[batch_order(split, graph)] = correct
     guessing = float(np.bincount(labels).max() / len(split)) if len(labels) else None
     return {"n": len(split), "interval": list(wilson(accuracy, len(split))), "guessing": guessing,
             "hits": hits_of(rows.tolist())}  # fmt: skip
@@ -105,7 +105,7 @@ def measure(
     correct, loss, seen = 0, 0.0, 0
     context.progress(0, len(split), "evaluating")
     with unheard(module), torch.no_grad():
-        for inputs, labels in arranged(split, graph, batch_size):
+        for inputs, labels in length_sorted_batches(split, graph, batch_size):
             result = _run(module, inputs)
             logits = logits_of(result, graph)
             fit(logits, labels)

@@ -18,7 +18,7 @@ from espalier.model.graph.ports import weight_at
 from espalier.model.registry import FORMATS
 from espalier.passes.analysis.statistics import NO_WEIGHTS
 from espalier.passes.base import Context, Report, Row, analysis
-from espalier.passes.observed.shifts import Floats, least_error
+from espalier.passes.observed.shift_selection import Floats, least_error
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -84,11 +84,11 @@ def emitting(options: HardwareOptions) -> EmitOptions:
 def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[Graph, Report]:
     """One row an instance: module, format, cycles, area. The summary: interval, latency, area, lint, mismatches."""
     from espalier.verilog.design.template import total
-    from espalier.verilog.emission.folder import beside
+    from espalier.verilog.emission.companion_files import companion_files
     from espalier.verilog.lowering.lower import lower
     from espalier.verilog.proof.lint import lint
     from espalier.verilog.proof.tools import simulator
-    from espalier.verilog.rtl.edited import check_pure
+    from espalier.verilog.rtl.edited_modules import check_pure
     from espalier.verilog.rtl.write import modules, texts, write
     from espalier.verilog.timing.schedule import schedule
 
@@ -104,14 +104,14 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     summary |= {"remarks": design.remarks} if design.remarks else {}
     summary |= {"notes": list(design.notes)} if design.notes else {}
     summary["ports"] = host_rows(graph, design)
-    summary["host"] = [{"node": h.node, "op": h.op, "why": h.why, "able": h.able} for h in design.hosted]
+    summary["host"] = [{"node": h.node, "op": h.op, "why": h.reason, "able": h.able} for h in design.host_nodes]
     context.progress(1, 5, "scheduling")
     planned = schedule(design)
     files = texts(design, planned)
     summary |= {"first": planned.first, "cycles": planned.latency, "interval": planned.interval,
-                "bottleneck": planned.bottleneck, "area": total(design.instances).told()}  # fmt: skip
+                "bottleneck": planned.bottleneck, "area": total(design.instances).report()}  # fmt: skip
     if options.folder:
-        done = write(design, Path(options.folder), beside(design, planned, options.cocotb), planned)
+        done = write(design, Path(options.folder), companion_files(design, planned, options.cocotb), planned)
         summary |= {"folder": str(done.folder), "files": list(done.files)}
     context.progress(2, 5, "checking the text")
     checked = lint(files, design.name)
@@ -141,8 +141,8 @@ def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
         rows.append({
             "node": instance.node, "instance": instance.name, "module": instance.module,
             "stream": instance.outputs[0].label, "cycles": cycles, "busy": planned.busy.get(instance.name, 0.0),
-            "waits": planned.waiting.get(instance.name), "remark": _remark(design, instance),
-            **instance.area().figures(),
+            "waits": planned.peaks.get(instance.name), "remark": _remark(design, instance),
+            **instance.area().counts(),
         })  # fmt: skip
     return rows
 
@@ -212,8 +212,8 @@ def _synthesized(design: Design, options: HardwareOptions, context: Context) -> 
     say = lambda text: context.progress(4, 5, f"synthesising, {text}")  # noqa: E731
     found = synthesize(design, options.synthesize, say, options.route)
     return {"synthesis": {
-        "target": options.synthesize, **found.total.figures(), "fmax_mhz": found.fmax, "notes": list(found.notes),
-        "seconds": round(found.seconds, 1), "instances": {n: a.figures() for n, a in found.instances.items()},
+        "target": options.synthesize, **found.total.counts(), "fmax_mhz": found.fmax, "notes": list(found.notes),
+        "seconds": round(found.seconds, 1), "instances": {n: a.counts() for n, a in found.instances.items()},
     }}  # fmt: skip
 
 
@@ -226,13 +226,13 @@ def _told(mismatch: Any, design: Design) -> dict[str, Any]:
 def _samples(graph: Graph, design: Design, options: HardwareOptions, context: Context) -> Samples:
     """Inputs with their labels: of the data, or random ones; or the error why there are none."""
     from espalier.passes.analysis.hardware_scored import made_batches
-    from espalier.passes.running.arrange import arranged
+    from espalier.passes.running.length_batches import length_sorted_batches
 
     try:
         if not options.data:
             return made_batches(graph, design, options.samples, context.seed)
         split = load_split(_choice(options, design), context)
-        found: list[Batch] = [(given, answers.numpy()) for given, answers in arranged(split, graph, 64)]
+        found: list[Batch] = [(given, answers.numpy()) for given, answers in length_sorted_batches(split, graph, 64)]
         if not found:
             raise DataError("The data has no samples.", "Choose another split.")
     except EspalierError as error:
@@ -249,7 +249,7 @@ def _codes(graph: Graph, design: Design, options: HardwareOptions, context: Cont
         rng = np.random.default_rng(context.seed)
         shapes = [b.stream for b in design.inputs]
         return tuple(rng.integers(s.fixed.low, s.fixed.high + 1, (options.samples, s.rows, s.size)) for s in shapes)
-    from espalier.verilog.emulation.exact import Host
+    from espalier.verilog.emulation.integer_model import Host
 
     host = Host(graph, context.store, design, context.callables)
     parts = [host(**given) for given, _ in samples]

@@ -61,11 +61,11 @@ def beside_scored(graph: Graph, design: Design, batches: list[Batch], context: C
     import torch
 
     from espalier.model.torch.build import build
-    from espalier.verilog.emulation.exact import Exact, structured, tensors
+    from espalier.verilog.emulation.integer_model import IntegerModel, structured, tensors
 
     base = context.base or graph.replace(*(replace(n, precision={}) for n in graph if n.precision))
     scored, plain = (build(g, context.store, context.callables) for g in (graph, base))
-    exact = Exact(graph, context.store, design, context.callables)
+    exact = IntegerModel(graph, context.store, design, context.callables)
     rtl, told, real = Results(), Results(), Results()
     labels: list[NDArray] = []
     at = 0

@@ -12,9 +12,9 @@ from espalier.model.graph.ops import category
 from espalier.model.graph.ports import weights_of
 from espalier.model.packed.layout import CODED, Packed, packed_size, plan
 from espalier.passes.base import Context, Report, Row, analysis
-from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, sizes_told
-from espalier.passes.timed.gains import gains_of
-from espalier.passes.timed.spans import peak, profiled, tensors_of
+from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, size_errors
+from espalier.passes.timed.profiler_spans import peak, profiled, tensors_of
+from espalier.passes.timed.size_suggestions import size_suggestions
 
 FLOAT = 4  # bytes of a float32
 ABOUT = (
@@ -41,12 +41,12 @@ def memory(graph: Graph, options: MemoryOptions, context: Context) -> tuple[Grap
     measured = list(_run(graph, options, context))
     total = sum(r["bytes"] for r in stored)
     floats = sum(map(_plain, graph.weights.values()))
-    gains = gains_of(graph, {r["line"]: r["bytes"] for r in measured})
-    context.found({"gains": [[g.words, g.bytes, g.act, list(g.nodes)] for g in gains]})
+    suggestions = size_suggestions(graph, {r["line"]: r["bytes"] for r in measured})
+    context.found({"gains": [[g.words, g.bytes, g.act, list(g.nodes)] for g in suggestions]})
     return graph, Report("memory", tuple(stored + measured), {
         "float_bytes": floats, "file_bytes": total, "saving": 1 - total / floats if floats else 0.0,
         **_ideal(parts), **{r["line"].replace(" ", "_"): r["bytes"] for r in measured},
-        "gains": " ".join(g.words for g in gains), "about": ABOUT,
+        "gains": " ".join(g.words for g in suggestions), "about": ABOUT,
     })  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def _run(graph: Graph, options: MemoryOptions, context: Context) -> Iterator[Row
         return
     inputs = inputs_on(options, graph, context)
     module = build(graph, context.store, context.callables, packed=True).to(options.device)
-    with sizes_told(options):
+    with size_errors(options):
         seen = profiled(module, graph, inputs, 1, context)
     copies = [m.kept_bytes for m in module.modules() if isinstance(m, Effective)]
     elements, plain = sum(w.elements for w in graph.weights.values()), sum(map(_plain, graph.weights.values()))

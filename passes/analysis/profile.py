@@ -13,8 +13,8 @@ from espalier.model.errors import ExportError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import macs
 from espalier.passes.base import Context, Report, Row, analysis
-from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, sizes_told
-from espalier.passes.timed.spans import AT, RUN, Seen, by_host, peak, profiled, tensors_of
+from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, size_errors
+from espalier.passes.timed.profiler_spans import AT, RUN, Profile, host_events, peak, profiled, tensors_of
 from espalier.passes.timed.timeline import timeline
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
     _check(options)
     inputs = inputs_on(options, graph, context)
     module = build(graph, context.store, context.callables, packed=True).to(options.device)
-    with sizes_told(options):
+    with size_errors(options):
         seen = profiled(module, graph, inputs, options.runs, context, options.trace)
     context.found({"timeline": timeline(seen, options.device == "cuda")})
     rows = tuple(_rows(graph, seen, _sizes(graph, inputs)))
-    total = statistics.median([e.time_range.elapsed_us() for e in by_host(seen.events) if e.name == RUN]) / 1e6
+    total = statistics.median([e.time_range.elapsed_us() for e in host_events(seen.events) if e.name == RUN]) / 1e6
     held = sum(v.numel() * v.element_size() for v in tensors_of(module))
     most = peak(seen.memory)
     summary = {"seconds": total, "plain": seen.plain, "runs": options.runs, "batch": _batch(inputs),
@@ -74,15 +74,15 @@ def _check(options: ProfileOptions) -> None:
 # -- what was seen
 
 
-def _rows(graph: Graph, seen: Seen, sizes: dict[str, int]) -> Iterator[Row]:
+def _rows(graph: Graph, seen: Profile, sizes: dict[str, int]) -> Iterator[Row]:
     """A line for each node that ran, in the order of the run; times are medians over the runs."""
-    events = by_host(seen.events)
+    events = host_events(seen.events)
     runs = [e.time_range for e in events if e.name == RUN]
     own: dict[str, _Sums] = defaultdict(lambda: _Sums(len(runs)))
     for event in events:
         number = next((i for i, r in enumerate(runs) if r.start <= event.time_range.start <= r.end), None)
         if event.name.startswith(AT) and event.name != RUN and number is not None:
-            name, rounds = seen.places[int(event.name.removeprefix(AT))]
+            name, rounds = seen.nodes[int(event.name.removeprefix(AT))]
             own[name].add(event, number, runs[number].start, rounds)
     whole = sum(s.seconds() for s in own.values())
     for name, sums in sorted(own.items(), key=lambda pair: pair[1].begins()):

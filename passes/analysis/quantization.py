@@ -11,12 +11,12 @@ from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.figure import EXPANSION, OPENED, Figure
 from espalier.passes.observed.difference import Comparison, Difference
 from espalier.passes.observed.options import ObserveOptions
-from espalier.passes.observed.stored import seen_mask, seen_weight, stored_scale
-from espalier.passes.observed.stream import Place, operands
+from espalier.passes.observed.stored_tensors import mask_in_view, stored_scale, weight_in_view
+from espalier.passes.observed.tensor_statistics import Place, operands
 from espalier.passes.score import one_sample, port_bits
 
 if TYPE_CHECKING:
-    from espalier.passes.observed.paired import Outcome
+    from espalier.passes.observed.model_comparison import Outcome
 
 
 @analysis("quantization", "Quantisation error", ObserveOptions)
@@ -60,19 +60,19 @@ def _weight_error(node: Node, port: str, graph: Graph, context: Context) -> Diff
     fmt, scale = node.precision[port].format, stored_scale(node.precision[port], graph, context.store)
     found = Comparison()
     for each in stored:
-        mask = seen_mask(node, each, graph, context.store)
-        found.add_format(fmt, seen_weight(node, each, graph, context.store), scale, mask)
+        mask = mask_in_view(node, each, graph, context.store)
+        found.add_format(fmt, weight_in_view(node, each, graph, context.store), scale, mask)
     return found.difference()
 
 
 def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[list[Row], Row]:
-    from espalier.passes.observed.paired import lockstep, tally
+    from espalier.passes.observed.model_comparison import compare_models, tally
     from espalier.passes.running.data_fit import text_facts
     from espalier.passes.running.splits import length_of, load_split
 
     split = load_split(options, context)
     plain = graph.replace(*(replace(n, precision={}) for n in graph))
-    found = lockstep(plain, graph, split, options.batch_size, context)
+    found = compare_models(plain, graph, split, options.batch_size, context)
     activations = _rows(graph, found.activations, "activation")
     outputs = _rows(graph, found.outputs, "output")
     logits = _row(graph.output, "logits", "logits", found.logits.difference(), {})
@@ -84,7 +84,7 @@ def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[l
     if changed and base is not None:
         summary |= {"weights_changed_by_steps": changed}
         first, count = tally(base, split, options.batch_size, context), max(len(split), 1)
-        if first.told:
+        if first.has_classes:
             summary |= {"baseline": OPENED, "accuracy_of_samples_baseline": first.accuracy.value,
                         "loss_of_samples_baseline": first.loss / count,
                         **_change("baseline", found.after.accuracy, first.accuracy, OPENED)}  # fmt: skip
@@ -120,7 +120,7 @@ def _scores(found: Outcome, samples: int) -> dict[str, Any]:
     model has the logits' figures alone.
     """
     count = max(samples, 1)
-    if not found.after.told:
+    if not found.after.has_classes:
         return {"samples": samples}
     before, after = found.before.accuracy, found.after.accuracy
     return {"samples": samples, "before": EXPANSION, "agreement": found.same / count,

@@ -1,4 +1,4 @@
-"""What every format at every port does to the outputs: predicted from one pass with gradients, and measured."""
+"""Sensitivity of the outputs to every format at every port: predicted from one gradient pass, and measured."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.choices.quantize import PORTS
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select, chosen
-from espalier.passes.sensitivity.correct import Correction
-from espalier.passes.sensitivity.places import Place, expansion, expansion_name, places, unfolded
+from espalier.passes.sensitivity.correction import Correction
+from espalier.passes.sensitivity.ports import FormatPort, decompose_attentions, expansion, expansion_name, format_ports
 from espalier.passes.sensitivity.table import Predictions, Sensitivity
 
-LEAST = 32  # samples on which picked candidates are measured; where there is time for fewer, none is
-TRIED = 8  # samples by which it is judged how long that takes
-UNFINISHED = "unfinished"  # in the summary of a run that ended early; the same run again goes on
-PART = 0.6  # of a run of the whole model, what measuring a candidate takes
+MIN_SAMPLES = 32  # for measuring sampled candidates; with time for fewer, none is measured
+TRIED = 8  # samples for an estimate of the duration
+UNFINISHED = "unfinished"  # summary key of a run that ended early; the same run resumes
+PART = 0.6  # duration of measuring a candidate, relative to a run of the model
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
-    from espalier.passes.sensitivity.evidence import Evidence
+    from espalier.passes.sensitivity.gradient_statistics import GradientStatistics
     from espalier.passes.sensitivity.measure import Baseline, Measured
 
 
 @dataclass(frozen=True, slots=True)
 class SensitivityOptions(EvaluateOptions):
-    """Which candidates at which ports, on what data, and how many of them are measured as well."""
+    """Candidates, ports and data, and the number of measured candidates."""
 
     limit: int = field(default=256, metadata={"min": 0, "help": "samples for the gradients; 0 = all"})
     formats: tuple[Format, ...] = field(
@@ -56,10 +56,10 @@ class SensitivityOptions(EvaluateOptions):
     exact: bool = field(default=False, metadata={"help": "measure every candidate, one at a time"})
     seconds: float = field(
         default=0.0,
-        metadata={"min": 0, "help": "for the gradients, and for the measurements: what is not done by then, the next "
-                  "run goes on with; 0 = no limit"},
+        metadata={"min": 0, "help": "time limit of the gradients, and of the measurements; the next run resumes; "
+                  "0 = no limit"},
     )  # fmt: skip
-    AGAINST_BASE: ClassVar[bool] = True  # its masks and formats are the choices that are left out
+    AGAINST_BASE: ClassVar[bool] = True  # the baseline has none of the chosen masks and formats
 
     def __post_init__(self) -> None:
         for port in self.ports:
@@ -67,22 +67,22 @@ class SensitivityOptions(EvaluateOptions):
                 raise OptionsError(f"ports: {port!r} is not a port.", nearest(port, PORTS))
         for share in self.sparsities:
             if not 0 < share <= 1:
-                raise OptionsError(f"sparsities: {share:g} is no share.", "Write numbers above 0, up to 1.")
+                raise OptionsError(f"sparsities: {share:g} is not a share.", "Use numbers above 0, up to 1.")
 
 
 @analysis("sensitivity", "Sensitivity", SensitivityOptions)
 def sensitivity(graph: Graph, options: SensitivityOptions, context: Context) -> tuple[Graph, Report]:
     """Per layer, port and format: the predicted KL divergence of the outputs from the baseline's, nats a sample.
 
-    The baseline is where the gradients are taken: the model as opened or, where steps changed its weights, the present
+    The baseline is the graph of the gradients: the model as opened or, if steps changed its weights, the present
     weights in float; `baseline` names it.
     KL ≈ ½·E[(g·δ)²]: δ the error of the format, g the gradient of the outputs' own log-likelihood (Fisher information,
-    labels drawn from the model, none looked at). Some candidates are measured too and correct the others.
+    labels drawn from the model, none of the data's). Some candidates are also measured and correct the others.
     """
     start = time.perf_counter()
     if not options.data:
-        raise DataError("Sensitivities need data, and none is named.",
-                        "Name some: demo:NAME, hub:NAME, a file or a folder; random inputs do not help.")  # fmt: skip
+        raise DataError("Sensitivities need data, and none are given.",
+                        "Give demo:NAME, hub:NAME, a file or a folder; random inputs do not suffice.")  # fmt: skip
     try:
         work = _Work(graph, options, _ending(context))
         rows = work.rows()
@@ -93,11 +93,11 @@ def sensitivity(graph: Graph, options: SensitivityOptions, context: Context) -> 
 
 
 class _Enough(Exception):
-    """Another job is to go first: the next run goes on with what is kept."""
+    """Another job has priority: the next run resumes from the checkpoint."""
 
 
 def _ending(context: Context) -> Context:
-    """A context that also ends where nobody waits for more."""
+    """A context whose progress also raises _Enough when the job is to end."""
 
     def progress(done: int, total: int, text: str) -> None:
         context.progress(done, total, text)
@@ -108,13 +108,13 @@ def _ending(context: Context) -> Context:
 
 
 def gather(graph: Graph, options: SensitivityOptions, context: Context) -> bool:
-    """The pass with gradients alone, for as long as the options say: whether its evidence is whole by now."""
+    """Run only the gradient pass, within the time limit; returns whether its statistics are complete."""
     work = _Work(graph, options, context)
     return work.evidence.samples >= len(work.split)
 
 
 def flat(row: Sensitivity) -> list[Row]:
-    """A line for each candidate."""
+    """A row of the report for each candidate."""
     return [
         {"node": row.node, "port": row.port, "candidate": c.label, "format": str(c.format) if c.format else None,
          "sparsity": c.sparsity, "predicted": kl if math.isfinite(kl) else None, "noise": noise, "measured": measured}
@@ -136,9 +136,9 @@ class _Work:
         split = load_split(replace(options, limit=0), context)
         count = min(options.limit or len(split), len(split))
         self.split, self.further = split.take(count), _further(split, count)
-        self.run, self.parts = unfolded(self.base)
-        ids = {n.id for n in chosen(self.base, options.select, lambda n: n.call != "output", "looked at")}
-        self.places = tuple(p for p in places(self.base, self.run, self.parts)
+        self.run, self.parts = decompose_attentions(self.base)
+        ids = {n.id for n in chosen(self.base, options.select, lambda n: n.call != "output", "analysed")}
+        self.places = tuple(p for p in format_ports(self.base, self.run, self.parts)
                             if p.node in ids and (not options.ports or p.port in options.ports))  # fmt: skip
         if not self.places:
             raise PassError(
@@ -151,103 +151,109 @@ class _Work:
         self.baseline: Row = {}
         self.correction = self.whole = Correction()
 
-    def _evidence(self) -> tuple[str, Evidence]:
-        """From the file of these weights and samples, or gathered now: always of all places.
+    def _evidence(self) -> tuple[str, GradientStatistics]:
+        """(path, statistics) of all ports, from the file of these weights and samples, or collected now.
 
-        What an earlier run gathered is gone on with; what is not all of it lies in a file of its own.
+        Resumes from a checkpoint; incomplete statistics have a separate file.
         """
         from espalier.model.document.graph_json import fingerprint
-        from espalier.passes.sensitivity.checkpoint import Unfinished
+        from espalier.passes.sensitivity.checkpoint import GradientCheckpoint
         from espalier.passes.sensitivity.collect import collect
-        from espalier.passes.sensitivity.evidence import PART, evidence_path, load, save
+        from espalier.passes.sensitivity.gradient_statistics import PART, load, save, statistics_path
 
         name = fingerprint(self.run)
         key = self._key(self.split, self.context.seed)
-        path, part = evidence_path(key), evidence_path(f"{key}{PART}")
+        path, part = statistics_path(key), statistics_path(f"{key}{PART}")
         if path.is_file():
             return str(path), load(path)
-        every, kept = places(self.base, self.run, self.parts), Unfinished(path)
-        found = collect(self.run, every, self.split, self.context, kept, self.options.seconds)
-        whole = found.samples >= len(self.split)
-        save(replace(found, reference=name), path if whole else part)
-        if whole:
-            kept.remove()
+        every, checkpoint = format_ports(self.base, self.run, self.parts), GradientCheckpoint(path)
+        collected = collect(self.run, every, self.split, self.context, checkpoint, self.options.seconds)
+        complete = collected.samples >= len(self.split)
+        save(replace(collected, reference=name), path if complete else part)
+        if complete:
+            checkpoint.remove()
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
-        return str(path if whole else part), load(path if whole else part)
+        return str(path if complete else part), load(path if complete else part)
 
     def _key(self, split: Split, *more: Any) -> str:
-        """The name of what is found with these weights on these samples."""
+        """Cache key of results with these weights on these samples."""
         from espalier.model.document.graph_json import fingerprint
-        from espalier.passes.sensitivity.evidence import key_of
+        from espalier.passes.sensitivity.gradient_statistics import key_of
 
         return key_of(fingerprint(self.run), *more, *(v for kv in sorted(split.inputs.items()) for v in kv))
 
     def rows(self) -> list[Sensitivity]:
-        """All rows, handed on as they come, and again once some were measured and all are corrected."""
+        """All rows; sent on as they are predicted, and again after measurement and correction."""
         from espalier.passes.sensitivity.full_table import rows_of_table
 
         formats = self.options.formats or usual_formats()
-        found: list[Sensitivity] = []
+        rows: list[Sensitivity] = []
         begun = time.perf_counter()
-        self.context.progress(0, len(self.places), "preparing the formats")  # the first row waits for their kernels
+        self.context.progress(0, len(self.places), "preparing the formats")  # the first row compiles their kernels
         stream = rows_of_table(
             self.evidence, self.places, self.run, self.context.store, formats, self.options.sparsities
         )
         for i, row in enumerate(stream):
             self.context.progress(i, len(self.places), f"{row.node} {row.port}")
             self.context.found(row)
-            found.append(row)
+            rows.append(row)
         self.seconds = time.perf_counter() - begun
         self.context.found(Predictions(self.path))
-        return self._measured(found)
+        return self._measured(rows)
 
     def _measured(self, rows: list[Sensitivity]) -> list[Sensitivity]:
-        """Rows with true divergences, of all candidates or of some, and predictions corrected by them."""
-        from espalier.passes.sensitivity import exact as truth
-        from espalier.passes.sensitivity.candidate_cache import Kept
+        """Measure all candidates or a sample, and correct the predictions."""
+        from espalier.passes.sensitivity import measured_candidates
+        from espalier.passes.sensitivity.candidate_cache import CandidateCache
 
         count = self.options.measure
-        cells = truth.every(rows) if self.options.exact else truth.picked(rows, count, self.context.seed)
+        cells = (
+            measured_candidates.all_cells(rows)
+            if self.options.exact
+            else measured_candidates.sample_cells(rows, count, self.context.seed)
+        )
         until = self._until()
         further = self._in_time(len(cells)) if cells else None
         if further is None:
             return rows
         known: dict[int, dict[int, float]] = {}
 
-        def heard(cell: tuple[int, int], found: Measured) -> None:
-            known.setdefault(cell[0], {})[cell[1]] = found.kl
-            self.accuracies[cell] = found.accuracy
+        def on_result(cell: tuple[int, int], result: Measured) -> None:
+            known.setdefault(cell[0], {})[cell[1]] = result.kl
+            self.accuracies[cell] = result.accuracy
             row = rows[cell[0]]
             if self.options.exact and len(known[cell[0]]) == len(row.candidates):
-                self.context.found(truth.told(row, known[cell[0]]))
+                self.context.found(measured_candidates.with_measurements(row, known[cell[0]]))
 
         at = {(p.node, p.port): p for p in self.places}
         size = self.options.batch_size
-        kept = Kept(self._key(further, size, further.labels))
-        before = sum(kept.get(rows[r].node, rows[r].port, rows[r].candidates[c]) is not None for r, c in cells)
+        cache = CandidateCache(self._key(further, size, further.labels))
+        before = sum(cache.get(rows[r].node, rows[r].port, rows[r].candidates[c]) is not None for r, c in cells)
         self.baseline = {"measured_before": before} if before else {}
-        baseline = truth.measured(rows, cells, at, self.run, further, size, self.context, heard, kept, until)
+        baseline = measured_candidates.measure_cells(
+            rows, cells, at, self.run, further, size, self.context, on_result, cache, until
+        )
         self.baseline |= {"measured_samples": baseline.samples, "accuracy_of_measured_samples": baseline.accuracy()}
-        rows = [truth.told(row, known.get(i, {})) for i, row in enumerate(rows)]
-        self.correction = truth.correction(rows)
-        rows = [truth.corrected(row, self.correction) for row in rows]
+        rows = [measured_candidates.with_measurements(row, known.get(i, {})) for i, row in enumerate(rows)]
+        self.correction = measured_candidates.table_correction(rows)
+        rows = [measured_candidates.corrected_row(row, self.correction) for row in rows]
         for row in rows:
             self.context.found(row)
-        self.baseline |= truth.agreement(rows)
+        self.baseline |= measured_candidates.rank_agreement(rows)
         if time.perf_counter() <= until:
-            self.whole = self._wholes(rows, at, baseline)
+            self.whole = self._configurations(rows, at, baseline)
         return rows
 
     def _until(self) -> float:
-        """When measuring all ends; picked candidates are as many samples as fit instead, and all of them."""
+        """End of measuring all candidates; sampled candidates instead use fewer data samples."""
         limited = self.options.exact and self.options.seconds
         return time.perf_counter() + self.options.seconds if limited else math.inf
 
     def _in_time(self, cells: int) -> Split | None:
-        """The samples on which so many candidates can be measured in the time there is; None where too few.
+        """The samples on which so many candidates can be measured in the time limit; None if too few.
 
-        All of them where each candidate is asked for: those that there is no time for, the next run goes on with.
+        All samples if every candidate is measured: the next run resumes with the remaining candidates.
         """
         from espalier.passes.sensitivity.measure import Baseline
 
@@ -260,27 +266,30 @@ class _Work:
         room = int(self.options.seconds / (each * (1 + PART * cells)))
         if room >= len(self.further):
             return self.further
-        return self.further.take(1 << (room.bit_length() - 1)) if room >= LEAST else None
+        return self.further.take(1 << (room.bit_length() - 1)) if room >= MIN_SAMPLES else None
 
-    def _wholes(self, rows: list[Sensitivity], at: dict[tuple[str, str], Place], baseline: Baseline) -> Correction:
-        """What some whole configurations say of predictions of such."""
-        from espalier.passes.sensitivity import exact as truth
-        from espalier.passes.sensitivity.correct import learned
+    def _configurations(
+        self, rows: list[Sensitivity], at: dict[tuple[str, str], FormatPort], baseline: Baseline
+    ) -> Correction:
+        """Fit a correction to measured configurations."""
+        from espalier.passes.sensitivity import measured_candidates
+        from espalier.passes.sensitivity.correction import fit_correction
 
         columns = len(self.options.formats or usual_formats())
-        mixed = truth.mixtures(rows, self.options.configurations, self.context.seed, columns)
-        return learned([(p, 0.0, m) for p, m in truth.wholes(rows, mixed, at, baseline, self.context)])
+        mixed = measured_candidates.sample_configurations(rows, self.options.configurations, self.context.seed, columns)
+        pairs = measured_candidates.measure_configurations(rows, mixed, at, baseline, self.context)
+        return fit_correction([(p, 0.0, m) for p, m in pairs])
 
     def lines(self, rows: list[Sensitivity]) -> tuple[Row, ...]:
-        """A line for each candidate; with the accuracy where all were measured."""
-        found = [line for row in rows for line in flat(row)]
+        """A row of the report for each candidate, with the accuracy if all are measured."""
+        lines = [line for row in rows for line in flat(row)]
         if self.options.exact:
-            places = [(r, c) for r, row in enumerate(rows) for c in range(len(row.candidates))]
-            found = [{**line, "accuracy": self.accuracies.get(cell)} for line, cell in zip(found, places, strict=True)]
-        return tuple(found)
+            cells = [(r, c) for r, row in enumerate(rows) for c in range(len(row.candidates))]
+            lines = [{**line, "accuracy": self.accuracies.get(cell)} for line, cell in zip(lines, cells, strict=True)]
+        return tuple(lines)
 
     def summary(self, rows: list[Sensitivity], start: float) -> Row:
-        """What the figures mean, on which texts, where the evidence lies, and how long all took."""
+        """Units, data, file of the statistics, and durations."""
         from espalier.passes.running.data_fit import text_facts
         from espalier.passes.running.splits import length_of
 
@@ -303,13 +312,13 @@ class _Work:
 
 
 def _further(split: Split, count: int) -> Split:
-    """As many samples that the pass with gradients did not see, where there are any; else the same."""
+    """As many samples outside the gradient pass, if there are enough; otherwise the same ones."""
     left = len(split) - count
     return split.rows(slice(count, min(len(split), 2 * count))) if left >= min(count, 32) else split.take(count)
 
 
-def kept_places(graph: Graph, base: Graph | None) -> tuple[Graph, Graph, tuple[Place, ...]]:
-    """(the graph at which gradients are taken, as it is run, its places): what asking the evidence needs beside it."""
+def kept_places(graph: Graph, base: Graph | None) -> tuple[Graph, Graph, tuple[FormatPort, ...]]:
+    """(graph of the gradients, the same with decomposed attentions, its ports), as predictions need them."""
     bare = expansion(graph, base)
-    run, parts = unfolded(bare)
-    return bare, run, places(bare, run, parts)
+    run, parts = decompose_attentions(bare)
+    return bare, run, format_ports(bare, run, parts)

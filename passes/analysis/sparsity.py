@@ -16,8 +16,8 @@ from espalier.model.graph.views import view_at
 from espalier.passes.analysis.statistics import keep
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.choices.prune import prunable
-from espalier.passes.observed.stored import NO_WEIGHTS
-from espalier.passes.pruning.changes import change
+from espalier.passes.observed.stored_tensors import NO_WEIGHTS
+from espalier.passes.pruning.mask_changes import change
 from espalier.passes.pruning.patterns import seen
 
 GROUP = 4  # inputs in a row, of which sparse tensor cores want at most two

@@ -17,11 +17,11 @@ from espalier.model.graph.ops import quantisable
 from espalier.model.graph.ports import weight_at, weights_of
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.observed.chunks import FINITE
 from espalier.passes.observed.moments import Moments
 from espalier.passes.observed.options import ObserveOptions
-from espalier.passes.observed.pieces import FINITE
-from espalier.passes.observed.stored import NO_WEIGHTS
-from espalier.passes.observed.stream import Observed, Place, operands, stream
+from espalier.passes.observed.stored_tensors import NO_WEIGHTS
+from espalier.passes.observed.tensor_statistics import Place, TensorStatistics, operands, stream
 
 Floats = NDArray[np.float32]
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
@@ -77,7 +77,7 @@ def _activations(graph: Graph, options: StatisticsOptions, context: Context) -> 
     return [_streamed((n.id, p), graph, found[n.id, p], options.sigmas) for n, p in places if (n.id, p) in found]
 
 
-def _streamed(place: Place, graph: Graph, found: Observed, sigmas: float) -> Row:
+def _streamed(place: Place, graph: Graph, found: TensorStatistics, sigmas: float) -> Row:
     node, port = place
     meta, moments, histogram = graph[node].ports[port], found.moments, found.histogram
     quantiles = [histogram.quantile(q) for q in QUANTILES] if histogram and moments.count else [None] * len(QUANTILES)

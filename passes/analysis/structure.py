@@ -7,7 +7,7 @@ from espalier.passes.base import Context, NoOptions, Report, Row, analysis
 from espalier.passes.structure.blocks import chains
 from espalier.passes.structure.masks import dead
 from espalier.passes.structure.sets import Structure, Units, structure_of
-from espalier.passes.structure.words import describe
+from espalier.passes.structure.summary import describe
 
 
 @analysis("structure", "Structure", instant=True)

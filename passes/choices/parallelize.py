@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from espalier.model.errors import PassError
 from espalier.model.graph.meta import Parallel
 from espalier.passes.select import Select
-from espalier.verilog.lowering.balance import at_most, divisors
+from espalier.verilog.lowering.parallelism import at_most, divisors
 
 
 @dataclass(frozen=True, slots=True)

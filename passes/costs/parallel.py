@@ -16,7 +16,7 @@ from espalier.model.graph.meta import Parallel
 from espalier.passes.choices.parallelize import ParallelizeOptions, ParallelRule
 from espalier.passes.score import one_sample
 from espalier.passes.select import Select
-from espalier.verilog.lowering.balance import at_most, divisors, product
+from espalier.verilog.lowering.parallelism import at_most, divisors, product
 
 LAYERS = ("linear", "conv1d", "conv2d", "matmul")
 ROWS = ("softmax", "layer_norm", "rms_norm")  # a row by itself, some elements a cycle

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from espalier.passes.score import Score, Scorer
     from espalier.passes.search.search import Search
     from espalier.passes.search.space import Space
-    from espalier.passes.sweep.outcome import Outcome
+    from espalier.passes.sweep.results import Outcome
     from espalier.passes.sweep.sweep import Sweep
 
 Locations = dict[TensorKey, Location]

@@ -43,7 +43,7 @@ from espalier.passes.recipes.replay import Memo, replay
 from espalier.passes.recipes.set_up import check_set_up, options_of
 from espalier.passes.score import Scorer
 from espalier.passes.sweep.run import run
-from espalier.passes.training.unfinished import clear, is_copied, until_saved
+from espalier.passes.training.checkpoint_folders import clear, is_copied, until_saved
 
 _Source = tuple[str, tuple[str, ...], int]  # what is opened, with what inputs, from what seed
 

@@ -18,7 +18,7 @@ from espalier.model.errors import PassError
 from espalier.model.graph.graph import Arg, Graph, Node, Ref, map_arg
 from espalier.model.graph.meta import TensorMeta, Weight
 from espalier.model.symbols import evaluate
-from espalier.model.trace.raising import Raiser
+from espalier.model.trace.module_recovery import ModuleRecovery
 from espalier.passes.base import Context
 from espalier.passes.mase.probing import Probes
 
@@ -49,9 +49,9 @@ class Inserted:
         """Fill `nodes`, `weights` and `values`; `ref` gives what an old node is in the graph."""
         if not self._new:
             return
-        raiser = self._export()
-        found = raiser.graph()
-        sizes = self._sizes(raiser)
+        recovery = self._export()
+        found = recovery.graph()
+        sizes = self._sizes(recovery)
         made: dict[str, Arg] = {}
         old = {name: node for node, name in self.inputs.items()}
         for node in found:
@@ -67,7 +67,7 @@ class Inserted:
 
     # -- the new nodes as a model of their own
 
-    def _export(self) -> Raiser:
+    def _export(self) -> ModuleRecovery:
         graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
 
         def copy(node: fx.Node) -> fx.Node:
@@ -84,7 +84,7 @@ class Inserted:
         part = fx.GraphModule(self._model, _sorted(graph))
         try:
             program = torch.export.export(part, (), self._examples(), strict=False, dynamic_shapes=self._dynamic())
-            return Raiser(program, part, self._context.store)
+            return ModuleRecovery(program, part, self._context.store)
         # torch.export raises dozens of types for what foreign code does.
         except Exception as error:
             names = ", ".join(n.name for n in self._new[:3])
@@ -103,13 +103,13 @@ class Inserted:
         axes = range(value.dim() if value is not None else 0)
         return [i for i in axes if len(set(self._probes.sizes(node, i))) > 1]
 
-    def _sizes(self, raiser: Raiser) -> list[dict[str, int]]:
+    def _sizes(self, recovery: ModuleRecovery) -> list[dict[str, int]]:
         """The part's own symbols at each of the probes' assignments."""
         nodes = {name: node for node, name in self.inputs.items()}
-        found: list[dict[str, int]] = [dict(raiser.names.symbols) for _ in self._probes.assignments]
-        for symbol, places in raiser.names.dynamic.items():
+        found: list[dict[str, int]] = [dict(recovery.names.symbols) for _ in self._probes.assignments]
+        for symbol, places in recovery.names.dynamic.items():
             name, _, axis = places[0].removesuffix("]").rpartition("[")
-            if symbol in raiser.names.symbols:
+            if symbol in recovery.names.symbols:
                 for i, size in enumerate(self._probes.sizes(nodes[name], int(axis))):
                     found[i][symbol] = size
         return found

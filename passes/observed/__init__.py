@@ -1,1 +1,1 @@
-"""What is learned from tensors that stream by: moments, histograms, samples of rows, errors; and what follows of it."""
+"""Statistics of streamed tensors: moments, histograms, row samples, errors; scales and shifts chosen from them."""

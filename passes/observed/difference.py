@@ -1,4 +1,4 @@
-"""How far values are from what they should be: sums in float64, so that tensors may come batch by batch."""
+"""Error metrics between two tensors, accumulated in float64 over batches."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.passes.base import Row
-from espalier.passes.observed.pieces import FINITE
+from espalier.passes.observed.chunks import FINITE
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_PIECE = 1 << 20
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Error of values y against x, over the elements where x is finite.
 
-    sqnr_db: 10·log10(Σx² / Σ(x − y)²), None when there is no error or no signal. cosine: Σxy / √(Σx²·Σy²), None where
-    either is zero. Fractions: saturated, beyond the format's range (None where no format is looked at); underflow, not
-    zero but made so; zeros of y.
+    sqnr_db: 10·log10(Σx² / Σ(x − y)²), None without error or signal. cosine: Σxy / √(Σx²·Σy²), None if either is zero.
+    Fractions: saturated, beyond the format's range (None without a format); underflow, non-zero x rounded to 0; zeros
+    of y.
     """
 
     sqnr_db: float | None
@@ -40,7 +40,7 @@ class Difference:
 
 
 class Comparison:
-    """The sums behind a `Difference`."""
+    """Accumulator of a `Difference`."""
 
     def __init__(self) -> None:
         self.elements = 0
@@ -49,18 +49,18 @@ class Comparison:
         self._ranged = False
 
     def add(self, x: Tensor, y: Tensor, inside: Tensor | None = None) -> None:
-        """Take in values `y` that should be `x`, and where x lies inside the format's range."""
+        """Add values `y` of the reference `x`; `inside`: mask of x within the format's range."""
         self._ranged |= inside is not None
         flat_x, flat_y = x.detach().reshape(-1), y.detach().reshape(-1)
         flat = None if inside is None else inside.reshape(-1)
-        for start in range(0, flat_x.numel(), _PIECE):
-            part = slice(start, start + _PIECE)
+        for start in range(0, flat_x.numel(), _CHUNK):
+            part = slice(start, start + _CHUNK)
             self._add(flat_x[part].double(), flat_y[part].double(), None if flat is None else flat[part])
 
     def add_format(self, fmt: Format, x: Tensor, scale: Tensor | None = None, mask: Tensor | None = None) -> None:
-        """Take in what `fmt` makes of `x` (as its port's format sees it), under a given scale where there is one.
+        """Add `x` (in its port's view) rounded by `fmt`, with a given scale if any.
 
-        `mask`: of a pruned weight, for formats that would make something of its zeros.
+        `mask`: of a pruned weight, for formats that do not map 0 to 0.
         """
         import torch
 
@@ -91,7 +91,7 @@ class Comparison:
         self._clipped += 0 if inside is None else int((~inside).sum())
 
     def difference(self) -> Difference:
-        """What was found so far."""
+        """The metrics so far."""
         count, lengths = max(self.elements, 1), math.sqrt(self._signal * self._power)
         return Difference(
             10 * math.log10(self._signal / self._noise) if self._noise > 0 and self._signal > 0 else None,
@@ -105,7 +105,7 @@ class Comparison:
 
 
 def compare(fmt: Format, x: Tensor, scale: Tensor | None = None) -> Difference:
-    """Error of `fmt` on `x` (as its port's format sees it), under a given scale where there is one."""
-    found = Comparison()
-    found.add_format(fmt, x, scale)
-    return found.difference()
+    """Error of `fmt` on `x` (in its port's view), with a given scale if any."""
+    comparison = Comparison()
+    comparison.add_format(fmt, x, scale)
+    return comparison.difference()

@@ -1,4 +1,4 @@
-"""How much of a distribution a format loses, by counts alone: entropy calibration (Migacz, TensorRT, GTC 2017)."""
+"""Entropy calibration: divergence of a quantised histogram (Migacz, TensorRT, GTC 2017)."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-CANDIDATES = 128  # thresholds that are tried
-FEWEST = 128  # bins that a threshold leaves at least
-FILLED = 8  # values a bin, below which a histogram is noise
+CANDIDATES = 128  # thresholds
+MIN_BINS = 128  # below a threshold
+MIN_COUNT = 8  # mean values per bin of a usable histogram
 
 
-def tells(counts: NDArray[np.int64]) -> bool:
-    """Whether there are values enough for their distribution to be known."""
-    return bool(counts.sum() >= FILLED * len(counts) and len(counts) >= FEWEST)
+def is_usable(counts: NDArray[np.int64]) -> bool:
+    """Whether a histogram has enough values for an estimate of the distribution."""
+    return bool(counts.sum() >= MIN_COUNT * len(counts) and len(counts) >= MIN_BINS)
 
 
 def divergence(counts: NDArray[np.int64], groups: NDArray[Any]) -> float:
-    """KL(P ‖ Q) in nats. P: `counts`, with what lies beyond the first len(groups) bins in the last used one of these.
+    """KL(P ‖ Q) in nats. P: `counts`, with the bins beyond the first len(groups) added to the last non-empty of these.
 
-    Q: the first bins alone, the mass of each group of bins (one code) spread evenly over its used bins. inf where there
-    are fewer than FEWEST of them, or they hold nothing.
+    Q: the first bins, the mass of each group of bins (one code) spread evenly over its non-empty bins. inf for fewer
+    than MIN_BINS bins, or if they are empty.
     """
-    if len(groups) < FEWEST:
+    if len(groups) < MIN_BINS:
         return math.inf
     inner = counts[: len(groups)].astype(np.float64)
     used = np.flatnonzero(inner)
@@ -39,11 +39,12 @@ def divergence(counts: NDArray[np.int64], groups: NDArray[Any]) -> float:
 
 
 def threshold(counts: NDArray[np.int64], levels: int) -> float:
-    """The share of all bins at which clipping costs least, for codes 0…levels, evenly spaced up to it; 1 where
-    there are too few values to tell."""
+    """The clipping threshold of least divergence as a share of all bins, for codes 0…levels evenly spaced up to it;
+    1 if the histogram is not usable."""
     best, least = 1.0, math.inf
-    tried = np.unique(np.linspace(FEWEST, len(counts), CANDIDATES).astype(int)) if tells(counts) else np.zeros(0, int)
-    for bins in tried[::-1]:  # of equally good ones the widest
+    usable = is_usable(counts)
+    tried = np.unique(np.linspace(MIN_BINS, len(counts), CANDIDATES).astype(int)) if usable else np.zeros(0, int)
+    for bins in tried[::-1]:  # ties: the widest
         lost = divergence(counts, np.rint((np.arange(bins) + 0.5) / bins * levels).astype(np.int64))
         if lost < least:
             best, least = float(bins / len(counts)), lost

@@ -1,4 +1,4 @@
-"""A built model run node by node on several samples: all of them come to a node before any goes on."""
+"""Layer-wise run of a built model: each node runs on all samples before the next node."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from espalier.passes.running.batches import fit_error
 Inputs = Mapping[str, Tensor]
 
 
-class Abreast(fx.Interpreter):
-    """`envs` holds, sample by sample, the tensors that later nodes still need."""
+class LayerwiseRun(fx.Interpreter):
+    """`envs`: for each sample, the tensors that later nodes read."""
 
     def __init__(self, module: fx.GraphModule, samples: Sequence[Inputs]) -> None:
         super().__init__(module)
@@ -21,7 +21,7 @@ class Abreast(fx.Interpreter):
         self.envs: list[dict[fx.Node, Any]] = [{} for _ in samples]
 
     def run_all(self, n: fx.Node) -> None:
-        """Run `n` on all samples; raises EspalierError where a sample does not fit."""
+        """Run `n` on all samples; raises EspalierError if a sample does not fit."""
         for env, inputs in zip(self.envs, self.samples, strict=True):
             self.env = env
             if n.op == "placeholder":

@@ -1,4 +1,4 @@
-"""Exact figures of a stream of values, in float64: parts are merged as Chan, Golub and LeVeque (1983) do."""
+"""Moments of a stream of values in float64, merged by the method of Chan, Golub and LeVeque (1983)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.passes.observed.pieces import pieces
+from espalier.passes.observed.chunks import finite_chunks
 
 
 @dataclass(slots=True)
 class Moments:
-    """Count, range, mean, Σ(x − mean)², Σ|x| and zeros of the values so far; `not_finite` counts those left out."""
+    """Count, range, mean, Σ(x − mean)², Σ|x| and zeros of the finite values; `not_finite`: number of the others."""
 
     count: int = 0
     low: float = math.inf
@@ -26,19 +26,19 @@ class Moments:
     not_finite: int = 0
 
     def add(self, x: NDArray[Any]) -> None:
-        """Take in the values of a floating array of any shape."""
-        for piece, left_out in pieces(x):
+        """Add the values of a floating-point array of any shape."""
+        for piece, left_out in finite_chunks(x):
             self.not_finite += left_out
             if piece.size:
                 self.merge(_of(piece))
 
     def merge(self, other: Moments) -> None:
-        """Take in what another stream has told."""
+        """Add the moments of another stream."""
         count = self.count + other.count
         if count:
-            apart = other.mean - self.mean
-            self.squares += other.squares + apart * apart * self.count * other.count / count
-            self.mean += apart * other.count / count
+            shift = other.mean - self.mean
+            self.squares += other.squares + shift * shift * self.count * other.count / count
+            self.mean += shift * other.count / count
         self.count, self.low, self.high = count, min(self.low, other.low), max(self.high, other.high)
         self.magnitude += other.magnitude
         self.zeros += other.zeros
@@ -46,12 +46,12 @@ class Moments:
 
     @property
     def variance(self) -> float:
-        """Mean squared distance from the mean; 0 of nothing."""
+        """Population variance; 0 if empty."""
         return self.squares / self.count if self.count else 0.0
 
     @property
     def abs_mean(self) -> float:
-        """Mean of |x|; 0 of nothing."""
+        """Mean of |x|; 0 if empty."""
         return self.magnitude / self.count if self.count else 0.0
 
 

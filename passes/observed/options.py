@@ -1,4 +1,4 @@
-"""Which data an analysis or a calibration looks at: as for an evaluation, but less of it."""
+"""Data options of analyses and calibrations: as for an evaluation, with fewer samples."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from espalier.passes.running.splits import EvaluateOptions
 
 @dataclass(frozen=True, slots=True)
 class ObserveOptions(EvaluateOptions):
-    """Data that may be left out: then weights alone are looked at."""
+    """Optional data; without them only weights are analysed."""
 
-    AGAINST_BASE: ClassVar[bool] = True  # where steps changed weights, the model without formats is not the one opened
+    AGAINST_BASE: ClassVar[bool] = True  # if steps changed weights, the model without formats is not the one opened
 
     data: str = field(
         default="", metadata={"help": "demo:NAME, hub:NAME, a file or a folder; empty: weights alone", "edit": "data"}

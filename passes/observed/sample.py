@@ -1,4 +1,4 @@
-"""A fair sample of the rows that stream by: Vitter's algorithm R (1985), seeded, with all draws of a batch at once."""
+"""Uniform sample of streamed rows: Vitter's algorithm R (1985), seeded, vectorised over a batch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ELEMENTS = 1 << 16  # at most this many are kept
+ELEMENTS = 1 << 16  # maximum size of the sample
 
 
 class RowSample:
-    """Whole rows, each seen row equally likely; of rows longer than ELEMENTS their beginning."""
+    """A sample in which each row is equally likely; rows longer than ELEMENTS are truncated."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
@@ -20,13 +20,13 @@ class RowSample:
 
     @property
     def rows(self) -> NDArray[np.float32]:
-        """What is kept: [rows, row]; [0, 0] before any was seen."""
+        """The sample: [rows, row]; [0, 0] if empty."""
         if self._rows is None:
             return np.zeros((0, 0), np.float32)
         return self._rows[: min(self._seen, len(self._rows))]
 
     def add(self, x: NDArray[Any]) -> None:
-        """Take in rows [n, row]; rows of another length than the first are passed over."""
+        """Add rows [n, row]; rows of another length than the first are ignored."""
         x = x[:, :ELEMENTS]
         if not x.size:
             return
@@ -35,8 +35,8 @@ class RowSample:
         if x.shape[1] != self._rows.shape[1]:
             return
         numbers = np.arange(self._seen, self._seen + len(x))
-        places = np.where(numbers < len(self._rows), numbers, self._random.integers(0, numbers + 1))
-        kept = places < len(self._rows)
-        # Of several rows for one place the last one stays, as if they had come one by one.
-        self._rows[places[kept]] = x[kept]
+        slots = np.where(numbers < len(self._rows), numbers, self._random.integers(0, numbers + 1))
+        chosen = slots < len(self._rows)
+        # Of several rows for one slot the last is stored, as in the sequential algorithm.
+        self._rows[slots[chosen]] = x[chosen]
         self._seen += len(x)

@@ -1,4 +1,4 @@
-"""A static scale for a format that takes one, from its tensor or from what was observed of it."""
+"""Static scales of formats, computed from a tensor or from its statistics."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import numpy as np
 
 from espalier.model.formats.scaled import ScaledFormat, gathered, spread, summed
 from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.passes.observed.chunks import FINITE
 from espalier.passes.observed.divergence import threshold
 from espalier.passes.observed.histogram import Histogram
-from espalier.passes.observed.pieces import FINITE
-from espalier.passes.observed.shifts import Method
-from espalier.passes.observed.stream import Observed
+from espalier.passes.observed.shift_selection import Method
+from espalier.passes.observed.tensor_statistics import TensorStatistics
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Shares of the full range that mse tries.
+# Shares of the full range, for mse.
 FACTORS = tuple(float(f) for f in np.geomspace(1.0, 0.1, 93))
 
 
 def one_scale(fmt: ScaledFormat) -> bool:
-    """Whether one scale fits a tensor of any batch: activations can be given no other."""
+    """Whether the format has one scale for any tensor shape, as activations need."""
     return fmt.scale_shape((2, 4)) == fmt.scale_shape((6, 8))
 
 
 def weight_scale(fmt: ScaledFormat, x: Tensor, method: Method, percentile: float) -> Tensor:
-    """The scale of a stored tensor `x` as its format sees it; each row or group has a range of its own.
+    """The scale of a stored tensor `x` in its format's view; each row or group has its own range.
 
-    minmax: its least and greatest value; percentile: so many % of its values; mse: the share of its range with the
-    least squared error; entropy: one share of all ranges, from the histogram of x over its range. A scale that is no
-    range (binary, ternary) is the definition's own.
+    minmax: minimum and maximum; percentile: a percentage of the values; mse: the share of the range with least squared
+    error; entropy: one share of all ranges, from the histogram of x relative to its range. Binary and ternary formats
+    define their own scale.
     """
     if isinstance(fmt, ScaledInteger):
         return _of_ranges(fmt, x, method, percentile / 100 if method == "percentile" else 1.0)
@@ -49,14 +49,14 @@ def _of_ranges(fmt: ScaledInteger, x: Tensor, method: Method, share: float) -> T
         return _least_error(fmt, x, scale)
     if method == "entropy":
         reach = spread(torch.maximum(-low, high).clamp(min=1e-30), fmt.per, tuple(x.shape))
-        seen = Histogram()
-        seen.add((x.float() / reach).numpy())
-        return scale * threshold(seen.magnitudes_but_zero(), _levels(fmt, seen.low < 0))
+        relative = Histogram()
+        relative.add((x.float() / reach).numpy())
+        return scale * threshold(relative.magnitudes_but_zero(), _levels(fmt, relative.low < 0))
     return scale
 
 
-def activation_scale(fmt: ScaledFormat, found: Observed, method: Method, percentile: float) -> Tensor:
-    """The scale of a tensor that streamed by, one for all of it; methods as for `weight_scale`."""
+def activation_scale(fmt: ScaledFormat, found: TensorStatistics, method: Method, percentile: float) -> Tensor:
+    """The scale of a streamed tensor, one for all elements; methods as for `weight_scale`."""
     import torch
 
     x = torch.from_numpy(found.sample.rows)
@@ -75,12 +75,12 @@ def activation_scale(fmt: ScaledFormat, found: Observed, method: Method, percent
 
 
 def _levels(fmt: ScaledInteger, negative: bool) -> int:
-    """The codes that a magnitude can have."""
+    """Number of codes of a magnitude."""
     return fmt.top // 2 if negative and not fmt.symmetric else fmt.top
 
 
 def _ends(fmt: ScaledInteger, x: Tensor, share: float) -> tuple[Tensor, Tensor]:
-    """What holds `share` of the finite values of a tensor, row or group, half of the rest beyond either end; with 0."""
+    """Range of `share` of the finite values of a tensor, row or group, symmetric in the quantiles, including 0."""
     import torch
 
     each = gathered(x.float(), fmt.per)
@@ -94,7 +94,7 @@ def _ends(fmt: ScaledInteger, x: Tensor, share: float) -> tuple[Tensor, Tensor]:
 
 
 def from_range(fmt: ScaledInteger, low: Tensor, high: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The scale of a tensor of `shape` whose shares lie in low…high (what is shared, its last axis included)."""
+    """The scale of a tensor of `shape` whose groups have the ranges low…high."""
     import torch
 
     rows = replace(fmt, granularity="channel")
@@ -102,7 +102,7 @@ def from_range(fmt: ScaledInteger, low: Tensor, high: Tensor, shape: tuple[int, 
 
 
 def _least_error(fmt: ScaledInteger, x: Tensor, scale: Tensor) -> Tensor:
-    """The multiples of `scale` (one of FACTORS for each share) with the least squared error on x."""
+    """`scale` times the factor of FACTORS with the least squared error on x, for each group."""
     import torch
 
     x = torch.where(x.abs() < FINITE, x, 0)

@@ -1,1 +1,1 @@
-"""Which values of a tensor go: scores of its elements, patterns that they fall in, and the masks of both."""
+"""Pruning of elements: scores, patterns and masks."""

@@ -1,4 +1,4 @@
-"""Gradients of the model's loss with respect to weights, over a data sample: what SNIP, movement and OBD score by."""
+"""Gradients of the model's loss with respect to weights, over a data sample, for SNIP, movement and OBD scores."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def gradients(
     graph: Graph, names: Sequence[str], split: Split, batch_size: int, context: Context, squared: bool = False
 ) -> dict[str, Tensor]:
-    """Weight name → the sum of the gradients of each sample's loss, or of their squares; the model is in eval mode.
+    """Weight name → sum of the gradients of each sample's loss, or of their squares; the model is in eval mode.
 
-    `squared` takes a backward pass a sample: the square of a mean is not the mean of squares.
+    `squared` needs one backward pass per sample, since the square of a mean is not the mean of squares.
     """
     module = build(graph, context.store, context.callables)
     objective = Objective(module, graph).eval()
@@ -31,12 +31,12 @@ def gradients(
     for name, tensor in live.items():
         if tensor.is_floating_point():
             tensor.requires_grad_(name in names)
-    found = {name: torch.zeros(live[name].shape) for name in names}
+    sums = {name: torch.zeros(live[name].shape) for name in names}
     wanted = [live[n] for n in names]
     for count, loss in _each(objective, split, graph, 1 if squared else batch_size, context):
         for name, value in zip(names, torch.autograd.grad(loss, wanted, materialize_grads=True), strict=True):
-            found[name] += value.float().square() if squared else value.float() * count
-    return found
+            sums[name] += value.float().square() if squared else value.float() * count
+    return sums
 
 
 def _each(

@@ -1,4 +1,4 @@
-"""Masks for live tensors, for passes that prune while they train; and the graph that holds them."""
+"""Masks of live tensors, for passes that prune during training, and the graph with these masks."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def view_of_weight(name: str, graph: Graph) -> View | None:
 
 def live_masks(scores: Mapping[str, Tensor], graph: Graph, choice: Choice) -> dict[str, Tensor]:
     """Weight name → bool mask, True = kept, on the scores' device. The scores are the live weights for l1 and l2, and
-    what `passes/pruning/scores.py` tells for the others. Raises PassError where one is not finite.
+    those of `passes/pruning/scores.py` for the others. Raises PassError for non-finite scores.
     """
     import torch
 
-    found = live_found(scores, graph, choice)
+    packed = live_found(scores, graph, choice)
     return {
         name: torch.from_numpy(np.unpackbits(f.bits, count=scores[name].numel()).astype(bool))
         .reshape(scores[name].shape)
         .to(scores[name].device)
-        for name, f in found.items()
+        for name, f in packed.items()
     }
 
 
 def live_found(scores: Mapping[str, Tensor], graph: Graph, choice: Choice) -> dict[str, Found]:
-    """As `live_masks`, in the bits that a graph keeps."""
+    """As `live_masks`, as packed bits."""
     parts: list[Scored] = []
     for name, score in scores.items():
         values = score.detach().float().cpu().contiguous().numpy().reshape(-1)
@@ -56,21 +56,21 @@ def live_found(scores: Mapping[str, Tensor], graph: Graph, choice: Choice) -> di
 
 
 def with_masks(graph: Graph, found: Mapping[str, Found], choice: Choice, store: WeightStore) -> Graph:
-    """The graph in which every node over one of the weights has its mask; a mask without zeros is none."""
-    held = {k: (store.hold(Stored(f.bits, "uint8")) if f.zeros else None, f.zeros) for k, f in found.items()}
+    """The graph with masks at all nodes of these weights; masks without zeros are omitted."""
+    keys = {k: (store.hold(Stored(f.bits, "uint8")) if f.zeros else None, f.zeros) for k, f in found.items()}
     nodes: list[Node] = []
     for node in graph:
         name = weight_at(node, "weight", graph) if "weight" in node.ports and node.call != "get_attr" else None
-        if name in held:
-            nodes.append(pruned(node, choice, *held[name]))
+        if name in keys:
+            nodes.append(pruned(node, choice, *keys[name]))
     return graph.replace(*nodes)
 
 
 def pruned(node: Node, choice: Choice, mask: str | None, zeros: int) -> Node:
-    """The node with this mask of its weight, or without one."""
+    """The node with this mask of its weight, or without a mask."""
     others = {p: s for p, s in node.sparsity.items() if p != "weight"}
     if mask is None:
         return replace(node, sparsity=others)
     ratio = 1 - choice.size[0] / choice.size[1] if choice.pattern == "n:m" else choice.ratio
-    held = Sparsity(choice.method, ratio, choice.scope, mask, zeros, choice.pattern, choice.size)
-    return replace(node, sparsity={**others, "weight": held})
+    sparsity = Sparsity(choice.method, ratio, choice.scope, mask, zeros, choice.pattern, choice.size)
+    return replace(node, sparsity={**others, "weight": sparsity})

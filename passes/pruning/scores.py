@@ -1,4 +1,4 @@
-"""What the elements of weights are ranked by, a weight at a time: from the weight alone, or with a data sample."""
+"""Scores of a weight's elements for pruning: from the weight, or with a data sample."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Layers = Mapping[str, Sequence[Node]]
 
 
 class Scores:
-    """The scores of the weights of `layers` by `method`; smallest magnitude first, of movement the least value.
+    """The scores of the weights of `layers` by `method`; pruned by smallest magnitude, for movement by smallest value.
 
-    l1, l2: w. wanda: w·√Σx². snip: w·g. movement: −w·g. hessian: w·√Σg². Squares and signs are left to the pattern, as
-    they rank single elements no differently.
+    l1, l2: w. wanda: w·√Σx². snip: w·g. movement: −w·g. hessian: w·√Σg². The pattern applies squares and signs, which
+    do not change the ranking of single elements.
     """
 
     def __init__(
@@ -36,14 +36,13 @@ class Scores:
         self.graph, self.layers, self.method, self.context = graph, layers, method, context
         self._factors: dict[str, Tensor] = {}
         if method in WITH_DATA:
-            hollow = next((n for n in layers if graph.weights[n].key is None), None)
-            if hollow is not None:
+            if any(graph.weights[n].key is None for n in layers):
                 raise without_weights()
             assert split is not None
             self._factors = _factors(graph, layers, method, split, batch_size, context)
 
     def of(self, name: str) -> Values:
-        """The scores of a weight, flat; raises PassError where they are not finite."""
+        """The flat scores of a weight; raises PassError if they are not finite."""
         weight = self.graph.weights[name]
         if weight.key is None:
             raise without_weights()
@@ -51,12 +50,12 @@ class Scores:
             return self._random(name, weight.elements)
         values = self.context.store.get(weight.key).float32()
         if not is_finite(values):
-            raise PassError(f"The weight {name} holds values that are not finite.", "Load a sound checkpoint.")
+            raise PassError(f"The weight {name} holds values that are not finite.", "Load another checkpoint.")
         if name in self._factors:
             values = (values * self._factors.pop(name).numpy()).astype(np.float32, copy=False)
             if not is_finite(values):
                 raise PassError(f"The scores of {name} by {self.method} are not finite.",
-                                "Look for overflows in the activations, or use l1.")  # fmt: skip
+                                "Check the activations for overflows, or use l1.")  # fmt: skip
         return values.reshape(-1)
 
     def _random(self, name: str, count: int) -> Values:
@@ -68,28 +67,28 @@ class Scores:
 
 
 def without_weights() -> PassError:
-    """There is nothing to score."""
+    """Error of a model without weights."""
     return PassError("The model was opened without weights, so there is nothing to prune.", "Open it with weights.")
 
 
 def _factors(
     graph: Graph, layers: Layers, method: str, split: Split, batch_size: int, context: Context
 ) -> dict[str, Tensor]:
-    """What each weight is multiplied with, of the float model: formats off, the masks of these weights too."""
+    """Factor of each weight, from the model without formats and without the masks of these weights."""
     from espalier.passes.pruning.gradients import gradients
-    from espalier.passes.pruning.inputs import energies
+    from espalier.passes.pruning.input_energies import energies
 
     inside = {n.id for nodes in layers.values() for n in nodes}
     bare = graph.replace(*(replace(n, precision={}, sparsity=_others(n) if n.id in inside else n.sparsity)
                            for n in graph))  # fmt: skip
     if method == "wanda":
-        held = {name: [bare[n.id] for n in nodes] for name, nodes in layers.items()}
-        return {k: v.sqrt().float() for k, v in energies(bare, held, split, batch_size, context).items()}
-    found = gradients(bare, tuple(layers), split, batch_size, context, squared=method == "hessian")
+        of_bare = {name: [bare[n.id] for n in nodes] for name, nodes in layers.items()}
+        return {k: v.sqrt().float() for k, v in energies(bare, of_bare, split, batch_size, context).items()}
+    sums = gradients(bare, tuple(layers), split, batch_size, context, squared=method == "hessian")
     shaped: Mapping[str, Callable[[Tensor], Tensor]] = {
         "snip": lambda g: g, "movement": lambda g: -g, "hessian": lambda g: g.sqrt()
     }  # fmt: skip
-    return {name: shaped[method](g) for name, g in found.items()}
+    return {name: shaped[method](g) for name, g in sums.items()}
 
 
 def _others(node: Node) -> dict[str, object]:

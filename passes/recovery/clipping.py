@@ -12,7 +12,7 @@ from torch import Tensor
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, spread, summed
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.passes.observed.shifts import covering, shift_of, shifted
+from espalier.passes.observed.shift_selection import covering, shift_of, shifted
 
 _WIDER, _NARROWER = 1, 8  # shifts tried around the finest one that clips nothing
 

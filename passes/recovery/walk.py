@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.torch.build import NODE, alters_input
 from espalier.passes.base import Context
-from espalier.passes.observed.layerwise import Abreast, Inputs
+from espalier.passes.observed.layerwise import Inputs, LayerwiseRun
 from espalier.passes.running.batches import batches, fit_error
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def told(visit: Callable[[Stop], None], count: int, context: Context, text: str)
     return each
 
 
-class _Walker(Abreast):
+class _Walker(LayerwiseRun):
     def __init__(self, module: fx.GraphModule, graph: Graph, samples: Sequence[Inputs]) -> None:
         super().__init__(module, samples)
         self.graph_of = graph

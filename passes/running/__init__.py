@@ -1,1 +1,1 @@
-"""Running a model on data: which samples, in which batches, what is observed on the way."""
+"""Runs of a model on data: splits, batches, observation of tensors."""

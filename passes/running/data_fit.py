@@ -1,6 +1,6 @@
-"""Where data meet a model: how long its texts may be, whether their tokens are in its vocabulary, what is cut.
+"""Fits data to a model: maximum text length, vocabulary and image checks, statistics of truncated texts.
 
-The only place that decides it; whoever reads data for a model comes through `load_task`, which asks here.
+All data for a model are loaded through `load_task`, which uses this module.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ TEXT_FACTS = ("max_length", "length_from", "longest", "texts_cut", "tokens_lost"
 
 @dataclass(frozen=True, slots=True)
 class TextLimit:
-    """The most tokens of a text, and what says so."""
+    """The maximum tokens of a text, and the source of the limit."""
 
     tokens: int
     source: str
 
 
 def text_limit(asked: int, reading: Reading, tokenizer: str | None) -> TextLimit:
-    """How many tokens of a text are kept; `asked` is the user's wish, 0 for none. Raises DataError.
+    """Maximum tokens of a text; `asked`: the user's max_length, 0 for none. Raises DataError.
 
-    A wish may go beyond what the tokenizer says and beyond the context length of computed positions, never beyond
-    the positions that the model holds.
+    `asked` may exceed the tokenizer's limit and the context length of computed positions, but not the model's position
+    embeddings.
     """
     from espalier.model.data.base import USUAL_LENGTH
     from espalier.model.data.tokens import longest
@@ -42,9 +42,9 @@ def text_limit(asked: int, reading: Reading, tokenizer: str | None) -> TextLimit
     if asked:
         return min([TextLimit(asked, "max_length"), *hard], key=_tokens)
     soft = [TextLimit(taken.context, "the configuration's context length")] if taken.context else []
-    told = longest(tokenizer) if tokenizer else None
-    soft += [TextLimit(told, "the tokenizer's model_max_length")] if told else []
-    usual = TextLimit(USUAL_LENGTH, "default; neither model nor tokenizer names a limit")
+    of_tokenizer = longest(tokenizer) if tokenizer else None
+    soft += [TextLimit(of_tokenizer, "the tokenizer's model_max_length")] if of_tokenizer else []
+    usual = TextLimit(USUAL_LENGTH, "default; neither model nor tokenizer sets a limit")
     return min([*hard, *soft] or [usual], key=_tokens)
 
 
@@ -53,27 +53,27 @@ def _tokens(limit: TextLimit) -> int:
 
 
 def text_facts(split: Split, limit: TextLimit) -> dict[str, Any]:
-    """What a score says of its texts: tokens used, why, the longest, share of texts cut and of tokens lost."""
+    """Text statistics of a score: token limit, its source, longest text, share of truncated texts and lost tokens."""
     if split.lengths is None or not len(split):
         return {}
-    cut, whole = split.lengths > limit.tokens, int(split.lengths.sum())
+    cut, total = split.lengths > limit.tokens, int(split.lengths.sum())
     lost = int((split.lengths[cut] - limit.tokens).sum())
-    values = (limit.tokens, limit.source, int(split.lengths.max()), float(cut.mean()), lost / max(whole, 1))
+    values = (limit.tokens, limit.source, int(split.lengths.max()), float(cut.mean()), lost / max(total, 1))
     return dict(zip(TEXT_FACTS, values, strict=True))
 
 
-def text_words(found: Mapping[str, Any]) -> str:
-    """What of the texts a score was measured on, from its facts; empty for other data."""
-    if "max_length" not in found:
+def text_words(facts: Mapping[str, Any]) -> str:
+    """Sentence on the text statistics of a score; empty for other data."""
+    if "max_length" not in facts:
         return ""
-    head = f"up to {found['max_length']:,} tokens ({found['length_from']})"
-    if not found["texts_cut"]:
-        return f"{head}: none is cut, the longest has {found['longest']:,}"
-    return f"{head}: {found['texts_cut']:.1%} are cut, {found['tokens_lost']:.1%} of all tokens lost"
+    head = f"up to {facts['max_length']:,} tokens ({facts['length_from']})"
+    if not facts["texts_cut"]:
+        return f"{head}: none is truncated, the longest has {facts['longest']:,}"
+    return f"{head}: {facts['texts_cut']:.1%} are truncated, {facts['tokens_lost']:.1%} of all tokens lost"
 
 
 def fitted(data: TaskData, reading: Reading) -> TaskData:
-    """The data as the model takes them; raises DataError for tokens or images that it cannot take."""
+    """The data padded to the model's fixed length; raises DataError for unfit tokens or images."""
     limits = reading.limits or Limits()
     for split in data.splits.values():
         _check_vocabulary(data.name, split, limits.vocabulary)
@@ -91,26 +91,26 @@ def _check_vocabulary(name: str, split: Split, size: int | None) -> None:
         return
     share = float((ids >= size).any(axis=1).mean())
     raise DataError(
-        f"The tokenizer gives token ids up to {int(ids.max()):,} in {share:.0%} of the texts of {name}; "
+        f"{share:.0%} of the texts of {name} have token ids up to {int(ids.max()):,}; "
         f"the model's vocabulary has {size:,}.",
-        "Name the tokenizer that belongs to the model with --tokenizer, or use a model with a larger vocabulary.",
+        "Use the model's tokenizer (--tokenizer), or a model with a larger vocabulary.",
     )
 
 
-def _check_image(name: str, split: Split, wish: tuple[int, int, int] | None) -> None:
+def _check_image(name: str, split: Split, expected: tuple[int, int, int] | None) -> None:
     images = next((a for a in split.inputs.values() if a.ndim == 4), None)
-    if wish is None or images is None:
+    if expected is None or images is None:
         return
     own = images.shape[1:]
-    if any(want not in (0, size) for want, size in zip(wish, own, strict=True)):
-        taken = " × ".join(str(size or "any") for size in wish)
+    if any(want not in (0, size) for want, size in zip(expected, own, strict=True)):
+        shape = " × ".join(str(size or "any") for size in expected)
         raise DataError(
-            f"The images of {name} are {' × '.join(map(str, own))} (channels first); the model takes {taken}.",
-            "Use images of that size, or a model for theirs.",
+            f"The images of {name} are {' × '.join(map(str, own))} (channels first); the model takes {shape}.",
+            "Use images of that size, or a model for these.",
         )
 
 
 def wanted_image(reading: Reading = PLAIN) -> tuple[int, int, int] | None:
-    """The size that pictures are brought to when they are read; channels other than 1 and 3 are no picture's."""
+    """The shape to which images are converted; None for channels other than 1 and 3."""
     image = reading.limits.image if reading.limits else None
     return image if image and image[0] in (0, 1, 3) else None

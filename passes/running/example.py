@@ -1,4 +1,4 @@
-"""Inputs made for a graph: valid values at any sizes, to export it with and to compare what was exported."""
+"""Example inputs of a graph: valid values at any sizes, for export and comparison."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Sizes = Mapping[str, int]
-FREE = re.compile(r"[A-Za-z_]\w*")  # a size that is a symbol alone, not an expression of several
+FREE = re.compile(r"[A-Za-z_]\w*")  # a size that is a single symbol, not an expression
 
 
 def example_inputs(graph: Graph, sizes: Sizes | None = None, seed: int = 0) -> dict[str, Tensor]:
-    """Name → values of each input at `sizes` (those of the trace): random numbers, indices within their table."""
+    """Name → values of each input at `sizes` (default: of the trace): random numbers, or valid indices."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    held = dict(graph.symbols) | dict(sizes or {})
-    return {n.target: _values(n, graph, held, generator) for n in graph.placeholders if n.out is not None}
+    all_sizes = dict(graph.symbols) | dict(sizes or {})
+    return {n.target: _values(n, graph, all_sizes, generator) for n in graph.placeholders if n.out is not None}
 
 
 def other_sizes(graph: Graph) -> list[dict[str, int]]:
-    """The trace's sizes, and others: one sample, and more of everything."""
+    """Sizes for comparison: of the trace, larger ones, and one sample with smaller ones."""
     if not graph.symbols:
         return [{}]
     more = {s: v + 1 + i for i, (s, v) in enumerate(graph.symbols.items())}
@@ -34,7 +34,7 @@ def other_sizes(graph: Graph) -> list[dict[str, int]]:
 
 
 def _is_batch(symbol: str, graph: Graph) -> bool:
-    """Whether a size counts samples: it comes first, and nowhere else."""
+    """Whether a size is a batch size: first in a shape, and never elsewhere."""
     shapes = [n.out.shape for n in graph.placeholders if n.out]
     return any(s[:1] == (symbol,) for s in shapes) and not any(symbol in s[1:] for s in shapes)
 
@@ -54,23 +54,23 @@ def _values(node: Node, graph: Graph, sizes: dict[str, int], generator: object) 
 
 
 def _rows(node: Node, graph: Graph) -> int:
-    """How many rows the tables have that an input points into; 0 where it points into none."""
-    users, seen, todo, found = graph.users(), set[str](), [node.id], list[int]()
+    """Rows of the smallest embedding that an input indexes; 0 if none."""
+    users, seen, todo, rows = graph.users(), set[str](), [node.id], list[int]()
     while todo:
         for user in (graph[u] for u in users[todo.pop()] if u not in seen):
             seen.add(user.id)
             if user.op == "embedding":
                 weight = user.ports.get("weight")
-                found += [int(weight.shape[0])] if weight and isinstance(weight.shape[0], int) else []
+                rows += [int(weight.shape[0])] if weight and isinstance(weight.shape[0], int) else []
             elif user.op in ("view", "reshape", "slice", "clone", "to", "contiguous", "expand", "unsqueeze", "squeeze"):
                 todo.append(user.id)
-    return min(found, default=0)
+    return min(rows, default=0)
 
 
 def _mask(shape: tuple[int, ...]) -> Tensor:
-    """1 at the beginning, 0 towards the end of the last axis, as in a padded text; of a lone 1, 1."""
+    """A mask of a padded text: 1 for the first three quarters of the last axis, then 0."""
     import torch
 
     last = shape[-1] if shape else 1
-    kept = max(1, last - last // 4)
-    return (torch.arange(last) < kept).long().expand(shape).clone() if shape else torch.ones(())
+    length = max(1, last - last // 4)
+    return (torch.arange(last) < length).long().expand(shape).clone() if shape else torch.ones(())

@@ -1,4 +1,4 @@
-"""What training minimises: the model's own loss where it has one, else the cross-entropy of its class scores."""
+"""The training objective: the model's own loss if it has one, otherwise the cross-entropy of its logits."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from espalier.passes.running.batches import logits_of
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
-class Lesson(Protocol):
-    """What a teacher adds to a loss."""
+class LossTerm(Protocol):
+    """Modifies the loss of a batch, such as distillation."""
 
     def loss(self, own: Tensor, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """The loss to train on."""
@@ -24,16 +24,16 @@ class Lesson(Protocol):
 
 
 class Objective(nn.Module):
-    """A built module as the Trainer wants it: (labels, inputs by name) → {"loss", "logits"}.
+    """A built module in the Trainer's interface: (labels, inputs by name) → {"loss", "logits"}.
 
-    `lesson`: what a teacher adds to the loss in training, where the batch holds what it said.
+    `distillation`: modifies the loss in training; the batch contains the teacher's outputs.
     """
 
-    accepts_loss_kwargs = False  # the loss is a mean over the batch, which the Trainer divides when it accumulates
+    accepts_loss_kwargs = False  # the loss is a mean over the batch, which the Trainer divides for accumulation
 
-    def __init__(self, inner: nn.Module, graph: Graph, lesson: Lesson | None = None) -> None:
+    def __init__(self, inner: nn.Module, graph: Graph, distillation: LossTerm | None = None) -> None:
         super().__init__()
-        self.lesson = lesson
+        self.distillation = distillation
         self.inner, self.graph = inner, graph
         labels = [n for n in graph.placeholders if n.target == "labels"]
         if labels and len(labels[0].ports["data_out"].shape) != 1:
@@ -49,16 +49,16 @@ class Objective(nn.Module):
         logits = logits_of(result, self.graph)
         own = _own_loss(result) if self.takes_labels else None
         loss = F.cross_entropy(logits.float(), labels) if own is None else own
-        if self.lesson is not None and self.training:
-            loss = self.lesson.loss(loss, logits, inputs)
+        if self.distillation is not None and self.training:
+            loss = self.distillation.loss(loss, logits, inputs)
         return {"loss": loss, "logits": logits}
 
     def taken(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What of a batch the module itself takes."""
+        """The items of a batch that are inputs of the module."""
         return {n: v for n, v in batch.items() if n in self.names}
 
     def train(self, mode: bool = True) -> Objective:
-        """Norms whose weights are frozen keep their running statistics too."""
+        """Set the mode, except for batch norms with frozen weights, which stay in eval mode."""
         super().train(mode)
         for norm in self.still:
             norm.eval()
@@ -71,7 +71,7 @@ def _frozen(norm: nn.Module) -> bool:
 
 
 def _own_loss(result: Any) -> Tensor | None:
-    """The loss among a module's results: by its name, or as the one that is a single number."""
+    """The loss among a module's results: by name, or the scalar."""
     if isinstance(result, dict):
         return result.get("loss")
     values = result if isinstance(result, tuple | list) else ()

@@ -1,7 +1,7 @@
-"""Watch the tensors that flow through ports while a built model runs on batches: one batch in memory at a time.
+"""Observes the tensors at ports while a built model runs on batches: one batch in memory at a time.
 
-What is seen is the tensor before the port's own format, so that formats can be tried on it; `data_out` is the
-node's result before its format.
+Tensors are observed before the port's own format, so that formats can be tried on them; `data_out` is the node's result
+before its format.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Wanted = Mapping[str, Collection[str]]
 
 
 def observe(graph: Graph, split: Split, batch_size: int, wanted: Wanted, sink: Sink, context: Context) -> None:
-    """Run the graph on `split` and give `sink` (node id, port, tensor) of each wanted port in each batch.
+    """Run the graph on `split` and call `sink` with (node id, port, tensor) of each wanted port in each batch.
 
-    Activations only: weights lie in the store. Raises DataError where the data does not fit the model.
+    Activations only: weights are in the store. Raises DataError for unfit data.
     """
     module = build(graph, context.store, context.callables)
     run = tap(module, graph, wanted, sink)
@@ -37,14 +37,14 @@ def observe(graph: Graph, split: Split, batch_size: int, wanted: Wanted, sink: S
             with fit_error(inputs):
                 run(inputs)
             seen += len(labels)
-            context.progress(seen, len(split), "looking at activations")
+            context.progress(seen, len(split), "observing activations")
 
 
 def tap(module: nn.Module, graph: Graph, wanted: Wanted, sink: Sink) -> Callable[[Mapping[str, Tensor]], Any]:
-    """A function that runs the built `module` on inputs by name, telling `sink`; returns the model's result."""
+    """A function that runs the built `module` on inputs by name and calls `sink`; it returns the model's result."""
     if isinstance(module, fx.GraphModule):
-        watched = _Tap(module, wanted, sink)
-        return lambda inputs: watched.run(*(inputs.get(n.target) for n in graph.placeholders))
+        interpreter = _Tap(module, wanted, sink)
+        return lambda inputs: interpreter.run(*(inputs.get(n.target) for n in graph.placeholders))
     return lambda inputs: _hooked(module, graph, wanted, sink, inputs)
 
 
@@ -55,31 +55,31 @@ class _Tap(fx.Interpreter):
         self.sources = {n.name: n for n in module.graph.nodes}
 
     def run_node(self, n: fx.Node) -> Any:
-        """Run one node; tell what flowed in and out."""
+        """Run one node and report its wanted inputs and output."""
         for node, port in n.meta.get(PORT, ()):
-            self._tell(node, port, self.env[n.args[0]])  # type: ignore[index]
+            self._report(node, port, self.env[n.args[0]])  # type: ignore[index]
         ports = self.wanted.get(n.meta[NODE], ()) if NODE in n.meta else ()
         for port, name in n.meta[OPERANDS] if ports else ():
             source = self.sources[name]
             if (n.meta[NODE], port) not in source.meta.get(PORT, ()):
-                self._tell(n.meta[NODE], port, self.env[source])
+                self._report(n.meta[NODE], port, self.env[source])
         result = super().run_node(n)
         if "data_out" in ports and not _has_format(n):
-            self._tell(n.meta[NODE], "data_out", result)
+            self._report(n.meta[NODE], "data_out", result)
         return result
 
-    def _tell(self, node: str, port: str, value: Any) -> None:
+    def _report(self, node: str, port: str, value: Any) -> None:
         if port in self.wanted.get(node, ()) and isinstance(value, Tensor) and value.is_floating_point():
             self.sink(node, port, value)
 
 
 def _has_format(n: fx.Node) -> bool:
-    """Whether the node's result goes through a format of its own, which then tells it."""
+    """Whether the node's result has an output format, whose node then reports it."""
     return any((n.meta[NODE], "data_out") in user.meta.get(PORT, ()) for user in n.users)
 
 
 def _hooked(module: nn.Module, graph: Graph, wanted: Wanted, sink: Sink, inputs: Mapping[str, Tensor]) -> Any:
-    """A model that runs with its own code: its leaves are watched through hooks."""
+    """Run a model with its own code, observed by hooks on its leaves."""
     hooks: list[Any] = []
 
     def watch(node: str, leaf: nn.Module, ports: Collection[str]) -> Iterable[Any]:

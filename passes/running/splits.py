@@ -1,4 +1,4 @@
-"""Which samples of which data a pass runs on: options, loading, the choice of a split."""
+"""Data of a pass: options, loading, choice of a split."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WHICH = ("data", "text", "label", "tokenizer", "max_length")
 
 @dataclass(frozen=True, slots=True)
 class EvaluateOptions:
-    """Which data, how much of it."""
+    """Data, split and number of samples."""
 
     data: str = field(default="", metadata={"help": "demo:NAME, hub:NAME, a file or a folder", "edit": "data"})
     split: str = field(default="", metadata={"help": SPLITS, "edit": "split"})
@@ -40,15 +40,15 @@ class EvaluateOptions:
 
     @property
     def which(self) -> dict[str, Any]:
-        """Those of the options that say which data, and how it is read."""
+        """The options that identify the data and how they are read."""
         return {name: getattr(self, name) for name in _WHICH}
 
 
 def data_warning(data: TaskData, context: Context, split: str = "") -> dict[str, str]:
-    """What of the data is likely not as it was meant, under `warning`: strange labels, a split without rows."""
-    from espalier.model.data.naming import misnamed
+    """Likely mistakes in the data, under `warning`: labels that are not the model's, splits without rows."""
+    from espalier.model.data.class_names import misnamed
 
-    empty = [f"{files} holds no rows and is left out." for files in data.empty.values() if not split]
+    empty = [f"{files} has no rows and is ignored." for files in data.empty.values() if not split]
     words = " ".join(w for w in (*misnamed(data.classes, context.reading.classes), *empty, *data.notes) if w)
     return {"warning": words} if words else {}
 
@@ -66,65 +66,66 @@ def load_split(options: EvaluateOptions, context: Context) -> Split:
 
 
 def load_task(options: EvaluateOptions, reading: Reading, *, whole: bool) -> TaskData:
-    """All splits as the model takes them, classes in its order; a lone file stays whole where `whole`.
+    """All splits in the model's inputs and class order; `whole`: do not divide a single file.
 
-    What the options leave open is as the project reads its data. Raises DataError.
+    Options that are not set are the project's. Raises DataError.
     """
     from espalier.model.data.base import LoadOptions
-    from espalier.model.data.naming import in_order_of
+    from espalier.model.data.class_names import in_order_of
 
     if not options.data:
-        raise DataError("There is no data to measure on.", "Name it: demo:NAME, hub:NAME, a file or a folder.")
+        raise DataError("There is no data to measure on.", "Give demo:NAME, hub:NAME, a file or a folder.")
     tokenizer = options.tokenizer or reading.tokenizer
-    wish = LoadOptions(
+    load = LoadOptions(
         tokenizer=tokenizer,
         text=options.text or None,
         label=options.label or None,
         max_length=text_limit(options.max_length, reading, tokenizer).tokens,
-        whole=whole,  # never seeded by the pass: a file's split must be the one that training saw
+        whole=whole,  # without the pass's seed, since training must see the same division of a file
         image=wanted_image(reading),
     )
-    return in_order_of(fitted(_with_columns(options.data, wish, reading), reading), reading.classes)
+    return in_order_of(fitted(_with_columns(options.data, load, reading), reading), reading.classes)
 
 
-def _with_columns(spec: str, wish: LoadOptions, reading: Reading) -> TaskData:
-    """The data by the project's own columns; those that it has not, or that are named, are found as always."""
+def _with_columns(spec: str, options: LoadOptions, reading: Reading) -> TaskData:
+    """Load with the project's columns, unless others are given or the data do not have them."""
     from espalier.model.data.columns import ColumnError
     from espalier.model.data.recent import load_recent
 
-    usual = replace(wish, text=wish.text or reading.text or None, label=wish.label or reading.label or None)
+    text, label = options.text or reading.text or None, options.label or reading.label or None
+    of_project = replace(options, text=text, label=label)
     try:
-        return load_recent(spec, usual)
+        return load_recent(spec, of_project)
     except ColumnError:
-        if usual == wish:
+        if of_project == options:
             raise
-        return load_recent(spec, wish)
+        return load_recent(spec, options)
 
 
 def length_of(options: EvaluateOptions, context: Context) -> TextLimit:
-    """How many tokens of a text are used; raises DataError."""
+    """Maximum tokens of a text; raises DataError."""
     return text_limit(options.max_length, context.reading, options.tokenizer or context.reading.tokenizer)
 
 
 def choose_split(data: TaskData, name: str, limit: int) -> Split:
-    """Split `name`, or all of lone rows, or test, or validation, or the only one; first `limit` samples (0 = all)."""
-    wish = name or next((s for s in ("all", "test", "validation") if s in data.splits), next(iter(data.splits)))
-    # Hub test sets hide their labels as −1 (GLUE); fall back on the validation set.
-    if not name and bool((data.split(wish).labels < 0).any()) and "validation" in data.splits:
-        wish = "validation"
-    return replace(data.split(wish), name=wish).take(limit or None)
+    """Split `name`, by default all, test, validation or the first; the first `limit` samples (0 = all)."""
+    chosen = name or next((s for s in ("all", "test", "validation") if s in data.splits), next(iter(data.splits)))
+    # Hub test sets hide their labels as −1 (GLUE): use the validation set.
+    if not name and bool((data.split(chosen).labels < 0).any()) and "validation" in data.splits:
+        chosen = "validation"
+    return replace(data.split(chosen), name=chosen).take(limit or None)
 
 
 def measured_split(data: TaskData, name: str, limit: int) -> Split:
-    """As `choose_split`; of data that only train, the samples that a training holds out: the others are known to it."""
+    """As `choose_split`; of data with only a training split, the samples that a training holds out."""
     if name or not only_trains(data):
         return choose_split(data, name, limit)
-    from espalier.passes.running.held_out import held_out
+    from espalier.passes.running.holdout import holdout_mask
 
-    whole = data.split(TRAIN)
-    return whole.rows(held_out(whole)).take(limit or None)
+    train = data.split(TRAIN)
+    return train.rows(holdout_mask(train)).take(limit or None)
 
 
 def only_trains(data: TaskData) -> bool:
-    """Whether there are training samples alone."""
+    """Whether there is only a training split."""
     return list(data.splits) == [TRAIN] and len(data.splits[TRAIN]) > 1

@@ -1,4 +1,4 @@
-"""What a timed model runs on: a batch of the data, or made values at the sizes of the trace or others."""
+"""Inputs of timed runs: a batch of the data, or generated values at given sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True, slots=True)
 class TimedOptions(EvaluateOptions):
-    """What is run, and where. Without data, on made inputs of the model's sizes."""
+    """Inputs and device. Without data, inputs are generated at the model's sizes."""
 
     batch_size: int = field(default=16, metadata={"min": 1, "max": 4096, "help": "batch size"})
     sizes: str = field(
@@ -30,7 +30,7 @@ class TimedOptions(EvaluateOptions):
 
 
 def check_device(device: str) -> None:
-    """Raises OptionsError for a device that is not here."""
+    """Raise OptionsError for an unavailable device."""
     import torch
 
     if device not in DEVICES:
@@ -55,31 +55,31 @@ def inputs_on(options: TimedOptions, graph: Graph, context: Context) -> dict[str
 
 
 @contextmanager
-def sizes_told(options: TimedOptions) -> Generator[None]:
-    """Where inputs of written sizes do not fit, the sizes are what to change."""
+def size_errors(options: TimedOptions) -> Generator[None]:
+    """Name the sizes in errors of generated inputs that do not fit."""
     try:
         yield
     except DataError as error:
         if not options.sizes:
             raise
         text = error.message.replace("this data", f"inputs of {options.sizes}")
-        raise DataError(text, "Write smaller sizes, or none for those of the trace.") from error
+        raise DataError(text, "Use smaller sizes, or none for those of the trace.") from error
 
 
 def batch_symbols(graph: Graph) -> list[str]:
-    """The sizes that count samples."""
+    """The batch sizes."""
     return [s for s in graph.symbols if s == "batch" or s.startswith("batch_")]
 
 
 def sizes_of(options: TimedOptions, graph: Graph) -> dict[str, int]:
-    """The sizes that were written; raises OptionsError for what the model has not, and where data have their own."""
+    """The sizes of the options; raises OptionsError for unknown sizes, and together with data."""
     from espalier.verilog.design.options import sizes_in
 
-    found = sizes_in(options.sizes)
-    if found and options.data:
-        raise OptionsError("Data have sizes of their own.", "Take the sizes out, or the data, for made inputs.")
-    for name in found:
+    sizes = sizes_in(options.sizes)
+    if sizes and options.data:
+        raise OptionsError("sizes cannot be combined with data.", "Remove one of them.")
+    for name in sizes:
         if name not in graph.symbols:
             hint = nearest(name, graph.symbols) if graph.symbols else "All of its sizes are fixed."
             raise OptionsError(f"The model has no size {name!r}.", hint)
-    return found
+    return sizes

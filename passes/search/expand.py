@@ -20,8 +20,8 @@ from espalier.passes.search.families import FLOAT, formats_of
 from espalier.passes.search.space import IDENTITY, LINEAR, Choice, Plain, Space
 from espalier.passes.search.spec import SearchSpec, Vary, When
 from espalier.passes.select import chosen
+from espalier.passes.sweep.spec_text import parse_place
 from espalier.passes.sweep.sweep import Setting, with_settings
-from espalier.passes.sweep.text import parse_place
 from espalier.passes.sweep.values import parse_values, value_text
 
 MOST = 5000  # choices

@@ -29,7 +29,7 @@ ENDING = ".espalier"
 
 def kept_folder() -> Path:
     """Where trained models of trials lie."""
-    from espalier.passes.training.unfinished import home
+    from espalier.passes.training.checkpoint_folders import home
 
     return home().parent / "trials"
 

@@ -13,8 +13,8 @@ import numpy as np
 from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.graph import Graph
-from espalier.passes.allocation.exact import exact
-from espalier.passes.allocation.hulls import Hulls, Solution
+from espalier.passes.allocation.convex_hulls import Hulls, Solution
+from espalier.passes.allocation.exact_solver import exact
 from espalier.passes.allocation.problem import Group, Problem, Whole
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Cancelled, Context, run_step
@@ -25,7 +25,7 @@ from espalier.passes.search.families import FLOAT, format_of
 from espalier.passes.search.goals import Wanted
 from espalier.passes.search.refine import Field
 from espalier.passes.search.space import Choice, Space, fit_key
-from espalier.passes.sensitivity.correct import Correction
+from espalier.passes.sensitivity.correction import Correction
 from espalier.passes.sensitivity.table import Candidate
 
 SAMPLES, TRUE = 256, 12  # samples of the pass with gradients; true measurements that correct it
@@ -227,7 +227,7 @@ class _Asked:
 
     def __init__(self, space: Space, graph: Graph, context: Context, seconds: float) -> None:
         from espalier.passes.analysis.sensitivity import kept_places
-        from espalier.passes.sensitivity.evidence import load
+        from espalier.passes.sensitivity.gradient_statistics import load
 
         told = run_step(graph, _step(space, seconds), context).report.summary
         level, steep, loud = told["correction"]
@@ -241,18 +241,18 @@ class _Asked:
 
     def of(self, node: str, port: str, candidate: Candidate) -> float:
         """Nats a sample; what breaks the outputs costs much, and what is not known nothing."""
-        from espalier.passes.sensitivity.full_table import quickly
-        from espalier.passes.sensitivity.subject import subject
+        from espalier.passes.sensitivity.full_table import fast_rounded
+        from espalier.passes.sensitivity.port_predictor import port_predictor
 
         place = self.places.get((node, port))
         if place is None or candidate == NO_CHANGE:
             return 0.0
         if (node, port) not in self._subjects:
-            self._subjects[node, port] = subject(place, self.evidence, self.run, self.store)
+            self._subjects[node, port] = port_predictor(place, self.evidence, self.run, self.store)
         held = self._subjects[node, port]
         if held is None:
             return 0.0
-        kl, noise = held.tried(candidate, quickly)
+        kl, noise = held.tried(candidate, fast_rounded)
         return min(max(self.by.of(kl, noise), 0.0), 1e6)
 
 

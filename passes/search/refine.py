@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.graph.graph import Graph
-from espalier.passes.allocation.exact import exact
-from espalier.passes.allocation.hulls import Hulls, Solution
+from espalier.passes.allocation.convex_hulls import Hulls, Solution
+from espalier.passes.allocation.exact_solver import exact
 from espalier.passes.allocation.problem import Group, Problem, Whole
 from espalier.passes.costs.base import Cost, Floats
 from espalier.passes.search.goals import Wanted

@@ -20,8 +20,8 @@ from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.families import format_of
 from espalier.passes.search.spec import Kind, When
 from espalier.passes.select import Select
+from espalier.passes.sweep.spec_text import parse_place
 from espalier.passes.sweep.sweep import Setting, with_settings
-from espalier.passes.sweep.text import parse_place
 from espalier.passes.transform.replace_linear import ReplaceLinearOptions
 
 Plain = str | int | float | bool | None

@@ -38,8 +38,8 @@ from espalier.passes.search.trial_run import Invalid, Order, Seen
 from espalier.passes.search.trial_store import Scratch
 from espalier.passes.search.warm import Warm
 from espalier.passes.search.with_training import FINETUNE, IDENTITIES, fitted_to, trained_first, with_training
+from espalier.passes.training.checkpoint_folders import discard
 from espalier.passes.training.curve import TRAINING_LOSS
-from espalier.passes.training.unfinished import discard
 
 KEPT_STEP = "kept_step"
 SHOWN = {"accuracy": "validation accuracy", "loss": "validation loss"}

@@ -19,8 +19,8 @@ from espalier.model.graph.graph import Graph
 from espalier.model.torch.build import build
 from espalier.passes.analysis.evaluate import noise_of
 from espalier.passes.base import Context
-from espalier.passes.running.arrange import arranged
 from espalier.passes.running.batches import fit, fit_error, logits_of
+from espalier.passes.running.length_batches import length_sorted_batches
 from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
 from espalier.passes.search.results import Results
 from espalier.passes.search.trial_run import Seen
@@ -36,7 +36,7 @@ class Warm:
         self.base, self.options, self.context = base, options, context
         data = load_task(options, context.reading, whole=options.split in ("", "all"))
         split = measured_split(data, options.split, options.limit)
-        self.batches = list(arranged(split, base, options.batch_size))
+        self.batches = list(length_sorted_batches(split, base, options.batch_size))
         self.results = Results([inputs for inputs, _ in self.batches])
         self.total = len(split)
         self.order = [int(i) for i in np.random.default_rng(0).permutation(len(self.batches))]

@@ -1,1 +1,1 @@
-"""Sensitivities: what one pass with gradients tells of every format at every port, and what is measured of it."""
+"""Sensitivities of the outputs to every format at every port: predicted from one gradient pass, and measured."""

@@ -1,4 +1,4 @@
-"""What was measured of single candidates, kept as it comes: a run that was stopped goes on where it was."""
+"""Disk cache of measured candidates, one line each: an interrupted run resumes from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from espalier.model.borders import parse_json, read_text, tried
 from espalier.model.document.codec import encode
 from espalier.model.errors import FileError
 from espalier.model.files import append
-from espalier.passes.sensitivity.evidence import evidence_folder
+from espalier.passes.sensitivity.gradient_statistics import statistics_folder
 from espalier.passes.sensitivity.measure import Measured
 from espalier.passes.sensitivity.table import Candidate
 
@@ -19,31 +19,31 @@ KEEP = 16  # files; the oldest beyond it are removed
 FIGURES = ("kl", "accuracy", "agreement", "samples", "seconds")
 
 
-class Kept:
-    """The measurements of one model on some samples, a line each; where nothing can be written, nothing is kept."""
+class CandidateCache:
+    """Measurements of one model on some samples, one line each; write errors are ignored."""
 
     def __init__(self, key: str) -> None:
-        self._path = evidence_folder() / f"{key}.jsonl"
+        self._path = statistics_folder() / f"{key}.jsonl"
         self._known = dict(_read(self._path))
 
     def get(self, node: str, port: str, candidate: Candidate) -> Measured | None:
-        """What was measured of a candidate; None where nothing was."""
+        """The measurement of a candidate, or None."""
         return self._known.get(_name(node, port, candidate))
 
-    def put(self, node: str, port: str, candidate: Candidate, found: Measured) -> None:
-        """Keep a measurement, on disk before anybody is told."""
+    def put(self, node: str, port: str, candidate: Candidate, result: Measured) -> None:
+        """Store a measurement, on disk first."""
         name = _name(node, port, candidate)
-        line = json.dumps({"of": name, **{f: getattr(found, f) for f in FIGURES}})
+        line = json.dumps({"of": name, **{f: getattr(result, f) for f in FIGURES}})
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if not self._known:
-                self._make_room()
+                self._remove_old()
             append(self._path, f"{line}\n".encode())
         except (OSError, FileError):
-            pass  # the run itself needs no file
-        self._known[name] = found
+            pass  # the run works without the file
+        self._known[name] = result
 
-    def _make_room(self) -> None:
+    def _remove_old(self) -> None:
         old = sorted(self._path.parent.glob("*.jsonl"), key=lambda p: p.stat().st_mtime, reverse=True)
         for path in old[KEEP - 1 :]:
             path.unlink(missing_ok=True)
@@ -54,11 +54,11 @@ def _name(node: str, port: str, candidate: Candidate) -> str:
 
 
 def _read(path: Path) -> Iterator[tuple[str, Measured]]:
-    """Lines that are whole; the last may have been cut off."""
+    """The valid lines; the last may be truncated."""
     for line in tried(lambda: read_text(path), "").splitlines():
-        if found := tried(lambda line=line: _measured(parse_json(line)), None):
-            yield found
+        if entry := tried(lambda line=line: _measured(parse_json(line)), None):
+            yield entry
 
 
-def _measured(held: dict[str, Any]) -> tuple[str, Measured]:
-    return str(held["of"]), Measured(*(held[f] for f in FIGURES))
+def _measured(values: dict[str, Any]) -> tuple[str, Measured]:
+    return str(values["of"]), Measured(*(values[f] for f in FIGURES))

@@ -1,6 +1,6 @@
-"""What a pass with gradients has gathered so far, on disk: one that is stopped or killed goes on where it was.
+"""Checkpoints of a gradient pass: an interrupted one resumes from the last.
 
-Safetensors beside the finished evidence, under the key of the same weights and samples; gone once that is there.
+A safetensors file beside the gradient statistics, with the same key; removed when those are complete.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from numpy.typing import NDArray
 from espalier.model.borders import parse_json, tried
 from espalier.model.errors import ProjectError
 from espalier.model.store.weights import NAMES, Tensor
-from espalier.passes.sensitivity.evidence import write_whole
+from espalier.passes.sensitivity.gradient_statistics import write_file
 
 Arrays = dict[str, NDArray[Any]]
 KEEP = 4  # files; the oldest beyond it are removed
-SHARE, LEAST = 20.0, 2.0  # a write takes at most so small a part of the time; seconds between two at least
+RATIO, MIN_INTERVAL = 20.0, 2.0  # of the interval to the duration of a write; seconds
 
 
-class Unfinished:
-    """The state of one pass; where nothing can be written, nothing is kept."""
+class GradientCheckpoint:
+    """The state of one pass; write errors are ignored."""
 
     def __init__(self, evidence: Path) -> None:
         self.path = evidence.with_suffix(".unfinished")
         self._written, self._took = time.monotonic(), 0.0
 
     def read(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """(arrays, facts) as they were written last; None where there are none, or they cannot be read."""
+        """(arrays, other state) of the last checkpoint; None if it is missing or unreadable."""
         return tried(self._read, None)
 
     def _read(self) -> tuple[Arrays, dict[str, Any]]:
-        data = self.path.read_bytes()  # all at once: another process may put a newer one in its place
+        data = self.path.read_bytes()  # in one read: another process may replace the file
         start = 8 + int.from_bytes(data[:8], "little")
         header = parse_json(data[8:start])
         facts = parse_json(header.pop("__metadata__")["state"])
@@ -45,33 +45,33 @@ class Unfinished:
 
     @property
     def due(self) -> bool:
-        """Whether so much was gathered since the last write that another pays."""
-        return time.monotonic() - self._written >= max(LEAST, SHARE * self._took)
+        """Whether the interval since the last write is over; it is RATIO times the duration of that write."""
+        return time.monotonic() - self._written >= max(MIN_INTERVAL, RATIO * self._took)
 
     def write(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
-        """Whole or not at all."""
+        """Write a checkpoint atomically."""
         begun = time.monotonic()
         tensors = {n: Tensor(np.ascontiguousarray(a), str(a.dtype)) for n, a in arrays.items()}
         try:
-            write_whole(self.path, tensors, {"state": json.dumps(facts)})
-            self._make_room()
+            write_file(self.path, tensors, {"state": json.dumps(facts)})
+            self._remove_old()
         except (OSError, ProjectError):
-            pass  # the pass itself needs no file
+            pass  # the pass works without the file
         self._written = time.monotonic()
         self._took = self._written - begun
 
-    def _make_room(self) -> None:
-        held = self.path.parent
-        for path in sorted(held.glob("*.unfinished"), key=lambda p: p.stat().st_mtime, reverse=True)[KEEP:]:
+    def _remove_old(self) -> None:
+        folder = self.path.parent
+        for path in sorted(folder.glob("*.unfinished"), key=lambda p: p.stat().st_mtime, reverse=True)[KEEP:]:
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """What it led to is kept elsewhere."""
+        """Delete the checkpoint."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 
 
 def _array(data: bytes, start: int, entry: Mapping[str, Any]) -> NDArray[Any]:
-    """One of the arrays that lie from byte `start` on; its own copy, to be written to."""
+    """A writable copy of one array; offsets count from byte `start`."""
     begin, end = entry["data_offsets"]
     return np.frombuffer(data[start + begin : start + end], NAMES[entry["dtype"]]).reshape(entry["shape"]).copy()

@@ -1,5 +1,6 @@
-"""A weight's gradients of all passes at once: few directions of one side span nearly all of them, so an error is turned
-into these alone, and what is left out goes with what is known by squares.
+"""A weight's gradients of all passes, projected on the few directions that span nearly all of them.
+
+An error is projected on these directions only; the remainder is added to the squares.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ import torch
 from torch import Tensor
 
 from espalier.model.formats.together import rows_together
-from espalier.passes.sensitivity.evidence import Floats, Low
+from espalier.passes.sensitivity.gradient_statistics import Floats, LowRank
 
 if TYPE_CHECKING:
-    from espalier.passes.sensitivity.subject import Given, Signed
+    from espalier.passes.sensitivity.port_predictor import Replacement, Signed
 
-BLOCK = 1 << 18  # elements of a stored weight that are looked at together
-LEFT_OUT = 0.05  # of the gradients' squares, what may be known as squares alone
-STEP = 8  # directions go by eights, as products do
+BLOCK = 1 << 18  # elements of a stored weight that are processed together
+REMAINDER = 0.05  # maximum share of the gradients' squares outside the directions
+STEP = 8  # the number of directions is a multiple, for fast matrix products
 
 
 @dataclass(frozen=True, slots=True)
-class Thin:
+class ProjectedGradients:
     """The gradient of a pass is Σ other ⊗ (inner · basis), over its rank.
 
-    basis: [directions, inputs]; inner: [passes · rank, directions]; other: [passes · rank, outputs]; where `turned`,
-    inputs and outputs change places. rows, columns: as of `Low`, with what the basis leaves out.
+    basis: [directions, inputs]; inner: [passes · rank, directions]; other: [passes · rank, outputs]; inputs and outputs
+    exchanged if `turned`. rows, columns: as in `LowRank`, including the remainder of the basis.
     """
 
     basis: Tensor
@@ -41,17 +42,17 @@ class Thin:
     turned: bool
 
 
-def thinned(piece: Low) -> Thin:
-    """By the side that needs fewer directions."""
+def project_gradients(piece: LowRank) -> ProjectedGradients:
+    """Project on the side that needs fewer directions."""
     passes, outputs, rank = piece.left.shape
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of arrays that may not be written: none is
+        warnings.simplefilter("ignore", UserWarning)  # about read-only arrays, which are not written
         left = torch.from_numpy(piece.left).transpose(1, 2).reshape(passes * rank, outputs)
         right = torch.from_numpy(piece.right).reshape(passes * rank, -1)
         rows, columns = torch.from_numpy(piece.rows), torch.from_numpy(piece.columns)
     squares = left.square().sum(1), right.square().sum(1)
     mass = float(rows.sum())
-    spare = LEFT_OUT * (float(squares[0] @ squares[1]) + passes * mass)
+    spare = REMAINDER * (float(squares[0] @ squares[1]) + passes * mass)
     of_inputs, of_outputs = _directions(right, squares[0], spare), _directions(left, squares[1], spare)
     turned = len(of_outputs) < len(of_inputs)
     basis, met, other, weights = (
@@ -61,11 +62,11 @@ def thinned(piece: Low) -> Thin:
     left_out = torch.addmm(met, inner, basis, alpha=-1).square_()
     along, across = weights @ left_out / passes, left_out.sum(1) @ other.square() / passes
     rows, columns = (rows + along, columns * mass + across) if turned else (rows + across, columns * mass + along)
-    return Thin(basis, inner, other, rows, columns / columns.sum().clamp(min=1e-38), passes, turned)
+    return ProjectedGradients(basis, inner, other, rows, columns / columns.sum().clamp(min=1e-38), passes, turned)
 
 
 def _directions(vectors: Tensor, weights: Tensor, spare: float) -> Tensor:
-    """As few orthonormal directions as leave out squares of at most `spare` in all."""
+    """The fewest orthonormal directions whose remainder has squares of at most `spare`."""
     scaled = vectors.double() * weights.double().sqrt()[:, None]
     values, turns = torch.linalg.eigh(scaled @ scaled.T)
     known = int((values > values[-1] * 1e-9).sum()) if values[-1] > 0 else 0
@@ -78,19 +79,19 @@ def _directions(vectors: Tensor, weights: Tensor, spare: float) -> Tensor:
 _OWN = threading.local()
 
 
-def _room(shape: tuple[int, int]) -> Tensor:
-    """A thread's own, whose pages are there already: as long as it asks for one size."""
-    kept: Tensor | None = getattr(_OWN, "room", None)
-    if kept is None or kept.numel() < shape[0] * shape[1]:
-        kept = _OWN.room = torch.empty(shape[0] * shape[1])
-    return kept[: shape[0] * shape[1]].view(shape)
+def _buffer(shape: tuple[int, int]) -> Tensor:
+    """A reused buffer of the thread, which avoids page faults."""
+    buffer: Tensor | None = getattr(_OWN, "buffer", None)
+    if buffer is None or buffer.numel() < shape[0] * shape[1]:
+        buffer = _OWN.buffer = torch.empty(shape[0] * shape[1])
+    return buffer[: shape[0] * shape[1]].view(shape)
 
 
-def met(piece: Thin, given: Given, x: Floats) -> tuple[Signed, float, float]:
-    """(signed effect of each pass, rows · error² · columns, Σ error²) of what stands instead of `x`.
+def projected_effect(piece: ProjectedGradients, given: Replacement, x: Floats) -> tuple[Signed, float, float]:
+    """(signed effect of each pass, rows · error² · columns, Σ error²) of the replacement of `x`.
 
-    Block by block, so that an error is still in the processor's cache when it meets the basis; where a format lets it,
-    rows are rounded so as well.
+    Processed in blocks, so that an error is still in the processor's cache when it is projected; rows are rounded in
+    blocks too if the format allows it.
     """
     weights = torch.stack([piece.rows, torch.ones_like(piece.rows)])
     turned = torch.zeros((len(piece.basis), x.shape[1]) if piece.turned else (len(x), len(piece.basis)))
@@ -99,11 +100,11 @@ def met(piece: Thin, given: Given, x: Floats) -> tuple[Signed, float, float]:
     fmt = given.format if step else None
     whole = given.start if step else given.values()
     count = -(-(BLOCK // max(x.shape[1], 1) + 1) // max(step, 1)) * max(step, 1)
-    errors = _room((min(count, len(x)), x.shape[1]))
-    held = errors.numpy()
+    errors = _buffer((min(count, len(x)), x.shape[1]))
+    array = errors.numpy()
     for first in range(0, len(x), count):
         some = slice(first, min(first + count, len(x)))
-        block, error = held[: some.stop - first], errors[: some.stop - first]
+        block, error = array[: some.stop - first], errors[: some.stop - first]
         q = given.rounded(fmt, given.start[some]) if fmt is not None else whole[some]
         np.subtract(q, x[some], out=block)
         if piece.turned:

@@ -1,7 +1,7 @@
-"""The true divergence of a graph from its baseline: only what comes after the first change is computed again.
+"""Measures the true divergence of a graph from its baseline, recomputing only the nodes after the first change.
 
-The baseline's values are kept where few are alive, or while one walks along it; a graph with other choices is built as
-for any evaluation, so that its figures are those of `evaluate`.
+Values of the baseline are cached where few are alive, and between consecutive graphs; a graph is built as for any
+evaluation, so that its metrics are those of `evaluate`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from espalier.model.torch.build import build
 from espalier.passes.base import Context
 from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.sensitivity.outputs import Outputs
-from espalier.passes.sensitivity.partial_run import RESULT, Asked, Values
+from espalier.passes.sensitivity.partial_run import RESULT, PartialRun, Values
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
 
-KEPT = 1 << 28  # bytes of a baseline's values that are kept for later
+CACHE_BYTES = 1 << 28  # of a baseline's cached values
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A graph against the baseline on the same samples. kl: nats a sample, or what `Outputs.words` says.
+    """A graph compared with the baseline on the same samples. kl: nats a sample, or as `Outputs.words` says.
 
-    accuracy, agreement (the share of samples with the baseline's class): None where the outputs are no classes.
+    accuracy, agreement (share of samples with the baseline's class): None if the outputs are not classes.
     """
 
     kl: float
@@ -44,7 +44,7 @@ class Measured:
 
 @dataclass(slots=True)
 class _Batch:
-    """Inputs of one batch, what the baseline makes of them, and values of its nodes that are kept."""
+    """One batch with the baseline's outputs and cached values of its nodes."""
 
     inputs: Mapping[str, Tensor]
     labels: Tensor
@@ -53,21 +53,21 @@ class _Batch:
 
 
 class Baseline:
-    """A reference graph on some samples, against which graphs with other choices at its nodes are measured.
+    """A reference graph on some samples, with which graphs with other choices are compared.
 
-    `keep`: bytes of intermediate values that may stay, spread along the graph; more make a late edit quicker.
+    `keep`: bytes of cached intermediate values, spread along the graph; more make late changes faster.
     """
 
-    def __init__(self, graph: Graph, split: Split, batch_size: int, context: Context, keep: int = KEPT) -> None:
+    def __init__(self, graph: Graph, split: Split, batch_size: int, context: Context, keep: int = CACHE_BYTES) -> None:
         self.graph, self.context, self.outputs = graph, context, Outputs(graph)
-        self._asked = Asked(build(graph, context.store, context.callables), graph)
+        self._run = PartialRun(build(graph, context.store, context.callables), graph)
         self._batches: list[_Batch] = []
         wanted: set[str] | None = None
         for inputs, labels in batches(split, graph, batch_size):
             with fit_error(inputs), torch.no_grad():
                 if wanted is None:
                     wanted = {RESULT, *self._stops(inputs, keep * len(labels) // max(len(split), 1))}
-                values = self._asked.values(inputs, {}, wanted)
+                values = self._run.values(inputs, {}, wanted)
             after = self.outputs.of(values.pop(RESULT))
             self._batches.append(_Batch(inputs, labels, after, values))
             context.progress(self.samples, len(split), "the baseline's outputs")
@@ -75,64 +75,65 @@ class Baseline:
 
     @property
     def samples(self) -> int:
-        """How many samples are measured on."""
+        """Number of samples."""
         return sum(len(b.labels) for b in self._batches)
 
     def accuracy(self) -> float | None:
-        """The baseline's own; None where its outputs are no classes."""
+        """The baseline's accuracy; None if its outputs are not classes."""
         if not self.outputs.classes:
             return None
         return sum(int((b.outputs.argmax(-1) == b.labels).sum()) for b in self._batches) / max(self.samples, 1)
 
     def measure(self, graph: Graph) -> Measured:
-        """The divergence of `graph`: the baseline with other choices, or any other version of it."""
+        """Measure `graph`, any version of the baseline."""
         return next(self.walk([graph]))
 
     def walk(self, graphs: Iterable[Graph]) -> Iterator[Measured]:
-        """The divergence of each graph in turn. Graphs that change first at one node share all that comes before it;
-        given in the order of the nodes that they change, they take one run of the baseline together.
+        """Measure each graph in turn. Graphs with the same first changed node share the values before it; in the order
+        of these nodes, all graphs together need one run of the baseline.
         """
-        place: str | None = None
-        held = [b.values for b in self._batches]
+        previous: str | None = None
+        cached = [b.values for b in self._batches]
         for graph in graphs:
             start = time.perf_counter()
             untouched = _untouched(graph, self.graph)
             first = next((n.id for n in self.graph if n.id not in untouched and n.call != "placeholder"), None)
-            if first is not None and first != place:
-                place, held = first, self._before(first, held)
-            yield self._measured(graph, held, untouched, start)
+            if first is not None and first != previous:
+                previous, cached = first, self._before(first, cached)
+            yield self._measured(graph, cached, untouched, start)
 
-    def _before(self, first: str, held: list[Values]) -> list[Values]:
-        """For each batch, the values that the nodes from `first` on take, from those of a node before it."""
-        found: list[Values] = []
-        wanted = self._asked.before(first)
-        for batch, values in zip(self._batches, held, strict=True):
+    def _before(self, first: str, cached: list[Values]) -> list[Values]:
+        """For each batch, the values read by `first` and later nodes, computed from those of an earlier node."""
+        result: list[Values] = []
+        wanted = self._run.before(first)
+        for batch, values in zip(self._batches, cached, strict=True):
             with torch.no_grad():
-                more = self._asked.values(batch.inputs, {**batch.values, **values}, wanted) if wanted else {}
-            found.append({**batch.values, **more})
-        return found
+                more = self._run.values(batch.inputs, {**batch.values, **values}, wanted) if wanted else {}
+            result.append({**batch.values, **more})
+        return result
 
-    def _measured(self, graph: Graph, held: list[Values], untouched: set[str], start: float) -> Measured:
-        asked = Asked(build(graph, self.context.store, self.context.callables), graph)
-        lost, right, same = 0.0, 0, 0
-        for batch, values in zip(self._batches, held, strict=True):
+    def _measured(self, graph: Graph, cached: list[Values], untouched: set[str], start: float) -> Measured:
+        run = PartialRun(build(graph, self.context.store, self.context.callables), graph)
+        divergence, correct, same = 0.0, 0, 0
+        for batch, values in zip(self._batches, cached, strict=True):
             known = {k: v for k, v in values.items() if k in untouched}
             with torch.no_grad():
-                after = self.outputs.of(asked.values(batch.inputs, known, {RESULT})[RESULT])
+                after = self.outputs.of(run.values(batch.inputs, known, {RESULT})[RESULT])
             _check_shape(batch.outputs, after)
-            lost += self.outputs.divergence(batch.outputs, after, batch.inputs)
+            divergence += self.outputs.divergence(batch.outputs, after, batch.inputs)
             if self.outputs.classes:
-                right += int((after.argmax(-1) == batch.labels).sum())
+                correct += int((after.argmax(-1) == batch.labels).sum())
                 same += int((after.argmax(-1) == batch.outputs.argmax(-1)).sum())
-        count, told = max(self.samples, 1), self.outputs.classes
+        count = max(self.samples, 1)
         seconds = time.perf_counter() - start
-        return Measured(lost / count, right / count if told else None, same / count if told else None, count, seconds)
+        accuracy, agreement = (correct / count, same / count) if self.outputs.classes else (None, None)
+        return Measured(divergence / count, accuracy, agreement, count, seconds)
 
     def _stops(self, inputs: Mapping[str, Tensor], keep: int) -> set[str]:
-        """The values to keep: those alive at places where few bytes are, as many such places as fit, spread evenly."""
-        sizes = self._asked.sizes(inputs)
+        """Values to cache: those alive at nodes with few live bytes, as many nodes as fit, spread evenly."""
+        sizes = self._run.sizes(inputs)
         names = [n for n in self.graph.nodes if sizes.get(n)]
-        alive = [(n, self._asked.before(n)) for n in names]
+        alive = [(n, self._run.before(n)) for n in names]
         weights = {n: sum(sizes.get(v, 0) for v in values) for n, values in alive}
         least = sorted(w for w in weights.values() if w)
         if not least:
@@ -146,12 +147,12 @@ class Baseline:
 def _check_shape(before: Tensor, after: Tensor) -> None:
     if before.shape != after.shape:
         shapes = " and ".join("×".join(map(str, x.shape)) for x in (before, after))
-        raise PassError(f"The outputs of the baseline and of the model have other shapes: {shapes}.",
+        raise PassError(f"The outputs of the baseline and of the model differ in shape: {shapes}.",
                         "Choose a baseline with the same head.")  # fmt: skip
 
 
 def _untouched(graph: Graph, base: Graph) -> set[str]:
-    """The nodes whose values are the baseline's, as no change bears on them."""
+    """Nodes whose values equal the baseline's: neither they nor their inputs are changed."""
     weights = {k for k, w in graph.weights.items() if base.weights.get(k) != w}
     touched: set[str] = set()
     for node in graph:
@@ -161,13 +162,13 @@ def _untouched(graph: Graph, base: Graph) -> set[str]:
     return set(graph.nodes) - touched
 
 
-_BESIDE = ("id", "ports", "outputs", "module_path", "source", "parallel")  # of a node, that change no value
-_COMPUTES = tuple(f.name for f in fields(Node) if f.name not in _BESIDE)
+_IRRELEVANT = ("id", "ports", "outputs", "module_path", "source", "parallel")  # fields that change no value
+_COMPUTES = tuple(f.name for f in fields(Node) if f.name not in _IRRELEVANT)
 
 
 def _differs(node: Node, base: Graph) -> bool:
-    """Whether a node computes something else than in the baseline."""
-    held = base.nodes.get(node.id)
-    if held is None or held is node:
-        return held is None
-    return any(getattr(held, name) != getattr(node, name) for name in _COMPUTES)
+    """Whether a node's computation differs from the baseline."""
+    before = base.nodes.get(node.id)
+    if before is None or before is node:
+        return before is None
+    return any(getattr(before, name) != getattr(node, name) for name in _COMPUTES)

@@ -1,4 +1,4 @@
-"""What is compared of two versions of a model: the distributions that it tells, or else the values that it gives."""
+"""Comparison of the outputs of two versions of a model: as distributions, or as values."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ WORDS: dict[Kind, str] = {
 
 
 class Outputs:
-    """The tensor of a model's results that is looked at, and how far two of them are apart.
+    """The compared tensor of a model's results, and the divergence of two of them.
 
-    `classes`: one distribution a sample. `distributions`: logits of any rank, such as a language model's; rows that an
-    attention mask hides do not count. `values`: all other models; then the divergence is that of normal distributions
-    around the values, as wide as the baseline's own spread (`learn`).
+    `classes`: one distribution a sample. `distributions`: logits of any rank, such as a language model's, without rows
+    that the attention mask hides. `values`: all other models; the divergence is that of normal distributions around
+    the values, with the variance of the baseline's outputs (`learn`).
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.name, self.place = _chosen(graph)
-        meta = _meta(graph, self.place)
-        told = self.name == "logits" or (graph.structure != "dict" and meta is not None and len(meta.shape) == 2)
-        ranked = len(meta.shape) if meta else 2
+        self.name, self.index = _chosen(graph)
+        meta = _meta(graph, self.index)
+        logits = self.name == "logits" or (graph.structure != "dict" and meta is not None and len(meta.shape) == 2)
+        rank = len(meta.shape) if meta else 2
         single = meta is not None and meta.shape[-1] == 1  # one number a row: a regression, or a single score
-        self.kind: Kind = "values" if not told or single else "classes" if ranked == 2 else "distributions"
+        self.kind: Kind = "values" if not logits or single else "classes" if rank == 2 else "distributions"
         self.spread: float | None = None
 
     @property
     def classes(self) -> bool:
-        """Whether there is an accuracy."""
+        """Whether an accuracy is defined."""
         return self.kind == "classes"
 
     @property
     def words(self) -> str:
-        """What the divergence is."""
+        """Description of the divergence."""
         return WORDS[self.kind]
 
     def of(self, result: Any) -> Tensor:
-        """The tensor among a module's results, at least float32."""
+        """The compared tensor of a module's results, at least float32."""
         if isinstance(result, dict):
             result = result[self.name]
         elif isinstance(result, tuple | list):
-            result = result[self.place]
+            result = result[self.index]
         return result if result.dtype.itemsize == 8 else result.float()
 
     def learn(self, values: Iterable[Tensor]) -> None:
-        """Take the spread of values from all that the baseline gives: a batch of few has none of its own."""
+        """Set the variance from all outputs of the baseline; a small batch is no estimate."""
         if self.kind != "values":
             return
         count, total, squares = 0, 0.0, 0.0
@@ -70,7 +70,7 @@ class Outputs:
         return self.spread or float(x.var(unbiased=False).clamp(min=1e-12))
 
     def divergence(self, before: Tensor, after: Tensor, inputs: Mapping[str, Tensor]) -> float:
-        """The sum over the samples of a batch of how far `after` is from `before`."""
+        """Sum over a batch's samples of the divergence of `after` from `before`."""
         if self.kind == "values":
             return float((after - before).square().mean() / (2 * self._variance(before))) * len(before)
         p, q = before.double().log_softmax(-1), after.double().log_softmax(-1)
@@ -78,7 +78,7 @@ class Outputs:
         return float((lost * self.shares(before, inputs)).sum())
 
     def rows(self, logits: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
-        """1 for each row of the logits that counts, else 0."""
+        """1 for each unmasked row of the logits, 0 otherwise."""
         import torch
 
         mask = inputs.get("attention_mask")
@@ -87,17 +87,17 @@ class Outputs:
         return torch.ones(logits.shape[:-1], dtype=logits.dtype)
 
     def shares(self, logits: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
-        """What each row counts of its sample: those of one sample together 1, whatever lies beside it in a batch."""
+        """Weight of each row; those of one sample sum to 1."""
         weights = self.rows(logits, inputs)
-        held = weights.reshape(len(weights), -1).sum(1).clamp(min=1)
-        return weights / held.reshape(-1, *[1] * (weights.dim() - 1))
+        sums = weights.reshape(len(weights), -1).sum(1).clamp(min=1)
+        return weights / sums.reshape(-1, *[1] * (weights.dim() - 1))
 
     def pull(self, before: Tensor, inputs: Mapping[str, Tensor], random: torch.Generator) -> Tensor:
-        """A random gradient u of a batch's outputs, each sample's by itself, with E[uuᵀ] the Fisher information of what
-        a sample's divergence is: ½·E[(u·δ)²] is the divergence for small changes δ.
+        """A random output gradient u of each sample, with E[uuᵀ] the Fisher information of its outputs: ½·E[(u·δ)²] is
+        the divergence for small changes δ.
 
-        Of a softmax: diag(p) − ppᵀ, by a rotation that leaves out the direction in which it is 0; so two classes need
-        no luck in the draw of a rare label.
+        For a softmax it is diag(p) − ppᵀ, sampled by random signs reflected so that the null direction is omitted;
+        unlike with sampled labels, rare classes add no variance.
         """
         import torch
 
@@ -108,29 +108,28 @@ class Outputs:
             return signs / (self._variance(before) * before[0].numel()) ** 0.5
         root = before.softmax(-1).sqrt()
         signs[..., -1] = 0
-        mirror = root.clone()
-        mirror[..., -1] -= 1
-        turned = signs - mirror * (2 * (mirror * signs).sum(-1, True) / mirror.square().sum(-1, True).clamp(min=1e-30))
+        normal = root.clone()  # of a Householder reflection
+        normal[..., -1] -= 1
+        turned = signs - normal * (2 * (normal * signs).sum(-1, True) / normal.square().sum(-1, True).clamp(min=1e-30))
         return root * turned * self.shares(before, inputs).sqrt().unsqueeze(-1)
 
 
-def _meta(graph: Graph, place: int) -> Any:
+def _meta(graph: Graph, index: int) -> Any:
     from espalier.model.graph.graph import Ref, out_port
 
-    ref = graph.output.args[place] if place < len(graph.output.args) else None
+    ref = graph.output.args[index] if index < len(graph.output.args) else None
     return graph.nodes[ref.node].ports.get(out_port(ref.output)) if isinstance(ref, Ref) else None
 
 
 def _chosen(graph: Graph) -> tuple[str, int]:
-    """(name, place) of the result that is looked at: `logits`, else the first that is floating."""
+    """(name, index) of the compared result: `logits`, otherwise the first floating-point one, of rank 2 if possible."""
     names = graph.output_names
     if "logits" in names:
         return "logits", names.index("logits")
-    places = range(len(graph.output.args))
-    found = [i for i in places if floating(_meta(graph, i))]
-    if not found:
-        raise GraphError("The model gives no floating result, so nothing can be said of how it changes.",
-                         "Open a model with outputs of real numbers.")  # fmt: skip
-    flat = [i for i in found if len(_meta(graph, i).shape) == 2] if graph.structure != "dict" else []
-    place = (flat or found)[0]
-    return (names[place] if place < len(names) else ""), place
+    real = [i for i in range(len(graph.output.args)) if floating(_meta(graph, i))]
+    if not real:
+        raise GraphError("The model has no floating-point result to compare.",
+                         "Open a model with floating-point outputs.")  # fmt: skip
+    flat = [i for i in real if len(_meta(graph, i).shape) == 2] if graph.structure != "dict" else []
+    index = (flat or real)[0]
+    return (names[index] if index < len(names) else ""), index

@@ -1,6 +1,6 @@
-"""A built module asked for single values: only what they need is run, and values that are known are taken as they are.
+"""Partial runs of a built module: computes requested values from known ones, running only the nodes needed.
 
-Values go by the id of the graph's node, before its own format; under RESULT the module's result.
+Values are named by the id of the graph's node, before its output format; RESULT is the module's result.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ RESULT = ""
 Values = dict[str, Any]
 
 
-class Asked:
-    """A module of `build` (one that runs with its own code always runs whole)."""
+class PartialRun:
+    """A module of `build`; one with its own code is always run in full."""
 
     def __init__(self, module: Any, graph: Graph) -> None:
         self.module = module
@@ -28,23 +28,23 @@ class Asked:
         self._writes = any(_writes(n) for n in self.nodes)
 
     def values(self, inputs: Mapping[str, Tensor], known: Mapping[str, Any], wanted: Collection[str]) -> Values:
-        """The values `wanted` (ids, or RESULT) on a batch, where those of `known` hold."""
-        if self._whole or self._writes:  # what writes into its operands would spoil values that stay
+        """The values `wanted` (ids, or RESULT) on a batch, given the values `known`."""
+        if self._whole or self._writes:  # in-place operations would change known values
             known = {}
         if self._whole:
             return {RESULT: self.module(**inputs)}
         ends = [n for n in self.nodes if _name(n) in wanted]
-        found: Values = {}
+        result: Values = {}
 
         def see(n: fx.Node, value: Any) -> None:
             if _name(n) in wanted:
-                found[_name(n) or RESULT] = value
+                result[_name(n) or RESULT] = value
 
         self._run(inputs, known, self._needed(ends, known), see)
-        return found
+        return result
 
     def before(self, first: str) -> set[str]:
-        """The nodes before `first` whose values it and those after it take."""
+        """The nodes before `first` whose values `first` or later nodes read."""
         if self._whole or self._writes:
             return set()
         begins = next((i for i, n in enumerate(self.nodes) if n.meta.get(NODE) == first), len(self.nodes))
@@ -54,24 +54,24 @@ class Asked:
 
     def sizes(self, inputs: Mapping[str, Tensor]) -> dict[str, int]:
         """Node → bytes of its value on a batch."""
-        found: dict[str, int] = {}
+        result: dict[str, int] = {}
 
         def see(n: fx.Node, value: Any) -> None:
             if NODE in n.meta:
-                found[n.meta[NODE]] = value.nbytes if isinstance(value, Tensor) else 0
+                result[n.meta[NODE]] = value.nbytes if isinstance(value, Tensor) else 0
 
         if not self._whole:
             self._run(inputs, {}, self.nodes, see)
-        return found
+        return result
 
     def _needed(self, ends: Iterable[fx.Node], known: Mapping[str, Any]) -> list[fx.Node]:
-        stack, found = list(ends), set[fx.Node]()
+        stack, needed = list(ends), set[fx.Node]()
         while stack:
             n = stack.pop()
-            if n not in found:
-                found.add(n)
+            if n not in needed:
+                needed.add(n)
                 stack += [] if n.meta.get(NODE) in known else n.all_input_nodes
-        return [n for n in self.nodes if n in found]
+        return [n for n in self.nodes if n in needed]
 
     def _run(
         self, inputs: Mapping[str, Tensor], known: Mapping[str, Any], nodes: list[fx.Node],
@@ -80,14 +80,14 @@ class Asked:
         interpreter = fx.Interpreter(self.module, garbage_collect_values=False)
         env = interpreter.env = {}
         given = dict(zip((n for n in self.nodes if n.op == "placeholder"), self.graph.placeholders, strict=True))
-        gone = _gone(nodes)
+        dead = _dead_after(nodes)
         for n in nodes:
             if n.meta.get(NODE) in known:
                 env[n] = known[n.meta[NODE]]
             else:
                 env[n] = inputs.get(given[n].target) if n in given else interpreter.run_node(n)
             see(n, env[n])
-            for source in gone.get(n, ()):
+            for source in dead.get(n, ()):
                 env.pop(source, None)
 
 
@@ -95,13 +95,13 @@ def _name(n: fx.Node) -> str | None:
     return RESULT if n.op == "output" else n.meta.get(NODE)
 
 
-def _gone(nodes: list[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
-    """Node → the nodes whose values none of `nodes` needs after it."""
+def _dead_after(nodes: list[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
+    """Node → the nodes whose values are not read after it."""
     last = {source: n for n in nodes for source in n.all_input_nodes}
-    found: dict[fx.Node, list[fx.Node]] = {}
+    dead: dict[fx.Node, list[fx.Node]] = {}
     for source, n in last.items():
-        found.setdefault(n, []).append(source)
-    return found
+        dead.setdefault(n, []).append(source)
+    return dead
 
 
 def _writes(n: fx.Node) -> bool:

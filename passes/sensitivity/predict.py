@@ -1,4 +1,4 @@
-"""What an error does to the outputs, from the evidence alone: ½·E[(g·δ)²]. numpy alone, so that the window can ask."""
+"""Predicts the effect of an error on the outputs from gradient statistics: ½·E[(g·δ)²]. numpy only, for the window."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.passes.sensitivity.evidence import PASSES, Floats, Low, Rows, Tokens, Vectors
+from espalier.passes.sensitivity.gradient_statistics import PASSES, Floats, LowRank, Rows, Tokens, Vectors
 
 Signed = NDArray[np.float64]
 
-DOUBT = 0.5  # standard errors by which rows must be seen to add up before they are taken to
-ALONG = 0.5  # of what errors along a row add to each other's effect: all of it in theory, but known of few rows
+DOUBT = 0.5  # standard errors subtracted from the joint effect of rows
+ALONG = 0.5  # weight of the joint effect within a row: 1 in theory, less because few rows are sampled
 
 
 @dataclass(frozen=True, slots=True)
-class Felt:
-    """kl: nats a sample. along: of each backward pass the signed change g·δ, so that ½·|Σ along|² is what errors of
-    several places do together; as far as it is known, so that ½·|along|² is at most kl."""
+class Effect:
+    """kl: nats a sample. along: the signed change g·δ of each backward pass, scaled so that ½·|along|² is at most kl;
+    ½·|Σ along|² is the joint effect of several errors."""
 
     kl: float
     along: Signed
 
 
-def _known(kl: float, along: Signed) -> Felt:
-    """Sums over few rows are as uncertain as they are too large: they count as far as kl bears them out."""
-    seen = 0.5 * float(along @ along)
-    return Felt(kl, along * min(1.0, kl / seen) if seen > 0 else along)
+def _bounded(kl: float, along: Signed) -> Effect:
+    """Scale down `along`: sums over few rows overestimate the change."""
+    total = 0.5 * float(along @ along)
+    return Effect(kl, along * min(1.0, kl / total) if total > 0 else along)
 
 
-def tokens_effect(piece: Tokens, error: Floats) -> Felt:
-    """Of an embedding whose rows are off by `error`, [rows of the weight, row]."""
-    return felt_by_rows(piece, error[piece.ids])
+def tokens_effect(piece: Tokens, error: Floats) -> Effect:
+    """Effect of `error` in an embedding's weight, [rows of the weight, row]."""
+    return rows_divergence(piece, error[piece.ids])
 
 
-def felt_by_rows(piece: Rows | Tokens, error: Floats) -> Felt:
-    """½·E[(g·δ)²] of a sample from some of its rows, off by `error`: each by itself, and what they do together.
+def rows_divergence(piece: Rows | Tokens, error: Floats) -> Effect:
+    """½·E[(g·δ)²] of a sample, estimated from some of its rows with error `error`: single and joint effects.
 
-    Products of two rows of one sample are known without bias, as rows are kept by chance; they count as far as they
-    stand out of their own noise.
+    Products of two rows of a sample are unbiased estimates, since rows are sampled at random; the joint effect is
+    reduced by DOUBT standard errors.
     """
     each = error * piece.g
     rows = each.sum(1).astype(np.float64)
@@ -51,43 +51,43 @@ def felt_by_rows(piece: Rows | Tokens, error: Floats) -> Felt:
     together = mixed.sum() - DOUBT * float(np.sqrt(np.square(mixed - mixed.mean()).sum()))
     size = max(1, -(-piece.samples // PASSES))
     along = np.add.reduceat(sums, np.arange(0, piece.samples, size)) / piece.samples**0.5
-    return _known(0.5 * float(single + max(0.0, together)) / piece.samples, along)
+    return _bounded(0.5 * float(single + max(0.0, together)) / piece.samples, along)
 
 
 def softmax(x: Floats) -> Floats:
-    """Over the last axis; −∞ is a logit of no share."""
+    """Softmax over the last axis; logits may be −∞."""
     top = x.max(-1, keepdims=True)
-    raised = np.exp(x - np.where(np.isfinite(top), top, 0))
-    return raised / np.maximum(raised.sum(-1, keepdims=True), np.float32(1e-30))
+    powers = np.exp(x - np.where(np.isfinite(top), top, 0))
+    return powers / np.maximum(powers.sum(-1, keepdims=True), np.float32(1e-30))
 
 
-def weight_effect(piece: Vectors | Low, error: Floats) -> Felt:
-    """Of a weight off by `error`, as its format sees it: [outputs, inputs]."""
+def weight_effect(piece: Vectors | LowRank, error: Floats) -> Effect:
+    """Effect of `error` in a weight, in its format's view: [outputs, inputs]."""
     if isinstance(piece, Vectors):
         sums = (piece.g @ error.reshape(-1)).astype(np.float64)
-        return _known(0.5 * float(np.square(sums).mean()), sums / len(sums) ** 0.5)
+        return _bounded(0.5 * float(np.square(sums).mean()), sums / len(sums) ** 0.5)
     return _low_effect(
         piece, error @ piece.right.reshape(-1, piece.right.shape[-1]).T, np.square(error) @ piece.columns
     )
 
 
-def whole_effect(sums: Signed, rest: float) -> Felt:
-    """Of a weight by the signed effect of each pass, and what is known by squares."""
-    return _known(0.5 * (float(np.square(sums).mean()) + rest), sums / len(sums) ** 0.5)
+def whole_effect(sums: Signed, rest: float) -> Effect:
+    """Effect in a weight from the signed change of each pass and the sum of the squares."""
+    return _bounded(0.5 * (float(np.square(sums).mean()) + rest), sums / len(sums) ** 0.5)
 
 
-def _low_effect(piece: Low, turned: Floats, squares: Floats) -> Felt:
-    """The same of what is left of an error: `turned`: error · rightᵀ; `squares`: error² · columns."""
+def _low_effect(piece: LowRank, turned: Floats, squares: Floats) -> Effect:
+    """Effect of an error from its products; `turned`: error · rightᵀ; `squares`: error² · columns."""
     passes, outputs, rank = piece.left.shape
     turned = turned.reshape(outputs, passes, rank)
     rest = float(piece.rows @ squares)
     if piece.of <= outputs:
         each = (turned * piece.left.transpose(1, 0, 2)).reshape(outputs, -1).sum(0, dtype=np.float64)
         sums = each.reshape(passes, rank).sum(1)
-        return _known(0.5 * (float(np.square(sums).mean()) + rest), sums / passes**0.5)
+        return _bounded(0.5 * (float(np.square(sums).mean()) + rest), sums / passes**0.5)
     each = np.einsum("opk,pok->po", turned, piece.left, dtype=np.float64)
     factor = piece.of / outputs
-    luck = factor**2 * outputs * (1 - 1 / factor) * each.var(1)  # what a sample of rows adds to the square of a sum
+    variance = factor**2 * outputs * (1 - 1 / factor) * each.var(1)  # of the sum, since rows are sampled
     sums = factor * each.sum(1)
-    along = max(float(np.square(sums).mean() - luck.mean()), factor * float(np.square(each).sum(1).mean()))
-    return _known(0.5 * (along + factor * rest), sums / passes**0.5)
+    along = max(float(np.square(sums).mean() - variance.mean()), factor * float(np.square(each).sum(1).mean()))
+    return _bounded(0.5 * (along + factor * rest), sums / passes**0.5)

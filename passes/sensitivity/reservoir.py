@@ -1,7 +1,7 @@
-"""A sample of rows by their weight out of a stream: priority sampling (Duffield, Lund, Thorup, J. ACM 54, 2007).
+"""Priority sampling of rows from a stream (Duffield, Lund, Thorup, J. ACM 54, 2007).
 
-Kept are the rows with the largest weight/u, u uniform; each then stands for max(weight, τ)/weight rows, τ the largest
-priority that is not kept, so that sums over all rows are estimated without bias.
+Rows with the largest priority weight/u, u uniform, are kept; each represents max(weight, τ)/weight rows, where τ is the
+largest priority not kept, so that sums over all rows are estimated without bias.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LEVEL = 0.1  # of the mean gradient, what a row without any weighs: fair samples of values need such rows too
+LEVEL = 0.1  # weight of a row without gradient, relative to the mean of the first rows: values need such rows too
 
 
 class Reservoir:
-    """Rows [n, row] with what belongs to them, at most `count` of them."""
+    """A sample of at most `count` rows [n, row] with their further arrays."""
 
     def __init__(self, count: int, seed: int) -> None:
         self.count = count
@@ -27,7 +27,7 @@ class Reservoir:
         self.peak: NDArray[np.float32] = np.zeros(0, np.float32)
 
     def add(self, gradients: NDArray[np.float32], *parts: NDArray[Any]) -> None:
-        """Take in rows: their gradients, and whatever else belongs to each; of another length they are passed over."""
+        """Add rows: gradients and further arrays; rows of another length are ignored."""
         if self._kept and any(k.shape[1:] != p.shape[1:] for k, p in zip(self._kept, (gradients, *parts), strict=True)):
             return
         weights = np.einsum("ij,ij->i", gradients, gradients, dtype=np.float64)
@@ -50,20 +50,20 @@ class Reservoir:
         self._kept, self._weights, self._priorities = fresh, weights, priorities
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """(arrays, facts) from which `go_on` makes the same again."""
+        """(arrays, other state) for `restore`."""
         kept = {f"kept{i}": part for i, part in enumerate(self._kept)}
         facts = {"level": self._level, "random": self._random.bit_generator.state}
         return {**kept, "weights": self._weights, "priorities": self._priorities, "peak": self.peak}, facts
 
-    def go_on(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
-        """As it was when `state` was asked."""
+    def restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        """Restore the result of `state`."""
         self._kept = [arrays[name] for i in range(len(arrays)) if (name := f"kept{i}") in arrays]
         self._weights, self._priorities, self.peak = arrays["weights"], arrays["priorities"], arrays["peak"]
         self._level = facts["level"]
         self._random.bit_generator.state = facts["random"]
 
-    def taken(self) -> tuple[NDArray[np.float32], list[NDArray[Any]]]:
-        """(how many rows each kept one stands for, [gradients, other parts])."""
+    def sample(self) -> tuple[NDArray[np.float32], list[NDArray[Any]]]:
+        """(number of rows that each sampled row represents, [gradients, further arrays])."""
         if not self._kept:
             return np.zeros(0, np.float32), []
         weights, priorities, kept = self._weights, self._priorities, self._kept

@@ -1,4 +1,4 @@
-"""What each candidate at each port costs in divergence from the baseline's outputs: predicted, and where measured."""
+"""Divergence of each candidate at each port from the baseline's outputs: predicted and, for some, measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from espalier.model.formats.base import Format
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What a port can be given: a format (None: float), a share of its elements pruned by `method`, or both."""
+    """A choice for a port: a format (None: float), a sparsity pruned by `method`, or both."""
 
     format: Format | None = None
     sparsity: float = 0.0
@@ -25,11 +25,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """One port under every candidate (formats as fitted to its values).
+    """One port with all candidates (formats as fitted to its values).
 
-    `predicted`: KL divergence of the outputs from the baseline's in nats a sample, after correction. `noise`: error
-    over signal, Σ(x−q)²/Σx². `measured`: the true divergence, None where it was not measured. `along`: what each does
-    to the outputs pass by pass, signed and packed (`espalier.passes.sensitivity.whole`); empty in tables of before.
+    `predicted`: KL divergence of the outputs from the baseline's in nats a sample, corrected. `noise`: noise-to-signal
+    ratio, Σ(x−q)²/Σx². `measured`: the true divergence, None if not measured. `along`: signed changes of the outputs by
+    pass, packed (`espalier.passes.sensitivity.combined`); empty in older tables.
     """
 
     node: str
@@ -43,17 +43,17 @@ class Sensitivity:
 
     @property
     def known(self) -> tuple[float, ...]:
-        """The best that is known of each: the measured figure, else the predicted one."""
+        """The divergence of each candidate: measured if available, otherwise predicted."""
         return tuple(p if m is None else m for p, m in zip(self.predicted, self.measured, strict=True))
 
-    def known_of(self, place: int) -> float:
-        """The same of one candidate."""
-        held = self.measured[place]
-        return self.predicted[place] if held is None else held
+    def known_of(self, index: int) -> float:
+        """The divergence of one candidate; see `known`."""
+        measured = self.measured[index]
+        return self.predicted[index] if measured is None else measured
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """Told once all rows are predicted, before measurements correct them; `evidence`: the file they are from."""
+    """Sent when all rows are predicted, before measurements correct them; `evidence`: file of the statistics."""
 
     evidence: str

@@ -1,1 +1,1 @@
-"""Which channels, neurons, heads and layers belong together, and how they are taken out."""
+"""Structured pruning: sets of coupled channels, neurons, heads and layers, their scores, masks and removal."""

@@ -1,7 +1,7 @@
-"""Axes of tensors as terms: plain, a product of axes (a view) or a row of axes (a concatenation). Two that an operation
-ties are made one, cut to common factors or pieces where that takes it. What is plain in the end are the units that go
-from all tensors at once (as DepGraph groups layers, Fang et al. 2023, arXiv:2301.12900, but exactly through views).
-"""
+"""Unification of tensor axes: plain, product (a view) or row (a concatenation) of axes.
+
+Axes coupled by an operation are unified, split into factors or pieces if necessary. Remaining plain axes are removed
+from all tensors together (like DepGraph, Fang et al. 2023, arXiv:2301.12900, but exact through views)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kept = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why units cannot go, and the node that holds them."""
+    """Why units cannot be removed, and the node that prevents it."""
 
     node: str
     text: str
@@ -28,7 +28,7 @@ class Reason:
 
 @dataclass(slots=True, eq=False)
 class Axis:
-    """A term; `form` says what `parts` are: one other axis that this one is, factors (outermost first) or pieces."""
+    """A term; `form` tells what `parts` are: the unified axis (same), factors (outermost first) or pieces."""
 
     size: Size
     form: Literal["plain", "same", "product", "row"] = "plain"
@@ -36,35 +36,35 @@ class Axis:
     fixed: Reason | None = None
 
 
-Dims = tuple[Axis, ...]  # one dimension of a tensor: a product of axes, outermost first; of size 1: none
+Dims = tuple[Axis, ...]  # one dimension of a tensor: a product of axes, outermost first; empty for size 1
 Shape = tuple[Dims, ...]
 
 
 def new(size: Size, fixed: Reason | None = None) -> Dims:
-    """A dimension of an axis of its own."""
+    """A dimension with a new axis."""
     return () if size == ONE else (Axis(size, fixed=fixed),)
 
 
 def find(axis: Axis) -> Axis:
-    """The axis that stands for `axis`."""
+    """The representative of `axis` after unification."""
     while axis.form == "same":
         axis = axis.parts[0]
     return axis
 
 
 def factors(dims: Dims) -> list[Axis]:
-    """The axes of a dimension, products written out: plain ones and rows, none of size 1."""
-    found: list[Axis] = []
+    """The plain axes and rows of a dimension, with products expanded, without those of size 1."""
+    axes: list[Axis] = []
     for axis in map(find, dims):
         if axis.form == "product":
-            found += factors(axis.parts)
+            axes += factors(axis.parts)
         elif axis.size != ONE:
-            found.append(axis)
-    return found
+            axes.append(axis)
+    return axes
 
 
 def units(dims: Iterable[Axis]) -> Iterator[Axis]:
-    """All plain axes in a dimension."""
+    """All plain axes of a dimension."""
     for axis in map(find, dims):
         if axis.form == "plain":
             yield axis
@@ -74,14 +74,14 @@ def units(dims: Iterable[Axis]) -> Iterator[Axis]:
 
 def size(dims: Dims) -> Size:
     """The size of a dimension."""
-    found = ONE
+    product = ONE
     for axis in dims:
-        found = found.times(axis.size)
-    return found
+        product = product.times(axis.size)
+    return product
 
 
 def fix(dims: Iterable[Axis], reason: Reason) -> None:
-    """Hold the units of a dimension as they are."""
+    """Mark the units of a dimension as not removable."""
     for axis in units(dims):
         axis.fixed = axis.fixed or reason
 
@@ -94,18 +94,18 @@ def pack(dims: Dims) -> Axis:
 
 
 def row(pieces: Sequence[Dims]) -> Dims:
-    """The dimension in which `pieces` lie one after another."""
+    """The concatenation of `pieces` as one dimension."""
     if len(pieces) == 1:
         return pieces[0]
     parts = tuple(map(pack, pieces))
     return (Axis(Size(sum(p.size.count for p in parts)), "row", parts),)
 
 
-# -- making two dimensions one
+# -- unification
 
 
 def unify(one: Dims, other: Dims, reason: Reason) -> None:
-    """Tie two dimensions of one size, element by element; what cannot be tied is held, for `reason`."""
+    """Unify two dimensions of equal size, elementwise; axes that cannot be unified are fixed, with `reason`."""
     left, right = factors(one), factors(other)
     while left and right:
         a, b = left[0], right[0]
@@ -130,10 +130,10 @@ def _join(a: Axis, b: Axis, reason: Reason) -> None:
     elif a.form == b.form == "row":
         _join_rows(a, b, reason)
     else:
-        kept, gone = (a, b) if a.form == "row" else (b, a)
-        gone.form, gone.parts = "same", (kept,)
-        if gone.fixed:
-            fix((kept,), gone.fixed)
+        root, other = (a, b) if a.form == "row" else (b, a)
+        other.form, other.parts = "same", (root,)
+        if other.fixed:
+            fix((root,), other.fixed)
 
 
 def _join_rows(a: Axis, b: Axis, reason: Reason) -> None:
@@ -151,7 +151,7 @@ def _ends(parts: Sequence[Axis]) -> set[int]:
 
 
 def _split(axis: Axis, outer: Size, reason: Reason) -> bool:
-    """Write an axis as a product whose outermost factor has the size `outer`; whether that is possible."""
+    """Split an axis into a product with an outermost factor of size `outer`; returns whether that is possible."""
     inner = axis.size.over(outer)
     if inner is None or axis.size.free:
         return False
@@ -162,7 +162,7 @@ def _split(axis: Axis, outer: Size, reason: Reason) -> bool:
 
 
 def _split_row(axis: Axis, outer: Size, inner: Size, reason: Reason) -> bool:
-    """Pieces that all are whole runs of the inner size: a product of a row and that."""
+    """Split a row whose pieces are all multiples of the inner size into a product of a row and that size."""
     shared, heads = Axis(inner), list[Dims]()
     if any(p.size.count % inner.count for p in axis.parts):
         return False
@@ -178,46 +178,46 @@ def _split_row(axis: Axis, outer: Size, inner: Size, reason: Reason) -> bool:
 
 
 def pieces(dims: Dims, cuts: Iterable[int], reason: Reason) -> list[Dims] | None:
-    """A dimension cut at the places `cuts`, as its pieces in order; None where it cannot be cut so."""
-    held, places = factors(dims), sorted(c for c in set(cuts) if 0 < c < size(dims).count)
+    """A dimension split at the indices `cuts`, as its pieces in order; None if impossible."""
+    axes, at = factors(dims), sorted(c for c in set(cuts) if 0 < c < size(dims).count)
     if size(dims).free:
         return None
-    if not places:
+    if not at:
         return [dims]
-    first, rest = held[0], tuple(held[1:])
+    first, rest = axes[0], tuple(axes[1:])
     inner = size(rest).count
-    if any(c % inner for c in places):
+    if any(c % inner for c in at):
         return None
-    places = [c // inner for c in places]
+    at = [c // inner for c in at]
     if first.form == "plain":
-        _cut(first, places)
-    parts = _regrouped(first.parts, places, reason)
+        _cut(first, at)
+    parts = _regrouped(first.parts, at, reason)
     if parts is None:
         return None
     return [(*part, *rest) for part in parts]
 
 
-def _cut(axis: Axis, places: Sequence[int]) -> None:
-    ends = [0, *places, axis.size.count]
+def _cut(axis: Axis, at: Sequence[int]) -> None:
+    ends = [0, *at, axis.size.count]
     sizes = [Size(b - a) for a, b in itertools.pairwise(ends)]
     axis.form, axis.parts = "row", tuple(Axis(s, fixed=axis.fixed) for s in sizes)
 
 
-def _regrouped(parts: Sequence[Axis], places: Sequence[int], reason: Reason) -> list[Dims] | None:
-    """The pieces between `places` of a row of `parts`, which are cut where a place lies within one."""
+def _regrouped(parts: Sequence[Axis], at: Sequence[int], reason: Reason) -> list[Dims] | None:
+    """The pieces between the indices `at` of a row of `parts`, which are split if an index lies within one."""
     fine: list[Dims] = []
     start = 0
     for part in parts:
-        inside = [c - start for c in places if start < c < start + part.size.count]
-        found = pieces((part,), inside, reason) if inside else [(part,)]
-        if found is None:
+        inside = [c - start for c in at if start < c < start + part.size.count]
+        split = pieces((part,), inside, reason) if inside else [(part,)]
+        if split is None:
             return None
-        fine += found
+        fine += split
         start += part.size.count
     groups: list[list[Dims]] = [[]]
     start = 0
     for piece in fine:
-        if start in places and groups[-1]:
+        if start in at and groups[-1]:
             groups.append([])
         groups[-1].append(piece)
         start += size(piece).count
@@ -228,9 +228,9 @@ def _regrouped(parts: Sequence[Axis], places: Sequence[int], reason: Reason) -> 
 
 
 def viewed(shape: Shape, sizes: Sequence[Size], reason: Reason) -> Shape:
-    """The dimensions of the sizes `sizes` that hold the same elements in the same order."""
+    """The shape of a view with `sizes`: the same elements in the same order."""
     left = [a for dims in shape for a in factors(dims)]
-    found: list[Dims] = []
+    result: list[Dims] = []
     for wanted in sizes:
         taken: list[Axis] = []
         while wanted != ONE and left:
@@ -242,30 +242,30 @@ def viewed(shape: Shape, sizes: Sequence[Size], reason: Reason) -> Shape:
             elif axis.size.over(wanted) and _split(axis, wanted, reason):
                 left[:1] = factors((axis,))
             else:
-                return _lost(shape, sizes, reason)
+                return _fixed(shape, sizes, reason)
         if wanted != ONE:
-            return _lost(shape, sizes, reason)
-        found.append(tuple(taken))
-    return tuple(found) if not left else _lost(shape, sizes, reason)
+            return _fixed(shape, sizes, reason)
+        result.append(tuple(taken))
+    return tuple(result) if not left else _fixed(shape, sizes, reason)
 
 
-def _lost(shape: Shape, sizes: Sequence[Size], reason: Reason) -> Shape:
-    """A view that mixes axes: all of them are held."""
+def _fixed(shape: Shape, sizes: Sequence[Size], reason: Reason) -> Shape:
+    """A view that mixes axes: all of them are fixed."""
     for dims in shape:
         fix(dims, reason)
     return tuple(new(s, reason) for s in sizes)
 
 
-# -- what is left of a dimension
+# -- dimensions after a removal
 
 
 def kept(dims: Dims, left: Mapping[Axis, Kept]) -> Kept:
-    """Which elements of a dimension stay, where `left` tells it of its units; of a free size nothing goes."""
-    found = np.ones(1, np.bool_)
+    """Mask of the remaining elements of a dimension, from the masks `left` of its units, without dynamic axes."""
+    mask = np.ones(1, np.bool_)
     for axis in map(find, dims):
         if not axis.size.free:
-            found = np.logical_and.outer(found, _kept(axis, left)).reshape(-1)
-    return found
+            mask = np.logical_and.outer(mask, _kept(axis, left)).reshape(-1)
+    return mask
 
 
 def _kept(axis: Axis, left: Mapping[Axis, Kept]) -> Kept:
@@ -277,29 +277,29 @@ def _kept(axis: Axis, left: Mapping[Axis, Kept]) -> Kept:
 
 
 def numbers(dims: Dims, axis: Axis) -> NDArray[np.int64]:
-    """For each element of a dimension the number of the unit of `axis` that it belongs to, −1 for none."""
-    found = np.full(1, -1)
-    for held in map(find, dims):
-        if not held.size.free:
-            inner = _numbers(held, axis)
-            found = np.where(found[:, None] >= 0, found[:, None], inner[None, :]).reshape(-1)
-    return found
+    """For each element of a dimension the index of its unit of `axis`, −1 for none."""
+    indices = np.full(1, -1)
+    for part in map(find, dims):
+        if not part.size.free:
+            inner = _numbers(part, axis)
+            indices = np.where(indices[:, None] >= 0, indices[:, None], inner[None, :]).reshape(-1)
+    return indices
 
 
-def _numbers(held: Axis, axis: Axis) -> NDArray[np.int64]:
-    if held.form == "plain":
-        return np.arange(held.size.count) if held is axis else np.full(held.size.count, -1)
-    if held.form == "product":
-        return numbers(held.parts, axis)
-    return np.concatenate([numbers((p,), axis) for p in held.parts])
+def _numbers(part: Axis, axis: Axis) -> NDArray[np.int64]:
+    if part.form == "plain":
+        return np.arange(part.size.count) if part is axis else np.full(part.size.count, -1)
+    if part.form == "product":
+        return numbers(part.parts, axis)
+    return np.concatenate([numbers((p,), axis) for p in part.parts])
 
 
 def new_size(dims: Dims, left: Mapping[Axis, Kept]) -> Size:
-    """The size of a dimension afterwards."""
+    """The size of a dimension after the removal."""
     free = [f for axis in dims for f in find(axis).size.free]
-    counted = [a for a in map(find, dims) if not a.size.free]
-    apart = [a.size.count for a in map(find, dims) if a.size.free]
-    count = int(kept(tuple(counted), left).sum())
-    for n in apart:
+    static = [a for a in map(find, dims) if not a.size.free]
+    dynamic = [a.size.count for a in map(find, dims) if a.size.free]
+    count = int(kept(tuple(static), left).sum())
+    for n in dynamic:
         count *= n
     return Size(count, tuple(sorted(free)))

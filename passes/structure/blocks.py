@@ -1,4 +1,4 @@
-"""Repeated blocks of a model ("encoder.layer.0", ".1", …): what goes in, what comes out, and the way past them."""
+"""Repeated blocks of a model ("encoder.layer.0", ".1", …): inputs, results, and bypass."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SAME = ("to", "contiguous", "clone", "alias", "detach", "dropout", "identity")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block of a chain. `why`: what keeps it from being passed by; else `source` and `result` are alike.
+    """One block of a chain. `why`: why it cannot be bypassed; otherwise `source` and `result` are equal in shape.
 
-    `branches`: the layers whose results are added to what flows through, where the block does nothing else.
+    `branches`: layers whose results are added to the residual stream, if the block does nothing else.
     """
 
     number: int
@@ -29,28 +29,28 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Blocks under one module path, in order."""
+    """Blocks of one module path, in order."""
 
     path: str
     blocks: tuple[Block, ...]
 
     @property
     def passable(self) -> tuple[Block, ...]:
-        """Those that can be passed by."""
+        """Blocks that can be bypassed."""
         return tuple(b for b in self.blocks if not b.why)
 
 
 def chains(graph: Graph) -> list[Chain]:
-    """The chains of residual blocks: the outermost of which each block can be passed by, else those within."""
+    """The chains of residual blocks: the outermost ones whose blocks can all be bypassed, otherwise those within."""
     groups: dict[str, dict[int, list[str]]] = {}
     for node in graph:
-        for path, number in _places(node):
+        for path, number in _indices(node):
             groups.setdefault(path, {}).setdefault(number, []).append(node.id)
-    found = [_Reader(graph, path, {k: blocks[k] for k in sorted(blocks)}).read() for path, blocks in groups.items()
+    every = [_Reader(graph, path, {k: blocks[k] for k in sorted(blocks)}).read() for path, blocks in groups.items()
              if len(blocks) > 1 and all(_adds(graph, ids) for ids in blocks.values())]  # fmt: skip
-    whole = [c.path for c in found if len(c.passable) == len(c.blocks)]
-    outer = [c for c in found if not any(_within(c.path, path) for path in whole)]
-    return [c for c in outer if c.path in whole or not any(_within(o.path, c.path) for o in outer)]
+    complete = [c.path for c in every if len(c.passable) == len(c.blocks)]
+    outer = [c for c in every if not any(_within(c.path, path) for path in complete)]
+    return [c for c in outer if c.path in complete or not any(_within(o.path, c.path) for o in outer)]
 
 
 def _within(path: str, other: str) -> bool:
@@ -63,7 +63,7 @@ def _path(node: Node) -> str:
     return node.target if node.call == "call_module" else node.module_path
 
 
-def _places(node: Node) -> Iterator[tuple[str, int]]:
+def _indices(node: Node) -> Iterator[tuple[str, int]]:
     parts = _path(node).split(".")
     for i, part in enumerate(parts):
         if i and part.isdigit():
@@ -75,7 +75,7 @@ def _adds(graph: Graph, ids: list[str]) -> bool:
 
 
 def _flowing(graph: Graph, node: Node) -> list[Ref]:
-    """The tensors in floating formats that a node takes, of those that are computed."""
+    """The computed floating-point inputs of a node."""
     return [r for r in dict.fromkeys(node.inputs)
             if graph.nodes[r.node].call != "get_attr" and floating(_meta(graph, r))]  # fmt: skip
 
@@ -99,7 +99,7 @@ class _Reader:
         return Chain(self.path, tuple(self._block(k, results) for k in self.blocks))
 
     def _results(self, number: int) -> list[Ref]:
-        """What others take from a block."""
+        """Floating-point results of a block that are used outside it."""
         refs = (Ref(i, n) for i in self.blocks[number] for n in range(self.graph.nodes[i].outputs or 1))
         return [r for r in refs if floating(_meta(self.graph, r))
                 and any(self.owner.get(u) != number for u in self.users.get(r, ()))]  # fmt: skip
@@ -115,26 +115,26 @@ class _Reader:
         if len(pairs) > 1:
             pairs = self._of_chain(number, pairs)
         if len(pairs) != 1:
-            why = "what comes out is not as what goes in" if not pairs else "more than one tensor flows through"
+            why = "its result differs in shape from its input" if not pairs else "more than one tensor passes through"
             return Block(number, ids, why=why)
         source, result = pairs[0]
         return Block(number, ids, source, result, tuple(self._branches(source, result) or ()))
 
     def _of_chain(self, number: int, pairs: list[tuple[Ref, Ref]]) -> list[tuple[Ref, Ref]]:
-        """The pairs that lie on the way from block to block: the last of the one before, or as in the next one."""
+        """The pairs between consecutive blocks: from the previous block, or used as the next block uses this one."""
         order = list(self.blocks)
-        place = order.index(number)
-        before = order[place - 1] if place else None
+        at = order.index(number)
+        before = order[at - 1] if at else None
         near = [p for p in pairs if before is not None and self.owner.get(p[0].node) == before]
-        if not near and len(order) > place + 1:
-            wanted = self._entries(order[place + 1], number)
+        if not near and len(order) > at + 1:
+            wanted = self._entries(order[at + 1], number)
             near = [p for p in pairs if self._uses(number, p[0]) & wanted]
         later = [p for p in near or pairs if any(self.owner.get(u, number) != number or u not in self.owner
                                                  for u in self.users[p[1]])]  # fmt: skip
         return _last(later, self.graph)
 
     def _entries(self, number: int, before: int) -> set[str]:
-        """Where a block takes what the one before it gives: its nodes by what they are."""
+        """The nodes (relative path and op) of a block that use results of the previous one."""
         given = [r for i in self.blocks[number] for r in _flowing(self.graph, self.graph.nodes[i])
                  if self.owner.get(r.node) == before and len((_meta(self.graph, r) or _NONE).shape) > 0]  # fmt: skip
         return {name for r in given for name in self._uses(number, r)}
@@ -146,7 +146,7 @@ class _Reader:
     # -- residual branches
 
     def _branches(self, source: Ref, result: Ref) -> list[str] | None:
-        """The layers that end what is added on the way from source to result; None where more happens there."""
+        """The last layers of the branches added between source and result; None if there are other operations."""
         if result == source:
             return []
         node = self.graph.nodes[result.node]
@@ -166,15 +166,15 @@ _NONE = TensorMeta((), "float32")
 
 
 def _last(pairs: list[tuple[Ref, Ref]], graph: Graph) -> list[tuple[Ref, Ref]]:
-    """Of pairs with one source, that with the last result; all of them where the sources differ."""
+    """Of pairs with one source, the one with the last result; all pairs if the sources differ."""
     if len({s for s, _ in pairs}) != 1:
         return pairs
-    places = {name: i for i, name in enumerate(graph.nodes)}
-    return [max(pairs, key=lambda p: places[p[1].node])]
+    position = {name: i for i, name in enumerate(graph.nodes)}
+    return [max(pairs, key=lambda p: position[p[1].node])]
 
 
 def projection(graph: Graph, ref: Ref) -> str | None:
-    """The layer whose result a tensor is, moved about at most."""
+    """The layer whose result a tensor is, up to data movement."""
     node = graph.nodes[ref.node]
     while category(node) != "linear":
         flowing = _flowing(graph, node)
@@ -185,7 +185,7 @@ def projection(graph: Graph, ref: Ref) -> str | None:
 
 
 def endings(graph: Graph, ref: Ref) -> list[str]:
-    """The layers whose results, or whose sum, a tensor is; none where it is something else."""
+    """The layers whose result or sum a tensor is; empty otherwise."""
     layer = projection(graph, ref)
     if layer is not None:
         return [layer]
@@ -193,50 +193,50 @@ def endings(graph: Graph, ref: Ref) -> list[str]:
     parts = _flowing(graph, node)
     if node.op != "add" or len(parts) != 2 or len(node.inputs) != 2 or "alpha" in node.kwargs:
         return []
-    found = [endings(graph, part) for part in parts]
-    return [layer for own in found for layer in own] if all(found) else []
+    each = [endings(graph, part) for part in parts]
+    return [layer for layers in each for layer in layers] if all(each) else []
 
 
 # -- edits
 
 
-def passed_by(graph: Graph, ways: Mapping[Ref, Ref]) -> Graph:
-    """The graph in which users of the keys take the values instead, without what is of no use then."""
-    return without_unused(replace(graph, nodes=_rewired(graph, ways)))
+def bypassed(graph: Graph, replacements: Mapping[Ref, Ref]) -> Graph:
+    """The graph with the tensors of `replacements` replaced, without unused nodes."""
+    return without_unused(replace(graph, nodes=_rewired(graph, replacements)))
 
 
-def _rewired(graph: Graph, ways: Mapping[Ref, Ref]) -> dict[str, Node]:
+def _rewired(graph: Graph, replacements: Mapping[Ref, Ref]) -> dict[str, Node]:
     from espalier.model.graph.ports import refreshed
 
     def end(ref: Ref) -> Ref:
-        while ref in ways:
-            ref = ways[ref]
+        while ref in replacements:
+            ref = replacements[ref]
         return ref
 
     nodes: dict[str, Node] = {}
     for node in graph:
-        touched = any(r in ways for r in node.inputs)
+        touched = any(r in replacements for r in node.inputs)
         nodes[node.id] = refreshed(map_refs(node, end), nodes) if touched else node
     return nodes
 
 
 def without_unused(graph: Graph) -> Graph:
-    """The graph without the nodes that no result hangs on; inputs stay."""
+    """The graph without the nodes that no result depends on, except for inputs."""
     used = graph.feeding(graph.output.id, *(n.id for n in graph.placeholders))
     nodes = {k: n for k, n in graph.nodes.items() if k in used}
     return replace(graph, nodes=nodes, weights=named_weights(nodes.values(), graph.weights))
 
 
 def idle(graph: Graph, dead: Collection[str]) -> dict[Ref, Ref]:
-    """Sums → what is left of them when the layers `dead` give nothing."""
-    ways: dict[Ref, Ref] = {}
+    """Sum → remaining operand, if the layers `dead` return 0."""
+    replacements: dict[Ref, Ref] = {}
     for node in graph:
         flowing = _flowing(graph, node)
         if node.op != "add" or len(flowing) != 2 or len(node.inputs) != 2 or "alpha" in node.kwargs:
             continue
-        for kept, added in (flowing, flowing[::-1]):
+        for other, added in (flowing, flowing[::-1]):
             layers = endings(graph, added)
-            if layers and all(i in dead for i in layers) and _meta(graph, kept) == node.out:
-                ways[Ref(node.id)] = kept
+            if layers and all(i in dead for i in layers) and _meta(graph, other) == node.out:
+                replacements[Ref(node.id)] = other
                 break
-    return ways
+    return replacements

@@ -1,7 +1,7 @@
-"""Walks a graph and ties the axes of its tensors: what each operation means for them is in the rules.
+"""Unifies the axes of a graph's tensors in one walk, by a rule for each operation.
 
-A rule gives the dimensions of a node's results; it may hold axes, mark what it does along them, and say how the node
-is written when some units are gone.
+A rule returns the shapes of a node's results; it may hold axes, mark them, and register how the node is rewritten when
+units are removed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ RULES: Registry[str, Rule] = Registry(
 
 
 def rule(*ops: str, replace: bool = False) -> Callable[[Rule], Rule]:
-    """Register what operations mean for the axes of their tensors; `replace`: in the place of a rule of ours."""
+    """Register the axis rule of operations; `replace`: replaces a built-in rule."""
     return RULES.register(*ops, replace=replace)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What is left of each axis."""
+    """The remaining units of each axis."""
 
     left: Mapping[Axis, Kept]
 
@@ -40,16 +40,16 @@ class Cut:
         return new_size(dims, self.left)
 
     def count(self, dims: Dims) -> int:
-        """The new size of a dimension of a fixed size."""
+        """The new size of a static dimension."""
         return self.size(dims).count
 
     def kept(self, dims: Dims) -> Kept:
-        """Which of its elements stay."""
+        """Mask of its remaining elements."""
         return kept(dims, self.left)
 
 
 class Flow:
-    """The dimensions of all tensors of a graph, found in one walk."""
+    """The dimensions of all tensors of a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -61,7 +61,7 @@ class Flow:
         self.stored: dict[Ref, bool] = {}
 
     def walk(self) -> Flow:
-        """Walk over all nodes; afterwards all axes are tied and those that cannot change are held."""
+        """Visit all nodes; afterwards all axes are unified, and those that cannot change are fixed."""
         for node in self.graph:
             self._step(node)
         for axes, reason in self.held:
@@ -69,9 +69,9 @@ class Flow:
         return self
 
     def _step(self, node: Node) -> None:
-        known = RULES.find(node.op)
-        found = known(self, node) if known and node.call != "opaque" else unknown(self, node)
-        results = found if isinstance(found, list) else [found]
+        rule_ = RULES.find(node.op)
+        shapes = rule_(self, node) if rule_ and node.call != "opaque" else unknown(self, node)
+        results = shapes if isinstance(shapes, list) else [shapes]
         for number, shape in enumerate(results):
             meta = node.ports.get(out_port(number))
             if meta is not None:
@@ -82,56 +82,56 @@ class Flow:
     def _of_stored(self, node: Node) -> bool:
         return bool(node.inputs) and all(self.stored.get(r, r not in self.shapes) for r in node.inputs)
 
-    # -- what rules ask
+    # -- for rules
 
     def of(self, arg: Arg) -> Shape | None:
-        """The dimensions of a tensor argument; None for anything else."""
+        """The shape of a tensor argument; None for other arguments."""
         return self.shapes.get(arg) if isinstance(arg, Ref) else None
 
     def first(self, node: Node) -> Shape:
-        """The dimensions of a node's first argument."""
-        found = self.of(node.args[0]) if node.args else None
-        return found if found is not None else ()
+        """The shape of a node's first argument."""
+        shape = self.of(node.args[0]) if node.args else None
+        return shape if shape is not None else ()
 
     def weight(self, node: Node, port: str, position: int | None = None) -> Shape | None:
-        """The dimensions of a node's own tensor, or of the argument that a function takes for it."""
+        """The shape of a module's stored tensor, or of a function's corresponding argument."""
         if node.call == "call_module":
             return self.named(node.weights[port]) if port in node.weights else None
         return self.of(argument(node, position, port)) if position is not None else None
 
     def named(self, name: str) -> Shape:
-        """The dimensions of a stored tensor."""
+        """The shape of a stored tensor."""
         if name not in self.weights:
             self.weights[name] = tuple(new(Size(n)) for n in self.graph.weights[name].shape)
         return self.weights[name]
 
     def fresh(self, meta: TensorMeta, node: Node, why: str = "") -> Shape:
-        """New dimensions of a tensor, held as they are."""
-        reason = Reason(node.id, why or f"what {node.op} does to its sizes is not known")
+        """A new shape of fixed axes."""
+        reason = Reason(node.id, why or f"{node.op} has no axis rule")
         return tuple(new(size_of(d), reason) for d in meta.shape)
 
     def outs(self, node: Node, why: str = "") -> list[Shape]:
-        """New dimensions for all results of a node, held."""
+        """New shapes of fixed axes for all results of a node."""
         metas = [node.ports.get(out_port(i)) for i in range(node.outputs or 1)]
         return [self.fresh(m, node, why) if m else () for m in metas]
 
     def hold(self, axes: Iterable[Axis], node: Node, why: str) -> None:
-        """Keep the units of some axes, whatever they come to be tied to."""
+        """Fix axes, and all that they are unified with later."""
         self.held.append((tuple(axes), Reason(node.id, why)))
 
     def mark(self, kind: Mark, axes: Iterable[Axis], node: Node) -> None:
-        """Note what a node does along some axes."""
+        """Mark axes with their role in a node."""
         self.marks.append((kind, tuple(axes), node.id))
 
     def inputs(self, node: Node) -> list[Shape]:
-        """The dimensions of all tensors that a node takes, its own too."""
-        taken = [self.shapes[r] for r in dict.fromkeys(node.inputs) if r in self.shapes]
-        return taken + [self.named(n) for n in node.weights.values()]
+        """The shapes of all inputs and stored tensors of a node."""
+        inputs = [self.shapes[r] for r in dict.fromkeys(node.inputs) if r in self.shapes]
+        return inputs + [self.named(n) for n in node.weights.values()]
 
 
 def unknown(flow: Flow, node: Node) -> list[Shape]:
-    """An operation without a rule: nothing that it takes or gives may change."""
-    why = f"{node.op} is not taken apart" if node.call != "output" else "it leaves through the output"
+    """An operation without a rule: its inputs and results are fixed."""
+    why = f"{node.op} has no axis rule" if node.call != "output" else "it is an output of the model"
     for shape in flow.inputs(node):
         for dims in shape:
             flow.hold(dims, node, why)
@@ -148,12 +148,12 @@ def argument(node: Node, position: int | None, name: str) -> Any:
 def option(node: Node, name: str, position: int, default: Any = None) -> Any:
     """An option of a module (by its name) or of a function (by position or name)."""
     if node.call == "call_module":
-        found = node.attrs.get(name, default)
+        value = node.attrs.get(name, default)
     else:
-        found = argument(node, position, name)
-    return default if found is None else found
+        value = argument(node, position, name)
+    return default if value is None else value
 
 
 def reason(node: Node, text: str) -> Reason:
-    """Why `node` holds an axis."""
+    """The reason why `node` fixes an axis."""
     return Reason(node.id, text)

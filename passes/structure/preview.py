@@ -1,4 +1,4 @@
-"""What a structured pruning will take, told before it runs: the units of each set that go, and what holds others."""
+"""Preview of a structured pruning: number of pruned units of each set, and reasons why others are fixed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.passes.select import Select, matches
 from espalier.passes.structure.blocks import chains
 from espalier.passes.structure.scores import Amount, fewest
 from espalier.passes.structure.sets import Structure, Units
-from espalier.passes.structure.words import describe, short
+from espalier.passes.structure.summary import describe, short
 
 if TYPE_CHECKING:
     from espalier.passes.choices.prune_structured import PruneStructuredOptions
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A set: where it begins, its units, how many go (None: the scores of all sets decide), and what is to be said."""
+    """A set: name, units, pruned units (None: depends on the scores of all sets), note."""
 
     name: str
     units: int
@@ -32,7 +32,7 @@ class Line:
 
 
 def outlook(structure: Structure, options: PruneStructuredOptions) -> list[Line]:
-    """A line for each selected set; raises GraphError where the model has none of the kind."""
+    """A line for each selected set; raises GraphError if there are none of the kind."""
     if options.what == "layers":
         return _layers(structure.graph, options)
     graph = structure.graph
@@ -41,7 +41,7 @@ def outlook(structure: Structure, options: PruneStructuredOptions) -> list[Line]
     if not sets:
         kinds = ", ".join(kinds_of(structure, options.select))
         if options.select.by == "all":
-            raise GraphError(f"There are no {options.what} here.", f"It has {kinds}." if kinds else "")
+            raise GraphError(f"The model has no {options.what}.", f"It has {kinds}." if kinds else "")
         hint = f"They belong to: {kinds}." if kinds else "Select others, or all."
         raise GraphError(f"The selected nodes have no {options.what}.", hint)
     free = [s for s in sets if not s.blocked]
@@ -60,26 +60,26 @@ def kinds_of(structure: Structure, select: Select) -> tuple[str, ...]:
                          and any(matches(graph.nodes[m.node], select) for m in s.members)}))  # fmt: skip
 
 
-def _line(held: Units, structure: Structure, gone: int | None) -> Line:
-    node = structure.graph.nodes[held.first.node]
+def _line(units: Units, structure: Structure, gone: int | None) -> Line:
+    node = structure.graph.nodes[units.first.node]
     number = next((p for p in (node.target or node.module_path).split(".") if p.isdigit()), "")
     name = f"{number} · {short(node)}" if number else short(node)
-    note = describe(held, structure)
-    if held.blocked:
-        note = f"held by {held.blocked.node}: {held.blocked.text}"
-    elif held.norm:
-        note = "norms will see other statistics: fine-tune after"
-    return Line(name, held.size, gone, note, held.first.node, held.blocked is not None)
+    note = describe(units, structure)
+    if units.blocked:
+        note = f"fixed by {units.blocked.node}: {units.blocked.text}"
+    elif units.norm:
+        note = "changes the statistics of norms: fine-tune after"
+    return Line(name, units.size, gone, note, units.first.node, units.blocked is not None)
 
 
 def _layers(graph: Graph, options: PruneStructuredOptions) -> list[Line]:
-    found: list[Line] = []
+    lines: list[Line] = []
     for chain in chains(graph):
-        able = [b for b in chain.blocks if b.branches]
+        maskable = [b for b in chain.blocks if b.branches]
         wanted = options.count or round(options.ratio * len(chain.blocks))
-        note = "" if able else "these layers do more than adding to what flows by: use Remove layers"
-        gone = min(wanted, len(able), len(chain.blocks) - 1)
-        found.append(Line(chain.path, len(chain.blocks), gone, note, chain.blocks[0].nodes[0], not able))
-    if not found:
+        note = "" if maskable else "these layers are not pure residual branches: use Remove layers"
+        gone = min(wanted, len(maskable), len(chain.blocks) - 1)
+        lines.append(Line(chain.path, len(chain.blocks), gone, note, chain.blocks[0].nodes[0], not maskable))
+    if not lines:
         raise GraphError("There are no repeated residual layers here.", "")
-    return found
+    return lines

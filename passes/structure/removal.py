@@ -1,4 +1,4 @@
-"""Takes units out for good: tensors are cut, modules and literal sizes written anew, all ports follow."""
+"""Removes units from a graph: tensors, masks and scales are sliced, modules and literal sizes rewritten."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from espalier.passes.structure.sets import Structure, stored
 
 
 class Removal:
-    """One removal: the graph without the units `gone`. `dropped`: scales that no longer fit, as (node, port)."""
+    """Removal of the units `gone`. `dropped`: (node, port) of scales that no longer fit."""
 
     def __init__(self, structure: Structure, gone: Mapping[Axis, Kept], store: WeightStore) -> None:
         self.graph, self.flow, self.store = structure.graph, structure.flow, store
@@ -47,15 +47,15 @@ class Removal:
         shape = self.flow.weights.get(name)
         if shape is None or not any(map(self._changes, shape)):
             return weight
-        return self._taken(weight, [self.cut.kept(d) for d in shape])
+        return self._sliced(weight, [self.cut.kept(d) for d in shape])
 
-    def _taken(self, weight: Weight, kept: list[Kept | None]) -> Weight:
-        """A tensor with what is kept along each dimension (None: all)."""
+    def _sliced(self, weight: Weight, kept: list[Kept | None]) -> Weight:
+        """A tensor with the kept elements of each dimension (None: all)."""
         sizes = tuple(n if k is None else int(k.sum()) for k, n in zip(kept, weight.shape, strict=True))
         key = weight.key
         if key is not None:
-            held = self.store.get(key)
-            key = self.store.hold(Tensor(np.ascontiguousarray(_take(held.array, kept)), held.dtype))
+            stored = self.store.get(key)
+            key = self.store.hold(Tensor(np.ascontiguousarray(_take(stored.array, kept)), stored.dtype))
         return replace(weight, key=key, shape=sizes)
 
     # -- nodes
@@ -64,8 +64,8 @@ class Removal:
         shapes = [self.flow.shapes[r] for r in node.inputs if r in self.flow.shapes]
         outs = [self.flow.shapes.get(Ref(node.id, i)) for i in range(node.outputs or 1)]
         own = {p: n for p, n in stored(node, self.graph).items() if n in self.flow.weights}
-        held = [*shapes, *(s for s in outs if s is not None), *(self.flow.weights[n] for n in own.values())]
-        if not any(self._changes(d) for shape in held for d in shape):
+        every = [*shapes, *(s for s in outs if s is not None), *(self.flow.weights[n] for n in own.values())]
+        if not any(self._changes(d) for shape in every for d in shape):
             return node
         rewrite = self.flow.rewrites.get(node.id)
         after = rewrite(self.cut, node) if rewrite else node
@@ -74,33 +74,33 @@ class Removal:
         return self._adapters(self._scales(after, own))
 
     def _ports(self, node: Node, outs: list[Shape | None]) -> dict[str, TensorMeta]:
-        found = dict(node.ports)
+        ports = dict(node.ports)
         for number, shape in enumerate(outs):
-            meta = found.get(out_port(number))
+            meta = ports.get(out_port(number))
             if meta is not None and shape is not None:
                 now = (self.cut.size(d).dim if self._changes(d) else n for d, n in zip(shape, meta.shape, strict=True))
-                found[out_port(number)] = replace(meta, shape=tuple(now))
+                ports[out_port(number)] = replace(meta, shape=tuple(now))
         for port, name in node.weights.items():
-            if port in found:
-                found[port] = replace(found[port], shape=self.weights[name].shape)
-        return found
+            if port in ports:
+                ports[port] = replace(ports[port], shape=self.weights[name].shape)
+        return ports
 
     def _masks(self, node: Node, own: Mapping[str, str]) -> Node:
-        """Element masks cut like their tensors; one that has no zeros left goes."""
-        for port, held in list(node.sparsity.items()):
+        """Slice element masks like their tensors; a mask without zeros is removed."""
+        for port, sparsity in list(node.sparsity.items()):
             name = own.get(port)
-            if name is None or held.mask is None:
+            if name is None or sparsity.mask is None:
                 continue
             kept = kept_elements(node, port, self.graph.weights[name].shape, self.store)
             assert kept is not None
             left = _take(kept, [self.cut.kept(d) for d in self.flow.weights[name]])
-            node = with_mask(node, port, left, _as_left(held), self.store)
+            node = with_mask(node, port, left, _as_element(sparsity), self.store)
         return node
 
-    # -- what lies beside the tensors
+    # -- scales and adapters
 
     def _scales(self, node: Node, own: Mapping[str, str]) -> Node:
-        """Scales of formats cut along their rows; those that cannot be cut go, and the format's own holds."""
+        """Slice scales of formats along their rows; scales that do not fit are removed for the format's own."""
         precision: dict[str, Precision] = {}
         for port, chosen in node.precision.items():
             precision[port] = self._scaled(node, port, chosen, own.get(port)) if chosen.scale else chosen
@@ -119,7 +119,7 @@ class Removal:
                 return chosen
             rows = self._rows(name, view_at(before, port))[: len(old.shape) - 1]
             if tuple(len(r) for r in rows) == old.shape[:-1]:
-                cut = self._taken(old, [*rows, None])
+                cut = self._sliced(old, [*rows, None])
                 if cut.shape == wanted:
                     self.weights[chosen.scale] = cut
                     return chosen
@@ -127,7 +127,7 @@ class Removal:
         return replace(chosen, scale=None)
 
     def _rows(self, name: str, view: View | None) -> list[Kept]:
-        """What is kept along each axis of a weight as its format sees it; of groups only whole ones go."""
+        """Kept elements of each axis of a weight in its format's view; groups are removed as a whole."""
         kept = [self.cut.kept(d) for d in self.flow.weights[name]]
         if view is None:
             return kept
@@ -138,20 +138,20 @@ class Removal:
         return turned
 
     def _adapters(self, node: Node) -> Node:
-        """A's inputs and B's outputs cut like the weight's."""
-        for held in node.adapters.values():
+        """Slice A's inputs and B's outputs like the weight's."""
+        for adapter in node.adapters.values():
             name = weight_at(node, "weight", self.graph) if not node.weights else node.weights.get("weight")
             if name is None:
                 continue
             turned = node.op == "embedding" or node.attrs.get("class") == "Conv1D"
             ins, outs = (0, 1) if turned else (1, 0)
             dims = self.flow.weights[name]
-            for part, place, kept in ((held.a, 1, dims[ins]), (held.b, 0, dims[outs])):
+            for part, axis, kept in ((adapter.a, 1, dims[ins]), (adapter.b, 0, dims[outs])):
                 old = self.graph.weights[part]
                 if self._changes(kept):
                     every: list[Kept | None] = [None] * len(old.shape)
-                    every[place] = self.cut.kept(kept)
-                    self.weights[part] = self._taken(old, every)
+                    every[axis] = self.cut.kept(kept)
+                    self.weights[part] = self._sliced(old, every)
         return node
 
 
@@ -162,6 +162,6 @@ def _take(array: NDArray[Any], kept: list[Kept | None] | list[Kept]) -> NDArray[
     return array
 
 
-def _as_left(held: Sparsity) -> Sparsity:
-    """What a mask is called when its pattern no longer lies where it lay."""
-    return replace(held, pattern="element", size=(1, 1)) if held.pattern in ("n:m", "block") else held
+def _as_element(sparsity: Sparsity) -> Sparsity:
+    """An n:m or block mask as an element mask, since its groups no longer align."""
+    return replace(sparsity, pattern="element", size=(1, 1)) if sparsity.pattern in ("n:m", "block") else sparsity

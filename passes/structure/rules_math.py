@@ -1,4 +1,4 @@
-"""Rules of operations that compute: element by element, contractions, norms, reductions, attention."""
+"""Axis rules of arithmetic operations: elementwise, contractions, norms, reductions, attention."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.passes.structure.flow import Cut, Flow, argument, option, reason, 
 from espalier.passes.structure.rules_shape import with_argument
 from espalier.passes.structure.sizes import Size
 
-GROUPS = 6  # where F.conv2d and F.conv_transpose2d have their groups
+GROUPS = 6  # position of the argument `groups` of F.conv2d and F.conv_transpose2d
 
 _ELEMENTWISE = (
     "relu", "gelu", "silu", "tanh", "sigmoid", "leaky_relu", "elu", "hardtanh", "hardswish", "hardsigmoid", "softplus",
@@ -28,27 +28,27 @@ _ELEMENTWISE = (
 
 @rule(*_ELEMENTWISE)
 def elementwise(flow: Flow, node: Node) -> Shape:
-    """Operands of the same dimensions, or of size 1 along some."""
+    """Broadcast operands."""
     shapes = [flow.shapes[r] for r in node.inputs if r in flow.shapes]
-    found = broadcast(node, shapes)
+    result = broadcast(node, shapes)
     flowing = [r for r in dict.fromkeys(node.inputs) if r in flow.shapes and not flow.stored.get(r)]
     if node.op == "add" and len(flowing) > 1:
-        flow.mark("added", [a for dims in found for a in dims], node)
-    return found
+        flow.mark("added", [a for dims in result for a in dims], node)
+    return result
 
 
 def broadcast(node: Node, shapes: Sequence[Shape]) -> Shape:
-    """The dimensions of operands that meet, tied where both have more than one place."""
-    found: list[Dims] = []
+    """The shape of broadcast operands; dimensions larger than 1 are unified."""
+    result: list[Dims] = []
     for i in range(-max(map(len, shapes), default=0), 0):
-        met: Dims = ()
+        common: Dims = ()
         for shape in shapes:
             dims = shape[i] if len(shape) >= -i else ()
-            if met and dims:
-                unify(met, dims, reason(node, "axes that differ meet in it"))
-            met = met or dims
-        found.append(met)
-    return tuple(found)
+            if common and dims:
+                unify(common, dims, reason(node, "it combines axes of different structure"))
+            common = common or dims
+        result.append(common)
+    return tuple(result)
 
 
 @rule("prelu")
@@ -74,7 +74,7 @@ def glu(flow: Flow, node: Node) -> list[Shape] | Shape:
 
 
 def with_attrs(node: Node, **values: Arg) -> Node:
-    """A module made with other arguments, of those that it has."""
+    """A module with other values of its existing arguments."""
     return replace(node, attrs={**node.attrs, **{k: v for k, v in values.items() if k in node.attrs}})
 
 
@@ -100,15 +100,15 @@ def linear(flow: Flow, node: Node) -> list[Shape] | Shape:
 
 
 def _maskable(flow: Flow, node: Node, position: int, dims: Dims) -> None:
-    """A weight that is computed cannot be masked, so what it takes in is held."""
+    """Fix the inputs of a computed weight, which cannot be masked."""
     ref = node.args[position] if node.call != "call_module" and position < len(node.args) else None
     if isinstance(ref, Ref) and flow.graph.nodes[ref.node].call != "get_attr":
-        flow.hold(dims, node, "its weight is computed, so that it cannot be masked")
+        flow.hold(dims, node, "its weight is computed and cannot be masked")
 
 
 @rule(*(f"conv{d}d" for d in (1, 2, 3)), *(f"conv_transpose{d}d" for d in (1, 2, 3)))
 def conv(flow: Flow, node: Node) -> list[Shape] | Shape:
-    """Channels by a weight [out, in of a group, …] (transposed: [in, out of a group, …]), group by group."""
+    """Channels by a weight [out, in per group, …] (transposed: [in, out per group, …])."""
     shape, weight, bias = flow.first(node), flow.weight(node, "weight", 1), flow.weight(node, "bias", 2)
     spatial, turned = int(node.op[-2]), "transpose" in node.op
     groups = option(node, "groups", GROUPS, 1)
@@ -116,7 +116,7 @@ def conv(flow: Flow, node: Node) -> list[Shape] | Shape:
         return unknown(flow, node)
     why, channel = reason(node, "its groups of channels"), len(shape) - spatial - 1
     apart = new(Size(groups))
-    full, part = weight[0], weight[1]  # of the whole layer, of one group
+    full, part = weight[0], weight[1]  # channels of the layer, of one group
     inside = new(Size(size(full).count // groups))
     unify(full, (*apart, *inside), why)
     ins, outs = ((*apart, *inside), (*apart, *part)) if turned else ((*apart, *part), (*apart, *inside))
@@ -125,10 +125,10 @@ def conv(flow: Flow, node: Node) -> list[Shape] | Shape:
         unify(bias[0], outs, reason(node, "its bias"))
     _maskable(flow, node, 1, ins)
     for dims in shape[channel + 1 :]:
-        flow.hold(dims, node, "windows slide over it")
+        flow.hold(dims, node, "it is a spatial dimension")
     flow.mark("conv", (*ins, *outs), node)
     flow.rewrites[node.id] = lambda cut, n: _conv_anew(cut, n, ins, outs, apart)
-    sides = flow.fresh(node.out, node, "a picture's side")[channel + 1 :]
+    sides = flow.fresh(node.out, node, "it is a spatial dimension")[channel + 1 :]
     return (*shape[:channel], outs, *sides)
 
 
@@ -171,7 +171,7 @@ def _product(flow: Flow, node: Node, one: Shape, other: Shape, first: int = 0) -
 
 @rule("einsum")
 def einsum(flow: Flow, node: Node) -> list[Shape] | Shape:
-    """The same letter, the same axis."""
+    """Equal letters denote equal axes."""
     inputs, arrow, result = str(node.args[0]).replace(" ", "").partition("->")
     given: Any = node.args[1]
     shapes = [flow.of(a) for a in given] if isinstance(given, tuple) else []
@@ -191,19 +191,19 @@ def einsum(flow: Flow, node: Node) -> list[Shape] | Shape:
 
 @rule("scaled_dot_product_attention")
 def attention(flow: Flow, node: Node) -> list[Shape] | Shape:
-    """Queries, keys, values […, heads, places, size of a head]: heads are apart, what is inside one stays whole."""
+    """Queries, keys, values […, heads, positions, head size]: heads are units, elements of a head are fixed."""
     query, key, value = (flow.of(a) for a in node.args[:3])
     if query is None or key is None or value is None or min(map(len, (query, key, value))) < 3:
         return unknown(flow, node)
     _grouped(node, query, key, value)
     batch = broadcast(node, [query[:-2], key[:-2], value[:-2]])
-    unify(query[-1], key[-1], reason(node, "queries meet keys"))
-    unify(key[-2], value[-2], reason(node, "its places"))
+    unify(query[-1], key[-1], reason(node, "queries are multiplied by keys"))
+    unify(key[-2], value[-2], reason(node, "its positions"))
     for dims in (query[-1], value[-1]):
         flow.mark("inside", dims, node)
         flow.hold(dims, node, "it lies inside an attention head")
     for dims in (query[-2], key[-2]):
-        flow.hold(dims, node, "it counts places")
+        flow.hold(dims, node, "it counts positions")
     mask = flow.of(argument(node, 3, "attn_mask"))
     if mask:
         broadcast(node, [(*batch, query[-2], key[-2]), mask])
@@ -212,30 +212,30 @@ def attention(flow: Flow, node: Node) -> list[Shape] | Shape:
 
 
 def _grouped(node: Node, query: Shape, key: Shape, value: Shape) -> None:
-    """Groups of queries that share a key and a value."""
+    """Grouped-query attention: groups of queries share a key and a value."""
     if not option(node, "enable_gqa", 7, False):
         return
-    for held in (key, value):
-        more = size(query[-3]).over(size(held[-3]))
+    for shared in (key, value):
+        more = size(query[-3]).over(size(shared[-3]))
         if more is None:
-            fix((*query[-3], *held[-3]), reason(node, "its heads do not divide"))
+            fix((*query[-3], *shared[-3]), reason(node, "its heads do not divide"))
         else:
-            unify(query[-3], (*held[-3], *new(more)), reason(node, "its heads share keys"))
+            unify(query[-3], (*shared[-3], *new(more)), reason(node, "its heads share keys"))
 
 
 @rule("embedding")
 def embedding(flow: Flow, node: Node) -> list[Shape] | Shape:
-    """Rows of a table by number."""
+    """Rows of a table by index."""
     module = node.call == "call_module"
-    table, places = flow.weight(node, "weight", 0), flow.of(node.args[0 if module else 1])
-    if table is None or places is None or len(table) != 2:
+    table, positions = flow.weight(node, "weight", 0), flow.of(node.args[0 if module else 1])
+    if table is None or positions is None or len(table) != 2:
         return unknown(flow, node)
     rows, width = table
-    flow.hold(rows, node, "its rows are taken by number")
+    flow.hold(rows, node, "its rows are indexed")
     flow.mark("table", width, node)
     if module:
         flow.rewrites[node.id] = lambda cut, n: with_attrs(n, embedding_dim=cut.count(width))
-    return (*places, width)
+    return (*positions, width)
 
 
 # -- norms
@@ -243,7 +243,7 @@ def embedding(flow: Flow, node: Node) -> list[Shape] | Shape:
 
 @rule("batch_norm", "instance_norm")
 def batch_norm(flow: Flow, node: Node) -> Shape:
-    """Each channel by its own statistics."""
+    """Statistics of each channel."""
     shape = flow.first(node)
     channels = shape[1] if len(shape) > 1 else ()
     for position, port in ((1, "weight"), (2, "bias"), (3, "running_mean"), (4, "running_var")):
@@ -257,7 +257,7 @@ def batch_norm(flow: Flow, node: Node) -> Shape:
 
 @rule("group_norm")
 def group_norm(flow: Flow, node: Node) -> list[Shape] | Shape:
-    """Groups of channels by their statistics: whole groups can go, one channel of each changes them."""
+    """Statistics of groups of channels: whole groups can be removed; removing channels of a group changes them."""
     shape, groups = flow.first(node), option(node, "num_groups", 1)
     if not isinstance(groups, int) or len(shape) < 2:
         return unknown(flow, node)
@@ -280,7 +280,7 @@ def _group_norm_anew(cut: Cut, node: Node, channels: Dims, apart: Dims) -> Node:
 
 @rule("layer_norm", "rms_norm")
 def layer_norm(flow: Flow, node: Node) -> Shape:
-    """The last dimensions by their common statistics, which a channel less changes."""
+    """Common statistics of the last dimensions, which change when a channel is removed."""
     shape, given = flow.first(node), option(node, "normalized_shape", 1, ())
     normal = given if isinstance(given, tuple) else (given,)
     last = shape[len(shape) - len(normal) :]
@@ -303,16 +303,16 @@ def _layer_norm_anew(node: Node, normal: tuple[int, ...]) -> Node:
 
 @rule("softmax", "log_softmax", "cumsum")
 def along(flow: Flow, node: Node) -> Shape:
-    """All places of a dimension meet, and all stay."""
+    """Operations over all elements of a dimension."""
     shape, axis = flow.first(node), option(node, "dim", 1, -1)
     if isinstance(axis, int) and shape:
-        flow.hold(shape[axis], node, "all its places meet")
+        flow.hold(shape[axis], node, f"{node.op} runs along it")
     return shape
 
 
 @rule("mean", "sum", "amax", "amin", "norm", "var", "std", "prod")
 def reduced(flow: Flow, node: Node) -> list[Shape] | Shape:
-    """Dimensions that vanish; a mean of squares is a norm's, which a channel less changes."""
+    """Reduced dimensions; a mean is marked as a norm's statistics, which change when a channel is removed."""
     shape, axes = flow.first(node), option(node, "dim", 2 if node.op == "norm" else 1)
     axes = (axes,) if isinstance(axes, int) else axes
     if node.out is None or (node.out.shape and not isinstance(axes, tuple)):

@@ -1,4 +1,4 @@
-"""What the units of a set are worth: by their weights, by the activations that reach them, or by the loss."""
+"""Scores of units: by weights, by activations, or by the loss; and the choice of units to prune."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Scores = dict[Units, Values]
 def scores(
     structure: Structure, sets: Sequence[Units], how: Score, split: Split | None, batch_size: int, context: Context
 ) -> Scores:
-    """A number for each unit of each set; the smallest go first. Raises PassError for weights that are not finite."""
+    """A score for each unit of each set; the smallest are pruned first. Raises PassError for non-finite weights."""
     if any(structure.graph.weights[m.weight].key is None for s in sets for m in s.members):
         raise PassError("The model was opened without weights, so no unit can be chosen.", "Open it with weights.")
     if how == "random":
@@ -43,88 +43,88 @@ def scores(
     return {s: _magnitude(structure, s, how, context) for s in sets}
 
 
-def _random(held: Units, seed: int) -> Values:
-    name = f"{held.first.node}.{held.first.port}.{held.first.dim}"
-    return np.random.default_rng([seed % 2**63, zlib.crc32(name.encode())]).random(held.size)
+def _random(units: Units, seed: int) -> Values:
+    name = f"{units.first.node}.{units.first.port}.{units.first.dim}"
+    return np.random.default_rng([seed % 2**63, zlib.crc32(name.encode())]).random(units.size)
 
 
 def once(members: Sequence[Member], graph: Graph) -> list[Member]:
-    """Members that can be masked, each tensor once."""
+    """Maskable members, without repeated tensors."""
     return list({(m.weight, m.dim): m for m in members if maskable(m, graph)}.values())
 
 
-def per_unit(structure: Structure, held: Units, member: Member, values: NDArray[Any]) -> Values:
-    """Sums of a tensor's elements over each unit's places in a member."""
+def per_unit(structure: Structure, units: Units, member: Member, values: NDArray[Any]) -> Values:
+    """Sums of a tensor's elements over each unit's slices in a member."""
     along = values.sum(axis=tuple(i for i in range(values.ndim) if i != member.dim), dtype=np.float64)
-    unit = numbers(structure.dims(member), held.axis)
-    found = np.zeros(held.size)
-    np.add.at(found, unit[unit >= 0], along[unit >= 0])
-    return found
+    unit = numbers(structure.dims(member), units.axis)
+    sums = np.zeros(units.size)
+    np.add.at(sums, unit[unit >= 0], along[unit >= 0])
+    return sums
 
 
-def _magnitude(structure: Structure, held: Units, how: str, context: Context) -> Values:
-    """Σ|w|, or √Σw², over all weights and biases that go with a unit (as DepGraph sums over a group)."""
-    total = np.zeros(held.size)
-    for member in once(held.members, structure.graph):
+def _magnitude(structure: Structure, units: Units, how: str, context: Context) -> Values:
+    """Σ|w|, or √Σw², over all weights and biases of a unit (as DepGraph sums over a group)."""
+    total = np.zeros(units.size)
+    for member in once(units.members, structure.graph):
         key = structure.graph.weights[member.weight].key
         values = context.store.get(key or "").float32()
-        total += per_unit(structure, held, member, np.abs(values) if how == "l1" else np.square(values))
-    return _finite(np.sqrt(total) if how == "l2" else total, held)
+        total += per_unit(structure, units, member, np.abs(values) if how == "l1" else np.square(values))
+    return _finite(np.sqrt(total) if how == "l2" else total, units)
 
 
-def _finite(values: Values, held: Units) -> Values:
+def _finite(values: Values, units: Units) -> Values:
     if not np.isfinite(values).all():
-        raise PassError(f"The weights around {held.first.node} are not finite.", "Load a sound checkpoint.",
-                        held.first.node)  # fmt: skip
+        raise PassError(f"The weights around {units.first.node} are not finite.", "Load another checkpoint.",
+                        units.first.node)  # fmt: skip
     return values
 
 
-# -- by data
+# -- with data
 
 
-def _deciding(structure: Structure, held: Units) -> list[Member]:
-    """The weights that take a unit in, through which all of it flows; where there is none, those that give it."""
-    found = [m for m in once(held.members, structure.graph) if m.role == "columns"]
-    return found or [m for m in once(held.members, structure.graph) if m.role == "rows"]
+def _deciding(structure: Structure, units: Units) -> list[Member]:
+    """The weights that read a unit or, if there are none, those that produce it."""
+    reading = [m for m in once(units.members, structure.graph) if m.role == "columns"]
+    return reading or [m for m in once(units.members, structure.graph) if m.role == "rows"]
 
 
 def _activation(structure: Structure, sets: Sequence[Units], split: Split, batch_size: int, context: Context) -> Scores:
-    """Σ |w|·‖x‖ over the weights that take a unit in (Wanda, Sun et al. 2023, arXiv:2306.11695, summed by unit)."""
-    from espalier.passes.pruning.inputs import energies
+    """Σ |w|·‖x‖ over the weights that read a unit (Wanda, Sun et al. 2023, arXiv:2306.11695, summed by unit)."""
+    from espalier.passes.pruning.input_energies import energies
 
     graph = structure.graph
     deciding = {s: _deciding(structure, s) for s in sets}
     layers = {m.weight: [graph.nodes[m.node]] for members in deciding.values() for m in members if m.port == "weight"}
     energy = energies(graph, layers, split, batch_size, context)
-    found: Scores = {}
-    for held, members in deciding.items():
-        total = np.zeros(held.size)
+    result: Scores = {}
+    for units, members in deciding.items():
+        total = np.zeros(units.size)
         for member in (m for m in members if m.weight in energy):
             values = context.store.get(graph.weights[member.weight].key or "").float32()
-            total += per_unit(structure, held, member, np.abs(values) * energy[member.weight].sqrt().numpy())
-        found[held] = _finite(total, held)
-    return found
+            total += per_unit(structure, units, member, np.abs(values) * energy[member.weight].sqrt().numpy())
+        result[units] = _finite(total, units)
+    return result
 
 
 def _taylor(structure: Structure, sets: Sequence[Units], split: Split, batch_size: int, context: Context) -> Scores:
-    """Mean over batches of |Σ g·w| over the weights that take a unit in: what the loss does when it is shut.
+    """Mean over batches of |Σ g·w| over the weights that read a unit: first-order change of the loss when removed.
 
-    Molchanov et al. 2019, arXiv:1906.10771; that sum is the derivative by a gate before those weights.
+    Molchanov et al. 2019, arXiv:1906.10771; the sum is the derivative by a gate before those weights.
     """
     deciding = {s: _deciding(structure, s) for s in sets}
     names = list({m.weight for members in deciding.values() for m in members})
-    found: Scores = {s: np.zeros(s.size) for s in sets}
+    sums: Scores = {s: np.zeros(s.size) for s in sets}
     for products, count in gradient_products(structure.graph, names, split, batch_size, context):
-        for held, members in deciding.items():
-            total = sum((per_unit(structure, held, m, products[m.weight]) for m in members), np.zeros(held.size))
-            found[held] += np.abs(total) * count
-    return {s: _finite(v / max(len(split), 1), s) for s, v in found.items()}
+        for units, members in deciding.items():
+            total = sum((per_unit(structure, units, m, products[m.weight]) for m in members), np.zeros(units.size))
+            sums[units] += np.abs(total) * count
+    return {s: _finite(v / max(len(split), 1), s) for s, v in sums.items()}
 
 
 def gradient_products(
     graph: Graph, names: Sequence[str], split: Split, batch_size: int, context: Context
 ) -> Iterator[tuple[dict[str, NDArray[np.float32]], int]]:
-    """(g·w of each weight, samples) of each batch, in eval mode; g is that of the model's loss."""
+    """(g·w of each weight, samples) of each batch, in eval mode; g is the gradient of the model's loss."""
     import torch
 
     from espalier.model.torch.build import build, parameters_of
@@ -137,20 +137,20 @@ def gradient_products(
     for inputs, labels in batches(split, graph, batch_size):
         with fit_error(inputs), torch.enable_grad():
             loss = objective(labels, **{k: v for k, v in inputs.items() if k != "labels"})["loss"]
-        found = torch.autograd.grad(loss, list(live.values()), materialize_grads=True)
-        yield {n: (g * w.detach()).float().numpy() for (n, w), g in zip(live.items(), found, strict=True)}, len(labels)
+        grads = torch.autograd.grad(loss, list(live.values()), materialize_grads=True)
+        yield {n: (g * w.detach()).float().numpy() for (n, w), g in zip(live.items(), grads, strict=True)}, len(labels)
         seen += len(labels)
         context.progress(seen, len(split), "gradients")
 
 
-# -- which go
+# -- choice
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How many units go. Of n units round(ratio·n), or `count` of each set; what is left is raised to a `multiple`,
-    and never less than that or one unit. `scope` global: the least worth of all sets together, each set's scores over
-    their mean unless they are `absolute`.
+    """Number of units to prune: round(ratio·n) of n, or `count` of each set; the remaining number is rounded up to a
+    `multiple`, at least one. `scope` global: the lowest scores of all sets together, each set's scores divided by
+    their mean unless `absolute`.
     """
 
     ratio: float
@@ -161,28 +161,28 @@ class Amount:
 
 
 def fewest(worth: Scores, gone: Mapping[Units, Kept], amount: Amount) -> dict[Units, Kept]:
-    """The units that go: those that are gone already and then the least worth, ties by number."""
+    """The units to prune: those already masked, then the lowest scores, ties by index."""
     ranked = {s: np.where(gone[s], -np.inf, v) for s, v in worth.items()}
     local = {s: amount.count or round(amount.ratio * s.size) for s in worth}
     wanted = _global(ranked, worth, amount) if amount.scope == "global" else local
-    found: dict[Units, Kept] = {}
-    for held, values in ranked.items():
-        left = held.size - min(wanted[held], held.size - 1)
-        left = min(-(-left // amount.multiple) * amount.multiple, held.size)
-        which = gone[held].copy()
-        which[np.argsort(values, kind="stable")[: held.size - left]] = True
-        found[held] = which
-    return found
+    result: dict[Units, Kept] = {}
+    for units, values in ranked.items():
+        left = units.size - min(wanted[units], units.size - 1)
+        left = min(-(-left // amount.multiple) * amount.multiple, units.size)
+        which = gone[units].copy()
+        which[np.argsort(values, kind="stable")[: units.size - left]] = True
+        result[units] = which
+    return result
 
 
 def _global(ranked: Scores, worth: Scores, amount: Amount) -> dict[Units, int]:
-    """How many of each set are among the least worth of all."""
+    """Number of units of each set among the lowest scores of all."""
     means = {s: 1.0 if amount.absolute else float(np.mean(v)) or 1.0 for s, v in worth.items()}
     every = [(float(x) / means[s], s) for s, v in ranked.items() for x in v]
     total = amount.count * len(ranked) or round(amount.ratio * len(every))
-    found = dict.fromkeys(ranked, 0)
-    for _, held in sorted(every, key=lambda e: e[0]):
-        if total and found[held] < held.size - 1:
-            found[held] += 1
+    counts = dict.fromkeys(ranked, 0)
+    for _, units in sorted(every, key=lambda e: e[0]):
+        if total and counts[units] < units.size - 1:
+            counts[units] += 1
             total -= 1
-    return found
+    return counts

@@ -1,4 +1,4 @@
-"""The sets of units of a graph: what each is, in which tensors it lies, and what holds it."""
+"""Sets of coupled units of a graph: kind, member tensors, and reasons why they are fixed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PORTS = ("weight", "bias")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A dimension of a node's stored tensor in which the units of a set lie."""
+    """A dimension of a node's stored tensor that contains the units of a set."""
 
     node: str
     port: str
@@ -31,9 +31,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """A set of units that go one by one, each from all members at once.
+    """A set of units; each is removed from all members together.
 
-    `blocked`: why none can go. `norm`: a node whose statistics change, so that removal is not exact.
+    `blocked`: why none can be removed. `norm`: a node whose statistics change, so that removal is not exact.
     """
 
     axis: Axis
@@ -44,18 +44,18 @@ class Units:
 
     @property
     def size(self) -> int:
-        """How many units there are."""
+        """Number of units."""
         return self.axis.size.count
 
     @property
     def first(self) -> Member:
-        """The member that the set is named after: the first that gives the units."""
+        """The member that names the set: the first that produces the units."""
         return next((m for m in self.members if m.role == "rows"), self.members[0])
 
 
 @dataclass(slots=True)
 class Structure:
-    """The sets of a graph in its order, and the walk that they come from."""
+    """The sets of a graph in its order, and its axes."""
 
     graph: Graph
     flow: Flow
@@ -63,48 +63,49 @@ class Structure:
     shared: dict[str, list[Member]] = field(default_factory=dict)  # type: ignore[assignment]
 
     def dims(self, member: Member) -> Dims:
-        """The dimension that a member names."""
+        """The dimension of a member."""
         return self.flow.weights[member.weight][member.dim]
 
     def place(self, member: Member, axis: Axis, gone: Kept) -> Kept:
-        """Which places of a member's dimension belong to the units `gone` of `axis`."""
+        """Mask of the elements of a member's dimension that belong to the units `gone` of `axis`."""
         return ~kept(self.dims(member), {axis: ~gone})
 
 
 def structure_of(graph: Graph) -> Structure:
     """The sets of a graph; raises PassError for a recorded model."""
     if graph.runs == "module":
-        raise PassError("A recorded model runs its own code, so nothing can be taken out of it.",
+        raise PassError("A recorded model runs its own code, so nothing can be removed from it.",
                         "Open a model that torch.export can capture.")  # fmt: skip
     flow = Flow(graph).walk()
-    found: dict[Axis, list[Member]] = {}
+    members_of: dict[Axis, list[Member]] = {}
     for member in _members(graph, flow):
         for axis in dict.fromkeys(units(flow.weights[member.weight][member.dim])):
-            found.setdefault(axis, []).append(member)
+            members_of.setdefault(axis, []).append(member)
     marks = _Marks(flow)
-    sets = [_units(axis, members, marks) for axis, members in found.items() if axis.size.count > 1]
-    return Structure(graph, flow, tuple(_told_apart(sets, flow)))
+    sets = [_units(axis, members, marks) for axis, members in members_of.items() if axis.size.count > 1]
+    return Structure(graph, flow, tuple(_distinguished(sets, flow)))
 
 
-def _told_apart(sets: list[Units], flow: Flow) -> Iterator[Units]:
-    """Of two kinds of heads or channels that cross in one dimension the lesser gets a name of its own.
+def _distinguished(sets: list[Units], flow: Flow) -> Iterator[Units]:
+    """If two sets of heads or channels cross in one dimension, the smaller one gets another kind.
 
-    So half of the heads are half: the groups that share a key and a value, and not half of each group's queries too.
+    Pruning half of the heads then prunes half of the groups that share a key and a value, not half of each group's
+    queries too.
     """
-    places: dict[tuple[str, int], list[Units]] = {}
-    for held in sets:
-        if held.kind in ("heads", "channels"):
-            for place in dict.fromkeys((m.weight, m.dim) for m in held.members):
-                places.setdefault(place, []).append(held)
-    lesser = {
+    sets_of: dict[tuple[str, int], list[Units]] = {}
+    for one in sets:
+        if one.kind in ("heads", "channels"):
+            for dimension in dict.fromkeys((m.weight, m.dim) for m in one.members):
+                sets_of.setdefault(dimension, []).append(one)
+    smaller = {
         min(pair, key=lambda s: (len(s.members), s.size)).axis
-        for (name, dim), found in places.items()
-        for pair in itertools.combinations(found, 2)
+        for (name, dim), crossing in sets_of.items()
+        for pair in itertools.combinations(crossing, 2)
         if pair[0].kind == pair[1].kind and _cross(flow.weights[name][dim], *pair)
     }
-    for held in sets:
-        kind: Kind = "queries" if held.kind == "heads" else "other"
-        yield replace(held, kind=kind) if held.axis in lesser else held
+    for one in sets:
+        kind: Kind = "queries" if one.kind == "heads" else "other"
+        yield replace(one, kind=kind) if one.axis in smaller else one
 
 
 def _cross(dims: Dims, one: Units, other: Units) -> bool:
@@ -114,13 +115,13 @@ def _cross(dims: Dims, one: Units, other: Units) -> bool:
 def _members(graph: Graph, flow: Flow) -> Iterator[Member]:
     for node in graph:
         for port, name in stored(node, graph).items():
-            count = len(flow.weights.get(name, ()))  # a convolution's window has no units
+            count = len(flow.weights.get(name, ()))  # without the kernel dimensions of a convolution
             for dim in range(min(count, 2) if node.op.startswith("conv") else count):
                 yield Member(node.id, port, name, dim, _role(node, port, dim))
 
 
 def stored(node: Node, graph: Graph) -> dict[str, str]:
-    """Port → stored tensor: a module's own, those that a function takes by a name, any other as "value"."""
+    """Port → stored tensor: of a module, of a function's weight and bias, or a stored tensor itself as "value"."""
     if node.call in ("call_module", "get_attr"):
         return dict(node.weights)
     if node.call != "call_function":
@@ -129,7 +130,7 @@ def stored(node: Node, graph: Graph) -> dict[str, str]:
 
 
 def _role(node: Node, port: str, dim: int) -> Literal["rows", "columns", "own"]:
-    """Whether a layer gives (rows) or takes (columns) along a dimension; "own": neither, as in a norm."""
+    """Whether a dimension indexes results (rows) or inputs (columns) of a layer; "own": neither, as in a norm."""
     kind = category(node)
     if node.call == "get_attr" or kind not in ("linear", "matmul", "embedding"):
         return "own"
@@ -140,16 +141,16 @@ def _role(node: Node, port: str, dim: int) -> Literal["rows", "columns", "own"]:
 
 
 class _Marks:
-    """What was marked along each plain axis."""
+    """The marks of each plain axis."""
 
     def __init__(self, flow: Flow) -> None:
-        self.found: dict[str, dict[Axis, str]] = {}
+        self.nodes: dict[str, dict[Axis, str]] = {}
         for mark, axes, node in flow.marks:
             for axis in units(axes):
-                self.found.setdefault(mark, {}).setdefault(axis, node)
+                self.nodes.setdefault(mark, {}).setdefault(axis, node)
 
     def at(self, mark: str, axis: Axis) -> str | None:
-        return self.found.get(mark, {}).get(axis)
+        return self.nodes.get(mark, {}).get(axis)
 
 
 def _units(axis: Axis, members: list[Member], marks: _Marks) -> Units:

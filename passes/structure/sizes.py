@@ -1,4 +1,4 @@
-"""Sizes as products: "2*batch*seq" is the number 2 times the free sizes batch and seq."""
+"""Sizes as products: "2*batch*seq" is the number 2 times the dynamic sizes batch and seq."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.model.symbols import LONGEST
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A number times free sizes, sorted; what is no product stands as one free size of its own ("seq+1")."""
+    """A number times sorted dynamic sizes; other expressions count as one dynamic size ("seq+1")."""
 
     count: int
     free: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class Size:
         return Size(self.count * other.count, tuple(sorted((*self.free, *other.free))))
 
     def over(self, other: Size) -> Size | None:
-        """The quotient where it is whole, else None."""
+        """The quotient, or None if it is not integral."""
         left = Counter(self.free)
         left.subtract(other.free)
         if not other.count or self.count % other.count or any(n < 0 for n in left.values()):
@@ -60,9 +60,9 @@ def _product(node: ast.expr) -> Size:
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             return _product(left).times(_product(right))
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))) if 0 < power < 9:
-            found = ONE
+            product = ONE
             for _ in range(power):
-                found = found.times(_product(left))
-            return found
+                product = product.times(_product(left))
+            return product
         case _:
             return Size(1, (ast.unparse(node).replace(" ", ""),))

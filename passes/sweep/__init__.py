@@ -1,1 +1,1 @@
-"""Sweeps: one option over a list of values, in variants, over seeds; every point a recipe with its score."""
+"""Sweeps: one option over a list of values, with variants and seeds; every point is a recipe with its score."""

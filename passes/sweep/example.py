@@ -1,4 +1,4 @@
-"""A sweep to begin with, that any model with weights can run: accuracy against the width of its weights."""
+"""Example sweep for any model with weights: accuracy against weight width."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTHS = (2, 3, 4, 5, 6, 8, 12, 16)
 
 
 def example(recipe: Recipe, graph: Graph, score: EvaluateOptions) -> Sweep:
-    """The recipe with one step more: integer weights of all layers, all but one integer bit of them fraction."""
+    """The recipe with a further step: integer weights of all layers, with one integer bit."""
     kinds = sorted({n.op for n in graph if category(n) == "linear" and "weight" in n.weights})
     rule = Rule(Select("type", tuple(kinds) or ("linear",)), {"weight": Integer(8, 7)})
     longer = recipe.append(Step("quantize", QuantizeOptions((rule,))))

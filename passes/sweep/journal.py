@@ -1,4 +1,4 @@
-"""Sweeps on disk: a head line and one JSON line a point, so that what is cut off is only what was not finished."""
+"""Sweep files: a head line and one JSON line per point; truncation loses only incomplete points."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from espalier.model.document.project import recipe_from_json, recipe_to_json
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.sweep.outcome import BASELINE, Outcome
+from espalier.passes.sweep.results import BASELINE, Outcome
 from espalier.passes.sweep.sweep import Axis, Sweep, Variant
 
 VERSION = 1
 FOLDER = "sweeps/"
-MOST = 256 << 20  # bytes of a journal
+MAX_BYTES = 256 << 20  # of a journal
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A sweep and what is known of its points."""
+    """A sweep and the outcomes of its points so far."""
 
     sweep: Sweep
     outcomes: tuple[Outcome, ...] = ()
@@ -57,7 +57,7 @@ def sweep_from_json(data: dict[str, Any]) -> Sweep:
 
 
 def head_line(sweep: Sweep) -> str:
-    """The first line."""
+    """The head line."""
     return json.dumps({"sweep": sweep_to_json(sweep)}, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -67,20 +67,20 @@ def line(outcome: Outcome) -> str:
 
 
 def dump(journal: Journal) -> bytes:
-    """A whole journal."""
+    """A journal as bytes."""
     return "\n".join([head_line(journal.sweep), *map(line, journal.outcomes), ""]).encode()
 
 
 def load(text: str | bytes) -> Journal:
-    """A journal; a line that is cut off or damaged is left out. Raises OptionsError where the head cannot be read."""
+    """Parse a journal, without damaged lines. Raises OptionsError if the head cannot be read."""
     head, *rest = (text.encode() if isinstance(text, str) else text).split(b"\n")
-    with reading("The record of a sweep", OptionsError, "cannot be read", "It is left as it is."):
+    with reading("The record of a sweep", OptionsError, "cannot be read", "It is unchanged."):
         sweep = sweep_from_json(parse_json(head)["sweep"])
-    found: dict[tuple[int, int, int], Outcome] = {}
+    outcomes: dict[tuple[int, int, int], Outcome] = {}
     for outcome in filter(None, map(_outcome, filter(bytes.strip, rest))):
         if _is_point(sweep, outcome):
-            found[outcome.place] = outcome
-    return Journal(sweep, tuple(found.values()))
+            outcomes[outcome.place] = outcome
+    return Journal(sweep, tuple(outcomes.values()))
 
 
 def _is_point(sweep: Sweep, outcome: Outcome) -> bool:
@@ -92,22 +92,22 @@ def _is_point(sweep: Sweep, outcome: Outcome) -> bool:
 
 
 def _outcome(text: bytes) -> Outcome | None:
-    """None for a line that was cut off while it was written: the point runs again."""
+    """Parse a line; None for a truncated one, whose point runs again."""
     return tried(lambda: decode(Outcome, parse_json(text), "point"), None)
 
 
 def read(path: Path) -> Journal | None:
-    """The journal in a file; None where there is none, or none that can be read."""
-    return tried(lambda: load(read_bytes(path, MOST)), None)
+    """The journal of a file; None if it is missing or unreadable."""
+    return tried(lambda: load(read_bytes(path, MAX_BYTES)), None)
 
 
 def journals(extras: dict[str, bytes]) -> dict[str, Journal]:
-    """The sweeps among a project's further members, by member; what cannot be read stays where it is."""
-    held = ((n, tried(lambda d=d: load(d), None)) for n, d in sorted(extras.items()) if n.startswith(FOLDER))
-    return {name: found for name, found in held if found}
+    """The readable sweeps of a project's further members, by member."""
+    loaded = ((n, tried(lambda d=d: load(d), None)) for n, d in sorted(extras.items()) if n.startswith(FOLDER))
+    return {name: journal for name, journal in loaded if journal}
 
 
 def member(extras: Iterable[str]) -> str:
-    """A name for a further sweep that no member has yet."""
+    """An unused member name for a sweep."""
     taken = set(extras)
     return next(n for i in range(1, len(taken) + 2) if (n := f"{FOLDER}{i:03d}.jsonl") not in taken)

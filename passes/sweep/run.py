@@ -1,4 +1,4 @@
-"""Run a sweep point by point; what points share runs once, and what is known already does not run again."""
+"""Runs a sweep point by point; shared steps run once, and points with known outcomes are skipped."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from espalier.passes.base import Cancelled, Context, run_step
 from espalier.passes.recipes.replay import Memo, prefix_keys, recipe_key, remembered, replay
 from espalier.passes.recipes.set_up import check_set_up, options_of, reads
 from espalier.passes.score import static_score
-from espalier.passes.sweep.outcome import KEPT_STEP, Outcome, point_words
+from espalier.passes.sweep.results import KEPT_STEP, Outcome, point_words
 from espalier.passes.sweep.sweep import Point, Sweep, points
 
-# What torch and numpy raise where a model cannot do what is asked of it: one point's misfortune, told with it.
+# Exceptions of torch and numpy if a model does not support a point; recorded as the point's error.
 FAULTS = (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError)
 
 
 def point_key(base: str, point: Point, sweep: Sweep, contents: Mapping[str, str]) -> str:
-    """Equal where the same model gets the same steps and is scored on the same data.
+    """Hash of the model, the steps and the data of the score.
 
-    `contents`: a hash of the files behind each name of data, where there are some.
+    `contents`: a hash of the files of each data name, if it has any.
     """
     facts: list[Any] = [base, recipe_key(point.recipe), point.seed, encode(sweep.score)]
     names = {getattr(o, "data", "") for o in (*options_of(point.recipe.active), sweep.score)}
-    facts += [held] if (held := {n: contents[n] for n in names if contents.get(n)}) else []
+    facts += [hashes] if (hashes := {n: contents[n] for n in names if contents.get(n)}) else []
     return xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -45,37 +45,38 @@ def _contents(sweep: Sweep, todo: Iterable[Point]) -> dict[str, str]:
     return {n: content_of(n) for n in dict.fromkeys(named) if isinstance(n, str)}
 
 
-Scores = dict[str, dict[str, Any]]  # by the graph that has them: recipes that give one graph are measured once
+Scores = dict[str, dict[str, Any]]  # by graph: recipes with the same graph are measured once
 
 
 def run(
     sweep: Sweep, base: Graph, context: Context, memo: Memo | None = None, known: Iterable[Outcome] = ()
 ) -> Iterator[Outcome]:
-    """Each point's outcome as soon as it is there; raises OptionsError for an impossible sweep, Cancelled when stopped.
+    """Yield each point's outcome; raises OptionsError for an invalid sweep, Cancelled if cancelled.
 
-    `known` are outcomes of an earlier run. After `context.enough` nothing more is run.
+    `known`: outcomes of an earlier run. After `context.enough` no further point is run.
     """
     memo = memo if memo is not None else Memo()
-    todo, found, name = points(sweep), {o.key: o for o in known if not o.error}, fingerprint(base)
+    todo, outcomes, name = points(sweep), {o.key: o for o in known if not o.error}, fingerprint(base)
     scores: Scores = {}
     contents = _contents(sweep, todo)
     keys = [point_key(name, p, sweep, contents) for p in todo]
-    _check_data(sweep, [p for p, key in zip(todo, keys, strict=True) if key not in found], base, context)
+    _check_data(sweep, [p for p, key in zip(todo, keys, strict=True) if key not in outcomes], base, context)
     ended = False
     for done, (point, key) in enumerate(zip(todo, keys, strict=True)):
-        if key not in found:
+        if key not in outcomes:
             ended = ended or context.enough()
             if ended:
                 continue
-            found[key] = _outcome(key, point, sweep, base, _inner(context, sweep, point, done, len(todo)), memo, scores)
-            yield found[key]
+            inner = _inner(context, sweep, point, done, len(todo))
+            outcomes[key] = _outcome(key, point, sweep, base, inner, memo, scores)
+            yield outcomes[key]
         else:
-            yield replace(found[key], variant=point.variant, x=point.x, seed=point.seed, reused=True, seconds={})
+            yield replace(outcomes[key], variant=point.variant, x=point.x, seed=point.seed, reused=True, seconds={})
     context.progress(len(todo), len(todo), "done")
 
 
 def _check_data(sweep: Sweep, todo: list[Point], base: Graph, context: Context) -> None:
-    """Raise DataError where no point could be run for want of readable data; where some can, the others say why."""
+    """Raise DataError if the data of no point can be read; otherwise unreadable data are the points' own errors."""
     faults: dict[Any, DataError | None] = {}
     for point in todo:
         subjects = [*options_of(point.recipe.active), *([sweep.score] if sweep.score.data else [])]
@@ -92,7 +93,7 @@ def _check_data(sweep: Sweep, todo: list[Point], base: Graph, context: Context) 
 
 
 def _inner(context: Context, sweep: Sweep, point: Point, done: int, total: int) -> Context:
-    """What the steps of one point run in: their progress is told as the sweep's, and they are never cut short."""
+    """Context of one point's steps: progress is the sweep's, and `enough` does not interrupt them."""
     words = point_words(sweep, Outcome("", point.variant, point.x, point.seed))
 
     def progress(inner: int, of: int, text: str) -> None:
@@ -123,7 +124,7 @@ def _outcome(
 def _replayed(
     point: Point, base: Graph, context: Context, memo: Memo, seconds: dict[str, float]
 ) -> tuple[Graph, dict[str, int]]:
-    """The point's graph, and the step that its last training kept; notes how long each step took that had to run."""
+    """(the point's graph, selected step of its last training); adds the seconds of each step that was run."""
     active = point.recipe.active
     before = remembered(prefix_keys(active), memo)
     done = replay(base, point.recipe, context, memo)
@@ -137,7 +138,7 @@ def _replayed(
 def _score(
     graph: Graph, point: Point, sweep: Sweep, context: Context, scores: Scores, seconds: dict[str, float]
 ) -> dict[str, Any]:
-    """What the graph costs and, with data, achieves."""
+    """Static costs of the graph and, with data, its metrics."""
     if not sweep.score.data:
         return asdict(static_score(graph))
     name = f"{fingerprint(graph)} {point.seed if _random(graph) else ''}"
@@ -150,16 +151,16 @@ def _score(
 
 
 def _random(graph: Graph) -> bool:
-    """Whether a run of the graph draws random numbers, so that its score hangs on the seed."""
+    """Whether the graph has stochastic formats, so that its score depends on the seed."""
     return any(p.format.stochastic for n in graph for p in n.precision.values())
 
 
-# -- how long it will take
+# -- duration
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is to run: points, and of each pass how often; seconds where each has been timed, and what has not."""
+    """Points to run, number of runs of each pass, seconds of those that have been timed, the others."""
 
     points: int
     runs: dict[str, int]
@@ -168,9 +169,9 @@ class Estimate:
 
 
 def estimate(sweep: Sweep, timed: Mapping[str, float], done: Iterable[Outcome] = ()) -> Estimate:
-    """How much work the sweep is; steps that points share count once. `timed`: seconds by pass; raises OptionsError."""
-    there = {o.place for o in done if not o.error}
-    todo = [p for p in points(sweep) if (p.variant, p.x, p.seed) not in there]
+    """Estimate the duration; shared steps count once. `timed`: seconds by pass; raises OptionsError."""
+    finished = {o.place for o in done if not o.error}
+    todo = [p for p in points(sweep) if (p.variant, p.x, p.seed) not in finished]
     keys = {k: s.pass_name for p in todo for k, s in zip(prefix_keys(p.recipe.active), p.recipe.active, strict=True)}
     runs: dict[str, int] = {}
     for name in keys.values():

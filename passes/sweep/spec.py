@@ -1,4 +1,4 @@
-"""A sweep in a TOML or JSON file: a recipe, inline or by its path, and over, along, variants, seeds, score."""
+"""Sweep files in TOML or JSON: a recipe, inline or by path, and over, along, variants, seeds, score."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError, nearest
 from espalier.passes.recipes.config import load_recipe, read_file
 from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.sweep.spec_text import parse_axis, parse_variants
 from espalier.passes.sweep.sweep import Sweep
-from espalier.passes.sweep.text import parse_axis, parse_variants
 
 MARKS = ("over", "along", "variants", "seeds", "score")
 KEYS = ("recipe", "steps", "title", *MARKS)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is to be varied, as people write it; `seeds`: how many. `score`: options that say on what."""
+class SweepSpec:
+    """A sweep's specification as text; `seeds`: number of seeds. `score`: options of the evaluation."""
 
     over: str = ""
     along: tuple[str, ...] = ()
@@ -36,25 +36,25 @@ class Wish:
 
     @property
     def varies(self) -> bool:
-        """Whether there is more than one thing to run."""
+        """Whether there is more than one point."""
         return bool(self.over or self.variants or self.seeds > 1)
 
 
-def load_wish(path: str | Path, seed: int = 0) -> tuple[Recipe, Wish]:
-    """The recipe in a file, and what the file says of a sweep; raises OptionsError with the path of what is wrong."""
+def load_spec(path: str | Path, seed: int = 0) -> tuple[Recipe, SweepSpec]:
+    """Read (recipe, sweep specification) from a file; raises OptionsError with the path of the error."""
     path = Path(path)
     data = read_file(path)
     if not any(k in data for k in MARKS):
-        return load_recipe(data, seed), Wish()
+        return load_recipe(data, seed), SweepSpec()
     for key in data:
         if key not in KEYS:
             raise OptionsError(f"{key} is not a key of a sweep.", nearest(key, KEYS))
-    wish = decode(Wish, {k: _listed(k, v) for k, v in data.items() if k not in ("recipe", "steps")})
-    return _recipe(data, path.parent, seed), wish
+    spec = decode(SweepSpec, {k: _listed(k, v) for k, v in data.items() if k not in ("recipe", "steps")})
+    return _recipe(data, path.parent, seed), spec
 
 
 def _listed(key: str, value: Any) -> Any:
-    """One text will do where a list may stand."""
+    """Convert a single text to a list."""
     return [value] if key in ("along", "variants") and isinstance(value, str) else value
 
 
@@ -70,21 +70,21 @@ def _recipe(data: Mapping[str, Any], folder: Path, seed: int) -> Recipe:
             raise OptionsError("The sweep has no recipe, or two.", 'Write recipe = "recipe.toml", or [[steps]].')
 
 
-def made(recipe: Recipe, wish: Wish, score: EvaluateOptions | None, first: int = 0) -> Sweep:
-    """The sweep that is wished for; raises OptionsError. `first`: the steps before it are the project's own."""
-    if wish.along and not wish.over:
-        raise OptionsError("There is nothing to go along with.", "Say what the sweep is over.")
+def build_sweep(recipe: Recipe, spec: SweepSpec, score: EvaluateOptions | None, first: int = 0) -> Sweep:
+    """Build the sweep of a specification; raises OptionsError. `first`: the first step that is not the project's."""
+    if spec.along and not spec.over:
+        raise OptionsError("along needs an axis.", "Name the option to sweep over.")
     return Sweep(
         recipe,
-        parse_axis(recipe, wish.over, first) if wish.over else None,
-        tuple(parse_axis(recipe, text, first, once=False) for text in wish.along),
-        parse_variants(recipe, wish.variants, first),
-        tuple(range(wish.seeds)),
+        parse_axis(recipe, spec.over, first) if spec.over else None,
+        tuple(parse_axis(recipe, text, first, once=False) for text in spec.along),
+        parse_variants(recipe, spec.variants, first),
+        tuple(range(spec.seeds)),
         score or EvaluateOptions(),
-        wish.title,
+        spec.title,
     )
 
 
-def joined(wish: Wish, **given: Any) -> Wish:
-    """The wish with what was given besides in place of its own."""
-    return replace(wish, **{k: v for k, v in given.items() if v})
+def with_overrides(spec: SweepSpec, **given: Any) -> SweepSpec:
+    """The specification with the given non-empty values."""
+    return replace(spec, **{k: v for k, v in given.items() if v})

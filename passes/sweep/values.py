@@ -1,4 +1,4 @@
-"""Lists of values as people write them: `4:32:4`, `0.1:0.9:0.1`, `4, 8, 12…32`, `l1, random`, `on, off`."""
+"""Parser of value lists: `4:32:4`, `0.1:0.9:0.1`, `4, 8, 12…32`, `l1, random`, `on, off`."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any
 from espalier.model.errors import OptionsError
 from espalier.model.patterns import comma_parts
 
-MOST = 1000  # values; more than that is a slip of the keyboard
-DIGITS = 30  # of a number, before or behind its point
+MAX_VALUES = 1000
+DIGITS = 30  # maximum exponent of a number, base 10
 WORDS: dict[str, bool] = {"on": True, "off": False, "yes": True, "no": False, "true": True, "false": False}
 DOTS = re.compile(r"…|\.{3}")
 
 
 def parse_values(text: str, once: bool = True) -> tuple[Any, ...]:
-    """The values that `text` lists, in order, each `once`; raises OptionsError."""
-    found: list[Any] = []
+    """The values of `text` in order; `once`: without duplicates. Raises OptionsError."""
+    values: list[Any] = []
     for part in _filled_in([p.strip() for p in comma_parts(text) if p.strip()], text):
-        found += _range(part, text) if _is_range(part) else [parse_value(part)]
-    if not found:
-        raise OptionsError("There is no value to try.", "Write 4, 8, 16 or a range such as 0.1:0.9:0.1.")
-    if len(found) > MOST:
-        raise _too_many(len(found))
-    return tuple(dict.fromkeys(found)) if once else tuple(found)
+        values += _range(part, text) if _is_range(part) else [parse_value(part)]
+    if not values:
+        raise OptionsError("The list of values is empty.", "Write 4, 8, 16 or a range such as 0.1:0.9:0.1.")
+    if len(values) > MAX_VALUES:
+        raise _too_many(len(values))
+    return tuple(dict.fromkeys(values)) if once else tuple(values)
 
 
 def parse_value(text: str) -> Any:
-    """A number, `on` or `off` as true and false, or the word itself."""
+    """A number, a boolean for `on` or `off`, otherwise the text."""
     word = text.strip().strip("'\"").replace("−", "-")
     if word.lower() in WORDS:
         return WORDS[word.lower()]
-    if word[:1].isalpha():  # nan and inf are words here
+    if word[:1].isalpha():  # nan and inf are texts
         return word
     for kind in (int, float):
         try:
@@ -43,12 +43,12 @@ def parse_value(text: str) -> Any:
 
 
 def values_text(values: tuple[Any, ...]) -> str:
-    """The values as `parse_values` reads them again."""
+    """The values as text for `parse_values`."""
     return ", ".join(value_text(v) for v in values)
 
 
 def value_text(value: Any) -> str:
-    """One value in words."""
+    """One value as text."""
     if value is None:
         return "float"
     if isinstance(value, bool):
@@ -57,7 +57,7 @@ def value_text(value: Any) -> str:
 
 
 def _filled_in(parts: list[str], text: str) -> list[str]:
-    """`4, 8, 12…32` → 4, 8, 12:32:4; the step is that of the two numbers before the dots, or 1."""
+    """`4, 8, 12…32` → 4, 8, 12:32:4; the step is the difference of the two numbers before the dots, or 1."""
     done: list[str] = []
     for part in _joined(parts):
         ends = [e.strip() for e in DOTS.split(part)]
@@ -73,7 +73,7 @@ def _filled_in(parts: list[str], text: str) -> list[str]:
 
 
 def _joined(parts: list[str]) -> list[str]:
-    """`12, …, 32` stands for `12…32`."""
+    """Join `12, …, 32` to `12…32`."""
     first, *others = (p.strip() for p in DOTS.split(",".join(parts)))
     sides = [first, *(p.removeprefix(",") for p in others)]
     text = "…".join([*(p.removesuffix(",") for p in sides[:-1]), sides[-1]])
@@ -85,16 +85,16 @@ def _is_range(part: str) -> bool:
 
 
 def _range(part: str, text: str) -> list[Any]:
-    """`low:high` or `low:high:step`, both ends included where the step meets them."""
+    """`low:high` or `low:high:step`, including both ends if the step reaches them."""
     numbers = [_number(p, text) for p in part.split(":")]
     if len(numbers) not in (2, 3):
         raise OptionsError(f"{part!r} is not a range.", "Write low:high:step, such as 0.1:0.9:0.1.")
     low, high = numbers[:2]
     step = numbers[2] if len(numbers) == 3 else Decimal(1)
     if not step or (high - low) / step < 0:
-        raise OptionsError(f"{part!r} leads nowhere: its step is {step}.", "Write low:high:step, such as 4:32:4.")
+        raise OptionsError(f"{part!r} is empty: its step is {step}.", "Write low:high:step, such as 4:32:4.")
     count = int((high - low) / step) + 1
-    if count > MOST:
+    if count > MAX_VALUES:
         raise _too_many(count)
     whole = all(n == n.to_integral_value() and "." not in str(n) for n in (low, step))
     return [(int if whole else float)(low + i * step) for i in range(count)]
@@ -102,15 +102,15 @@ def _range(part: str, text: str) -> list[Any]:
 
 def _number(text: str, whole: str) -> Decimal:
     try:
-        found = Decimal(text.strip().replace("−", "-"))
+        number = Decimal(text.strip().replace("−", "-"))
     except InvalidOperation as error:
         raise OptionsError(f"{text.strip()!r} in {whole!r} is not a number.", "Write 4:32:4 or 4, 8, 16.") from error
-    if not found.is_finite():
+    if not number.is_finite():
         raise OptionsError(f"{text.strip()!r} in {whole!r} is not finite.", "Write 4:32:4 or 4, 8, 16.")
-    if found and abs(found.adjusted()) > DIGITS:
-        raise OptionsError(f"{text.strip()[:40]!r} in {whole[:40]!r} is out of reach.", "Write 4:32:4 or 4, 8, 16.")
-    return found
+    if number and abs(number.adjusted()) > DIGITS:
+        raise OptionsError(f"{text.strip()[:40]!r} in {whole[:40]!r} is out of range.", "Write 4:32:4 or 4, 8, 16.")
+    return number
 
 
 def _too_many(count: int) -> OptionsError:
-    return OptionsError(f"That is {count} values.", f"Take a larger step: at most {MOST} are tried.")
+    return OptionsError(f"The list has {count} values.", f"Use a larger step: the maximum is {MAX_VALUES}.")

@@ -1,1 +1,1 @@
-"""What measurements of a running model share: inputs, a part of it, weights rounded once, words for figures."""
+"""Timing of a running model: layer times, profiler spans, subgraphs, weights rounded once, explanations."""

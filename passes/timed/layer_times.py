@@ -1,7 +1,4 @@
-"""Times of a graph's layers under formats, measured here and kept for this machine.
-
-The runs take turns between formats, so that what else the machine does falls on all of them.
-"""
+"""Measured times of a graph's layers with formats, cached for this machine."""
 
 from __future__ import annotations
 
@@ -29,21 +26,21 @@ if TYPE_CHECKING:
     from torch import fx
 
 
-RUNS, WARM, SECONDS = 9, 2, 3.0  # runs of a format; at least three, then as many as this time allows
+RUNS, WARM, SECONDS = 9, 2, 3.0  # runs of a format, warm-up runs; time limit after three runs
 PORTS = ("data_in", "weight")
 
 
 FILE = "layer_latency.json"
 
 
-MEASURE = "Allocate has a link that measures; elsewhere it is report --what layer_latency --data …"
+MEASURE = "Measure in Allocate, or with report --what layer_latency --data …"
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """`layers`: kind of layer → seconds of a batch; `rounding`: kind, port and format → seconds; `formats`: measured.
+    """`layers`: kind of layer → seconds per batch; `rounding`: kind, port and format → seconds; `formats`: measured.
 
-    A kind is an operation at its sizes, so that layers that are alike share a figure.
+    A kind is an operation with its sizes, so that equal layers share an entry.
     """
 
     batch: int
@@ -52,10 +49,10 @@ class Times:
     formats: frozenset[str]
 
     def of(self, node: Node) -> float | None:
-        """Seconds of a node with its formats; None where it was not measured. Raises OptionsError for a format."""
+        """Seconds of a node with its formats; None if not measured. Raises OptionsError for an unmeasured format."""
         kind = kind_of(node)
-        held = self.layers.get(kind)
-        if held is None:
+        total = self.layers.get(kind)
+        if total is None:
             return None
         for port in PORTS:
             precision = node.precision.get(port)
@@ -63,9 +60,9 @@ class Times:
                 continue
             name = bare(precision.format)
             if name not in self.formats:
-                raise OptionsError(f"How long {precision.format.label} takes has not been measured.", MEASURE, node.id)
-            held += self.rounding.get(f"{kind} {port} {name}", 0.0)
-        return held
+                raise OptionsError(f"The time of {precision.format.label} has not been measured.", MEASURE, node.id)
+            total += self.rounding.get(f"{kind} {port} {name}", 0.0)
+        return total
 
 
 def kind_of(node: Node) -> str:
@@ -75,20 +72,20 @@ def kind_of(node: Node) -> str:
 
 
 def path() -> Path:
-    """Where this machine's times lie."""
+    """File of this machine's times."""
     return cache_folder().parent / FILE
 
 
 def keep(new: Times) -> None:
-    """Add them to what is known of batches of that size, in one go; of other sizes nothing stays."""
-    held, old = path(), known()
+    """Add times to the file, atomically; times of other batch sizes are removed."""
+    file, old = path(), known()
     same = old if old is not None and old.batch == new.batch else Times(new.batch, {}, {}, frozenset())
     times = Times(
         new.batch, {**same.layers, **new.layers}, {**same.rounding, **new.rounding}, same.formats | new.formats
     )
-    with explained(held):
-        held.parent.mkdir(parents=True, exist_ok=True)
-    write_text(held, json.dumps({"batch": times.batch, "layers": dict(times.layers), "rounding": dict(times.rounding),
+    with explained(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, json.dumps({"batch": times.batch, "layers": dict(times.layers), "rounding": dict(times.rounding),
                                  "formats": sorted(times.formats)}))  # fmt: skip
 
 
@@ -96,23 +93,23 @@ _read: tuple[tuple[str, int], Times | None] = (("", 0), None)
 
 
 def known() -> Times | None:
-    """What was measured last on this machine; read again when the file is another."""
+    """The times of this machine; the file is read again when it changes."""
     global _read
-    held = path()
+    file = path()
     try:
-        stamp = str(held), held.stat().st_mtime_ns
+        version = str(file), file.stat().st_mtime_ns
     except OSError:
         return None
-    if _read[0] != stamp:
-        _read = stamp, _parsed(held)
+    if _read[0] != version:
+        _read = version, _parsed(file)
     return _read[1]
 
 
-def _parsed(held: Path) -> Times | None:
-    """None where the file cannot be read: then it is as if nothing had been measured."""
+def _parsed(file: Path) -> Times | None:
+    """The file's content; None if it cannot be read."""
 
     def read() -> Times:
-        data = read_json(held)
+        data = read_json(file)
         layers, rounding = ({str(k): float(v) for k, v in data[n].items()} for n in ("layers", "rounding"))
         return Times(int(data["batch"]), layers, rounding, frozenset(map(str, data["formats"])))
 
@@ -120,7 +117,7 @@ def _parsed(held: Path) -> Times | None:
 
 
 def measure(graph: Graph, options: EvaluateOptions, formats: Sequence[Format], context: Context) -> Times:
-    """Least seconds by kind of layer: whatever else runs adds to them. Raises DataError without data."""
+    """Minimum seconds by kind of layer. Raises DataError without data."""
     from espalier.passes.running.batches import batches
     from espalier.passes.running.splits import load_split
 
@@ -143,46 +140,46 @@ def measure(graph: Graph, options: EvaluateOptions, formats: Sequence[Format], c
 
 
 def _with(graph: Graph, each: Format | None) -> Graph:
-    """The graph with one format at all operands that take one, or with none at all."""
-    held = Precision(each) if each is not None else None
+    """The graph with one format at all operands that take one, or without formats."""
+    precision = Precision(each) if each is not None else None
     nodes = (
-        replace(n, precision={p: held for p in PORTS if p in offered(n)} if held else {})
+        replace(n, precision={p: precision for p in PORTS if p in offered(n)} if precision else {})
         for n in graph if n.call not in ("placeholder", "output")
     )  # fmt: skip
     return graph.replace(*nodes)
 
 
 def _timed(graph: Graph, inputs: dict[str, Any], context: Context) -> tuple[dict[str, float], dict[Any, float]]:
-    """Least seconds of each node, and of what rounds an operand, shared among those that read it."""
+    """(minimum seconds of each node, of the rounding of each operand, divided among its readers)."""
     import torch
 
     from espalier.model.torch.build import NODE, PORT, build
     from espalier.passes.running.batches import fit_error
 
     module = build(graph, context.store, context.callables, packed=True)
-    found: dict[fx.Node, list[float]] = defaultdict(list)
-    run = _clocked(module, found)
+    times: dict[fx.Node, list[float]] = defaultdict(list)
+    run = _clocked(module, times)
     with torch.no_grad(), fit_error(inputs):
         begin = time.perf_counter()
         for number in range(WARM + RUNS):
             if number == WARM:
-                found.clear()
+                times.clear()
                 begin = time.perf_counter()
             if number >= WARM + 3 and time.perf_counter() - begin > SECONDS:
                 break
             run(inputs)
     own: dict[str, float] = {}
     rounds: dict[Any, float] = {}
-    for node, seconds in found.items():
+    for node, seconds in times.items():
         if name := node.meta.get(NODE):
             own[name] = min(seconds)
         elif readers := [(n, p) for n, p in node.meta.get(PORT, ()) if p in PORTS]:
-            rounds |= {place: min(seconds) / len(readers) for place in readers}
+            rounds |= {reader: min(seconds) / len(readers) for reader in readers}
     return own, rounds
 
 
-def _clocked(module: Any, found: dict[Any, list[float]]) -> Any:
-    """Runs the module node by node, and notes how long each took."""
+def _clocked(module: Any, times: dict[Any, list[float]]) -> Any:
+    """A function that runs the module and appends the seconds of each node to `times`."""
     from torch import fx
 
     class Clock(fx.Interpreter):
@@ -190,7 +187,7 @@ def _clocked(module: Any, found: dict[Any, list[float]]) -> Any:
             begin = time.perf_counter()
             value = super().run_node(n)
             if n.op in ("call_module", "call_function", "call_method"):
-                found[n].append(time.perf_counter() - begin)
+                times[n].append(time.perf_counter() - begin)
             return value
 
     clock = Clock(module)

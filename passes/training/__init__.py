@@ -1,1 +1,1 @@
-"""Training a built graph with transformers.Trainer: what is minimised, on what, how it is watched."""
+"""Training of a built graph with transformers.Trainer: data, losses, callbacks, checkpoints."""

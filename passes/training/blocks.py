@@ -1,4 +1,4 @@
-"""The repeated blocks of a model ("encoder.layer.0", ".1", …): where their results lie, and taps that hear them."""
+"""Outputs of a model's repeated blocks ("encoder.layer.0", ".1", …), and taps that record them."""
 
 from __future__ import annotations
 
@@ -16,54 +16,54 @@ _BLOCK = re.compile(r"^(.*?\.\d+|\d+)(?=\.|$)")
 
 
 def block_outputs(graph: Graph) -> dict[str, Node]:
-    """Path of each outermost block → the last of its nodes whose one result is used outside of it."""
+    """Path of each outermost block → the last of its nodes whose single result is used outside the block."""
     of = {n.id: _block(n) for n in graph}
     leaving = {r.node for n in graph for r in refs((*n.args, *n.kwargs.values())) if of[r.node] != of[n.id]}
-    found: dict[str, Node] = {}
+    outputs: dict[str, Node] = {}
     for node in graph:
         block = of[node.id]
         if block and node.id in leaving and node.outputs is None and floating(node.ports.get("data_out")):
-            found[block] = node
-    return found
+            outputs[block] = node
+    return outputs
 
 
 def _block(node: Node) -> str:
     path = node.target if node.call == "call_module" else node.module_path
-    found = _BLOCK.match(path)
-    return found[1] if found else ""
+    match = _BLOCK.match(path)
+    return match[1] if match else ""
 
 
 def width(node: Node) -> object:
-    """The size of the last axis of a node's result."""
+    """Size of the last axis of a node's result."""
     return node.ports["data_out"].shape[-1]
 
 
 class Tap(nn.Module):
-    """Lets a result through and remembers it until it is taken."""
+    """Identity module that records its input until `take`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any tensor → the same."""
+        """Record a tensor and return it."""
         self.seen = x
         return x
 
     def take(self) -> Tensor:
-        """What was last heard, once."""
+        """Return the recorded tensor and clear it."""
         seen, self.seen = self.seen, None
         assert seen is not None
         return seen
 
 
 def tapped(module: nn.Module, outputs: Mapping[str, Node]) -> list[Tap]:
-    """Put a tap behind each of these nodes of a built module; in a recorded one, behind the block itself."""
+    """Insert a tap after each of these nodes of a built module; in a recorded module, after the block itself."""
     taps = [Tap() for _ in outputs]
     if isinstance(module, fx.GraphModule):
-        made = {n.meta[NODE]: n for n in module.graph.nodes if NODE in n.meta}
+        nodes = {n.meta[NODE]: n for n in module.graph.nodes if NODE in n.meta}
         for number, (tap, node) in enumerate(zip(taps, outputs.values(), strict=True)):
-            _insert(module, made[node.id], f"tap_{number}", tap)
+            _insert(module, nodes[node.id], f"tap_{number}", tap)
         module.recompile()
     else:
         for tap, path in zip(taps, outputs, strict=True):
@@ -74,12 +74,12 @@ def tapped(module: nn.Module, outputs: Mapping[str, Node]) -> list[Tap]:
 def _insert(module: fx.GraphModule, source: fx.Node, name: str, tap: Tap) -> None:
     module.add_submodule(name, tap)
     with module.graph.inserting_after(source):
-        heard = module.graph.call_module(name, (source,))
-    source.replace_all_uses_with(heard, delete_user_cb=lambda user: user is not heard)
+        call = module.graph.call_module(name, (source,))
+    source.replace_all_uses_with(call, delete_user_cb=lambda user: user is not call)
 
 
 def _hook(tap: Tap) -> Any:
-    def hear(_: nn.Module, __: Any, result: Any) -> None:
+    def record(_: nn.Module, __: Any, result: Any) -> None:
         tap(result if isinstance(result, Tensor) else result[0])
 
-    return hear
+    return record

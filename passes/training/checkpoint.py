@@ -1,5 +1,5 @@
-"""A training on disk, so that it goes on after a crash just as if there had been none: weights, optimiser, schedule,
-chance, figures and whatever else moves. Tensors as safetensors, the rest as JSON: nothing that could run code.
+"""Checkpoints of a training, from which it resumes with identical results: weights, optimiser, schedule, random state,
+metrics and other state. Tensors are stored as safetensors, the rest as JSON: no executable code.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from espalier.model.errors import FileError
 from espalier.model.files import replacing_folder
 from espalier.model.private import private_folder
 from espalier.passes.base import Context
-from espalier.passes.training.unfinished import STATE, TENSORS, clear, clear_old, end, latest
+from espalier.passes.training.checkpoint_folders import STATE, TENSORS, clear, clear_old, end, latest
 
 SECONDS = 60.0  # between checkpoints
-SHARE = 0.02  # of the time that writing them may take
-TRAINER = "trainer_state.json"  # the name that the Trainer reads
+SHARE = 0.02  # maximum share of the time spent writing
+TRAINER = "trainer_state.json"  # file name expected by the Trainer
 NONE = "No checkpoint could be written"
-OTHER = "Another process trains the same, so this one wrote no checkpoints."
+OTHER = "Another process runs the same training, so this one wrote no checkpoints."
 Raw = dict[str, Any]
 Tensors = Callable[[], dict[str, Tensor]]
 
 
 class Part(Protocol):
-    """What else of a training must survive."""
+    """Further state of a training."""
 
     def state(self) -> Raw:
-        """Plain values and tensors."""
+        """Plain values and tensors for `restore`."""
         ...
 
-    def restore(self, held: Raw) -> None:
-        """As `state` gave it."""
+    def restore(self, state: Raw) -> None:
+        """Restore the result of `state`."""
         ...
 
 
 class Checkpoints(TrainerCallback):
-    """Writes the training's checkpoints into `folder` from time to time, and whenever it is paused.
+    """Writes checkpoints into `folder` at intervals, and when the training is paused.
 
-    `tensors`: what training moves, now. `every`: optimiser steps, 0 for about once a minute. `data`: a digest of the
-    samples, since a checkpoint over others is of no use. A folder that another process trains in is left alone.
+    `tensors`: returns the trained tensors. `every`: optimiser steps, 0 for about once a minute. `data`: a digest of the
+    samples; checkpoints of other samples are not used. A folder locked by another process is not used.
     """
 
     def __init__(self, folder: Path, context: Context, tensors: Tensors, every: int, data: str) -> None:
@@ -61,9 +61,9 @@ class Checkpoints(TrainerCallback):
         self._from: Path | None = None
         self._last, self._cost = time.monotonic(), 0.0
         self._lock = FileLock(folder / "lock")
-        self._mine = self._take()
+        self._locked = self._acquire()
 
-    def _take(self) -> bool:
+    def _acquire(self) -> bool:
         clear_old()
         try:
             private_folder(self.folder)
@@ -73,61 +73,61 @@ class Checkpoints(TrainerCallback):
             return False
         return True
 
-    # -- what there is
+    # -- reading
 
-    def look(self, wanted: bool) -> Path | None:
-        """The checkpoint to go on from, read whole; one that is damaged, foreign or not wanted is deleted."""
-        self._from = latest(self.folder) if self._mine else None
+    def load(self, wanted: bool) -> Path | None:
+        """The checkpoint to resume from, read in full; a damaged, foreign or unwanted one is deleted."""
+        self._from = latest(self.folder) if self._locked else None
         if self._from is not None:
             try:
-                held = read(self._from)
-                self.resumed = held if wanted and held["data"] == self.data else None
-            # Whatever is wrong with a checkpoint, the training begins anew.
+                content = read(self._from)
+                self.resumed = content if wanted and content["data"] == self.data else None
+            # With any defect of a checkpoint, the training starts from the beginning.
             except Exception:  # noqa: BLE001
                 self.resumed = None
-        if self.resumed is None and self._mine:
+        if self.resumed is None and self._locked:
             self._clear()
             self._from = None
         return self._from
 
-    def weights(self) -> None:
-        """Put the weights of the checkpoint in place, and what the parts had."""
+    def restore_weights(self) -> None:
+        """Restore the weights and parts of the loaded checkpoint."""
         assert self.resumed is not None
-        moving = self.tensors()
+        trained = self.tensors()
         with torch.no_grad():
             for name, value in self.resumed["weights"].items():
-                moving[name].copy_(value)
+                trained[name].copy_(value)
         for name, part in self.parts.items():
             part.restore(self.resumed["parts"][name])
 
-    def back(self) -> int:
-        """Put the weights and parts of the last checkpoint back; returns its step, 0 where there is none."""
-        found = latest(self.folder) if self._mine else None
+    def restore_last(self) -> int:
+        """Restore the weights and parts of the last checkpoint; returns its step, 0 if there is none."""
+        last = latest(self.folder) if self._locked else None
         try:
-            self.resumed = read(found) if found is not None else None
+            self.resumed = read(last) if last is not None else None
         except Exception:  # noqa: BLE001
             self.resumed = None
         if self.resumed is None:
             return 0
-        self.weights()
+        self.restore_weights()
         return int(self.resumed["step"])
 
-    # -- when
+    # -- schedule
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Save where it is time; a pause begins with it."""
-        waits = self.context.paused()
-        control.should_save = self._mine and not self.failed and (waits or self._due(state, control))
-        if waits and not control.should_save:
+        """Save if due; a pause starts with a checkpoint."""
+        paused = self.context.paused()
+        control.should_save = self._locked and not self.failed and (paused or self._due(state, control))
+        if paused and not control.should_save:
             self.on_save(args, state, control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """A pause that was asked for within an evaluation begins after it: a checkpoint holds what it found."""
+        """A pause requested during an evaluation starts after it, so that the checkpoint contains its result."""
         if state.global_step and self.context.paused():
             self.on_step_end(args, state, control)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Where a paused training waits."""
+        """Report progress, in which a paused training waits."""
         self.context.progress(state.global_step, state.max_steps, "training")
 
     def _due(self, state: Any, control: Any) -> bool:
@@ -140,32 +140,32 @@ class Checkpoints(TrainerCallback):
     # -- writing
 
     def save(self, trainer: Any) -> None:
-        """Write a checkpoint, then delete the one before; without room for it training goes on without."""
+        """Write a checkpoint, then delete the previous one; training continues if it cannot be written."""
         start = time.monotonic()
         step = trainer.state.global_step
-        whole = self.folder / f"step-{step:09d}"
-        held: Raw = {
+        new = self.folder / f"step-{step:09d}"
+        content: Raw = {
             "step": step, "steps": trainer.state.max_steps, "data": self.data, "weights": self.tensors(),
             "optimiser": trainer.optimizer.state_dict(), "schedule": trainer.lr_scheduler.state_dict(),
             "scaler": scaler.state_dict() if (scaler := trainer.accelerator.scaler) is not None else None,
-            "chance": chance(), "parts": {n: p.state() for n, p in self.parts.items()},
+            "chance": random_state(), "parts": {n: p.state() for n, p in self.parts.items()},
         }  # fmt: skip
         try:
-            with replacing_folder(whole) as part:
-                write(part, held)
+            with replacing_folder(new) as part:
+                write(part, content)
                 trainer.state.save_to_json(str(part / TRAINER))
         except FileError as error:
             self.failed = f"{NONE}: {error}"
         else:
             for old in self.folder.glob("step-*"):
-                if old != whole:
+                if old != new:
                     clear(old)
         self._last = time.monotonic()
         self._cost = self._last - start
 
     def end(self, finished: bool) -> None:
-        """Let go of the folder; a training that has its result needs no checkpoints."""
-        if self._mine:
+        """Unlock the folder; a finished training needs no checkpoints."""
+        if self._locked:
             self._lock.release()
             if finished:
                 end(self.folder)
@@ -175,33 +175,33 @@ class Checkpoints(TrainerCallback):
             clear(old)
 
 
-# -- one checkpoint
+# -- files
 
 
-def write(folder: Path, held: Raw) -> None:
-    """Write values with tensors in them: tensors.safetensors, and state.json with the rest."""
+def write(folder: Path, content: Raw) -> None:
+    """Write nested values: tensors to tensors.safetensors, the rest to state.json."""
     tensors: dict[str, Tensor] = {}
-    text = json.dumps({"step": held["step"], "steps": held["steps"], "held": _pack(held, tensors)})
+    text = json.dumps({"step": content["step"], "steps": content["steps"], "held": _pack(content, tensors)})
     save_file(tensors, folder / TENSORS)
     (folder / STATE).write_text(text)
 
 
 def read(folder: Path) -> Raw:
-    """What `write` wrote; raises anything where it is damaged."""
+    """Read the files of `write`; raises any exception if they are damaged."""
     tensors = load_file(folder / TENSORS)
-    held: Raw = _unpack(json.loads((folder / STATE).read_text())["held"], tensors)
-    if set(held) < {"step", "steps", "data", "weights", "optimiser", "schedule", "chance", "parts"}:
+    content: Raw = _unpack(json.loads((folder / STATE).read_text())["held"], tensors)
+    if set(content) < {"step", "steps", "data", "weights", "optimiser", "schedule", "chance", "parts"}:
         raise ValueError("a part is missing")
-    return held
+    return content
 
 
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """JSON for plain values; tensors go into `tensors` and leave their number."""
+    """Values as JSON; tensors are added to `tensors` and replaced by their index."""
     match value:
         case Tensor():
             name = str(len(tensors))
             plain = value.detach().cpu().contiguous()
-            # Safetensors refuses memory that is shared, as that of the counters of equal batch norms is.
+            # Safetensors refuses shared memory, such as the counters of equal batch norms.
             shared = any(plain.data_ptr() == t.data_ptr() for t in tensors.values() if t.numel())
             tensors[name] = plain.clone() if shared else plain
             return {"tensor": name}
@@ -231,20 +231,20 @@ def _unpack(value: Any, tensors: Mapping[str, Tensor]) -> Any:
             return value
 
 
-def chance() -> Raw:
-    """The state of every generator that training draws from."""
+def random_state() -> Raw:
+    """The state of all random generators."""
     kind, keys, *rest = np.random.get_state()  # type: ignore[misc]
     drawn = [kind, torch.from_numpy(np.asarray(keys, np.int64)), *rest]
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {"python": random.getstate(), "numpy": drawn, "torch": torch.get_rng_state(), "cuda": cuda}
 
 
-def set_chance(held: Raw) -> None:
-    """As `chance` gave it."""
-    kind, keys, *rest = held["numpy"]
-    random.setstate(held["python"])
+def set_random_state(state: Raw) -> None:
+    """Restore the result of `random_state`."""
+    kind, keys, *rest = state["numpy"]
+    random.setstate(state["python"])
     np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
-    torch.set_rng_state(held["torch"])
-    cuda: Sequence[Tensor] = held["cuda"]
+    torch.set_rng_state(state["torch"])
+    cuda: Sequence[Tensor] = state["cuda"]
     if cuda and len(cuda) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(list(cuda))

@@ -1,4 +1,4 @@
-"""How long a training will take: a few steps of the real thing, timed, and what they come to over all of it."""
+"""Estimates the duration of a training from a few timed steps and validation batches."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from torch.utils.data import Subset
 from transformers import TrainerCallback
 
 from espalier.passes.base import Context
-from espalier.passes.training.faults import Diverged, memory_told
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.prepare import Prepared, all_steps, epoch_steps
 from espalier.passes.training.run import running, trainer_of, try_out
 from espalier.passes.training.teacher import Teacher
+from espalier.passes.training.training_errors import Diverged, memory_errors
 
 WARM, TIMED = 2, 8  # optimiser steps
-LONGEST = 3.0  # seconds that the timed steps, and the timed batches of the validation, may take
-BATCHES = 6  # of the validation, at most
+LONGEST = 3.0  # limit in seconds of the timed steps
+BATCHES = 6  # maximum of timed validation batches
 
 
 def estimate(ready: Prepared, options: FinetuneOptions, context: Context) -> dict[str, Any]:
-    """Seconds a step, the steps, and the seconds of the training and its validations; the module is spoilt by it."""
+    """Seconds per step, number of steps, seconds of the training and per validation; the module is trained by it."""
     try_out(ready, options)
     steps = all_steps(len(ready.train_on), options)
     watch = _Stopwatch(context, min(steps, WARM + TIMED))
-    with running() as folder, memory_told(options):
+    with running() as folder, memory_errors(options):
         trainer = trainer_of(ready, options, context.seed, folder, [watch])
         with contextlib.suppress(Diverged):
             trainer.train()
         checks = _validation(ready, trainer, watch) if ready.check_on else 0.0
     teacher = ready.train_on.teacher
-    taught = _taught(teacher, options) if teacher else 0.0  # of a step, as long as its samples are new to the teacher
-    new = min(steps, epoch_steps(len(ready.train_on), options)) if teacher and teacher.remembers else steps
+    taught = _teacher_seconds(teacher, options) if teacher else 0.0  # of a step, if the teacher's logits are not cached
+    new = min(steps, epoch_steps(len(ready.train_on), options)) if teacher and teacher.caches else steps
     every = options.evaluate_every or epoch_steps(len(ready.train_on), options)
     times = 1 + -(-steps // every) if ready.check_on else 0
-    whole = steps * (watch.step - taught) + new * taught + times * checks
-    return {"seconds": round(whole, 2), "steps": steps, "seconds_per_step": round(watch.step, 5),
+    total = steps * (watch.step - taught) + new * taught + times * checks
+    return {"seconds": round(total, 2), "steps": steps, "seconds_per_step": round(watch.step, 5),
             "validations": times, "seconds_per_validation": round(checks, 3)}  # fmt: skip
 
 
-def _taught(teacher: Teacher, options: FinetuneOptions) -> float:
+def _teacher_seconds(teacher: Teacher, options: FinetuneOptions) -> float:
     return teacher.seconds / max(teacher.asked, 1) * options.batch_size * options.accumulation
 
 
 def _validation(ready: Prepared, trainer: Any, watch: _Stopwatch) -> float:
-    """Seconds of one validation, from its first batches."""
+    """Seconds of one validation, estimated from its first batches."""
     data, size = ready.check_on, trainer.args.eval_batch_size
     assert data is not None
     few = min(len(data), size * BATCHES)
@@ -59,7 +59,7 @@ def _validation(ready: Prepared, trainer: Any, watch: _Stopwatch) -> float:
 
 
 class _Stopwatch(TrainerCallback):
-    """Times optimiser steps and ends the trial; the first ones warm up and do not count."""
+    """Times optimiser steps and stops the training; the first steps are warm-up."""
 
     def __init__(self, context: Context, steps: int) -> None:
         self.context, self.steps = context, steps
@@ -68,27 +68,27 @@ class _Stopwatch(TrainerCallback):
 
     @property
     def step(self) -> float:
-        """Seconds of one step: the median, without those that warmed up where there are others."""
+        """Median seconds of one step, without the warm-up if there are further steps."""
         return statistics.median(self.times[WARM:] or self.times)
 
     def begin(self) -> None:
-        """Time runs from now."""
+        """Start the clock."""
         self.begun = self.last = time.perf_counter()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The Trainer's own preparations do not count."""
+        """Start the clock after the Trainer's preparation."""
         self.begin()
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Where a cancelled job stops."""
+        """Report progress, in which a cancelled job stops."""
         self._progress()
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Where a cancelled job stops."""
+        """Report progress, in which a cancelled job stops."""
         self._progress()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Time a step, and stop once there are enough."""
+        """Time a step, and stop after enough steps."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         now = time.perf_counter()

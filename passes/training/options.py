@@ -1,4 +1,4 @@
-"""What a fine-tuning is told: on what, how long, how fast. No torch: forms, recipes and the window read it."""
+"""Options of fine-tuning. No torch, for forms, recipes and the window."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from espalier.passes.select import Select
 
 @dataclass(frozen=True, slots=True)
 class FinetuneOptions:
-    """On what, how long, how fast; the seed of the step decides the order of samples and the dropout."""
+    """Data, duration and hyperparameters; the seed of the step decides the order of samples and the dropout."""
 
     data: str = field(default="", metadata={"help": "demo:NAME, hub:NAME, a file or a folder", "edit": "data"})
     train_split: str = field(
@@ -107,18 +107,18 @@ class FinetuneOptions:
             if not getattr(self, name) > 0:
                 raise OptionsError(f"{name} is {getattr(self, name)}.", f"{name} must be above 0.")
         if not 0 <= self.distil <= 1 or not self.temperature > 0 or not self.hidden >= 0:
-            raise OptionsError("distil is a share from 0 to 1, temperature above 0, hidden at least 0.", "Correct it.")
+            raise OptionsError("distil must be from 0 to 1, temperature above 0, hidden at least 0.", "Correct it.")
         if not 0 <= self.prune_to <= 1 or self.prune_every < 1:
-            raise OptionsError("prune_to is a share from 0 to 1, prune_every a whole number from 1.", "Correct it.")
+            raise OptionsError("prune_to must be from 0 to 1, prune_every a whole number from 1.", "Correct it.")
         if not 0 <= self.prune_start < self.prune_end <= 1:
             raise OptionsError(f"prune_start is {self.prune_start:g} and prune_end {self.prune_end:g}.",
-                               "They are shares of the steps: 0 ≤ start < end ≤ 1.")  # fmt: skip
+                               "They are fractions of the steps: 0 ≤ start < end ≤ 1.")  # fmt: skip
         if self.batch_size < 1 or self.accumulation < 1:
             raise OptionsError("batch_size and accumulation must be whole numbers from 1.", "Write 1 or more.")
         if not 0 <= self.warm_up < 1:
-            raise OptionsError(f"warm_up is {self.warm_up}.", "It is a share of the steps: at least 0, below 1.")
+            raise OptionsError(f"warm_up is {self.warm_up}.", "It is a fraction of the steps: at least 0, below 1.")
 
     @property
     def teaches(self) -> bool:
-        """Whether the baseline has a say."""
+        """Whether the training distils from the baseline."""
         return self.distil > 0 or self.hidden > 0

@@ -1,4 +1,4 @@
-"""Everything that a training and the estimate of its time need: the built module, its data, what of it trains."""
+"""Prepares a training or its time estimate: built module, data, frozen parameters."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from espalier.passes.choices.freeze import trained_by
 from espalier.passes.running.objective import Objective
 from espalier.passes.select import Select, chosen
 from espalier.passes.training.blocks import tapped
-from espalier.passes.training.gradual import GradualPruning, opened
+from espalier.passes.training.gradual import GradualPruning, with_full_masks
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.samples import Samples
 from espalier.passes.training.splits import splits
-from espalier.passes.training.teacher import Lesson, Teacher, common_blocks
+from espalier.passes.training.teacher import DistillationLoss, Teacher, common_blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A built graph and its data, ready to train; `gradual` where it is pruned on the way.
+    """A built graph and its data, ready to train; `gradual` if it is pruned gradually.
 
-    `classes`: their names by number. `texts`: how much of the texts is used.
+    `classes`: names by index. `texts`: statistics of truncated texts.
     """
 
     graph: Graph
@@ -43,49 +43,51 @@ class Prepared:
     texts: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def counts(self) -> dict[str, int]:
-        """How many parameters train and how many there are, a shared one counted once."""
-        found = {id(t): t for t in parameters_of(self.objective.inner).values() if isinstance(t, nn.Parameter)}
-        trained = sum(t.numel() for t in found.values() if t.requires_grad)
-        return {"trainable_parameters": trained, "parameters": sum(t.numel() for t in found.values())}
+        """Numbers of trainable and of all parameters, shared ones counted once."""
+        tensors = {id(t): t for t in parameters_of(self.objective.inner).values() if isinstance(t, nn.Parameter)}
+        trained = sum(t.numel() for t in tensors.values() if t.requires_grad)
+        return {"trainable_parameters": trained, "parameters": sum(t.numel() for t in tensors.values())}
 
-    def moving(self) -> dict[str, Tensor]:
-        """What training changes, by weight name: the parameters that train, and running statistics."""
-        found = parameters_of(self.objective.inner)
-        return {n: t for n, t in found.items() if t.requires_grad or self.graph.weights[n].role == "buffer"}
+    def trained(self) -> dict[str, Tensor]:
+        """The tensors that training changes, by weight name: trainable parameters and running statistics."""
+        tensors = parameters_of(self.objective.inner)
+        return {n: t for n, t in tensors.items() if t.requires_grad or self.graph.weights[n].role == "buffer"}
 
     def digest(self) -> str:
-        """Equal for equal samples, of both kinds."""
-        found = xxhash.xxh3_128()
+        """A hash of the training and validation samples."""
+        digest = xxhash.xxh3_128()
         for samples in (self.train_on, self.check_on):
             for name, values in samples.tensors.items() if samples else ():
-                found.update(f"{name}{tuple(values.shape)}".encode())
-                found.update(values.view(torch.uint8).numpy().data)  # numpy has no bfloat16
-        return found.hexdigest()
+                digest.update(f"{name}{tuple(values.shape)}".encode())
+                digest.update(values.view(torch.uint8).numpy().data)  # numpy has no bfloat16
+        return digest.hexdigest()
 
 
 def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepared:
-    """Load the data, build the graph, freeze what stays; raises DataError, GraphError and PassError."""
+    """Load the data, build the graph, freeze parameters; raises DataError, GraphError and PassError."""
     data = splits(options, context)
     if options.precision == "float16" and not torch.cuda.is_available():
-        raise PassError("float16 trains on a GPU only, and torch sees none.", "Choose bfloat16 or float32.")
-    masked, kinds = opened(graph, options, context.store) if options.prune_to else (graph, {})
+        raise PassError("float16 training needs a GPU, and torch finds none.", "Choose bfloat16 or float32.")
+    masked, kinds = with_full_masks(graph, options, context.store) if options.prune_to else (graph, {})
     module = build(masked, context.store, context.callables)
     _freeze(parameters_of(module), _frozen(graph, options.freeze))
     samples = Samples(data.train, graph)
-    lesson = _lesson(graph, module, samples, options, context) if options.teaches else None
+    distillation = _distillation(graph, module, samples, options, context) if options.teaches else None
     gradual = GradualPruning(masked, module, kinds, options) if kinds else None
     others = Samples(data.check, graph, "validate on") if data.check else None
-    return Prepared(graph, Objective(module, graph, lesson), samples, others, gradual, data.warnings, data.classes,
-                    data.texts)  # fmt: skip
+    objective = Objective(module, graph, distillation)
+    return Prepared(graph, objective, samples, others, gradual, data.warnings, data.classes, data.texts)
 
 
-def _lesson(graph: Graph, module: nn.Module, samples: Samples, options: FinetuneOptions, context: Context) -> Lesson:
-    """Seat the baseline as the teacher of these samples."""
+def _distillation(
+    graph: Graph, module: nn.Module, samples: Samples, options: FinetuneOptions, context: Context
+) -> DistillationLoss:
+    """Set the baseline as the teacher of these samples; returns the distillation loss."""
     if context.base is None:
-        raise PassError("There is no baseline to learn from.", "Fine-tune as a step of a recipe, or set distil to 0.")
+        raise PassError("There is no baseline to distil from.", "Fine-tune as a step of a recipe, or set distil to 0.")
     blocks = common_blocks(graph, context.base) if options.hidden else {}
     samples.teacher = Teacher(context.base, blocks, len(samples), context)
-    return Lesson(options, tapped(module, blocks))
+    return DistillationLoss(options, tapped(module, blocks))
 
 
 def epoch_steps(samples: int, options: FinetuneOptions) -> int:
@@ -100,7 +102,7 @@ def all_steps(samples: int, options: FinetuneOptions) -> int:
 
 
 def _frozen(graph: Graph, selects: Iterable[Select]) -> set[str]:
-    """Names of the parameters of the selected nodes, the scales of their formats too; raises PassError."""
+    """Names of the selected nodes' parameters, including scales of their formats; raises PassError."""
     names: set[str] = set()
     for select in selects:
         nodes = chosen(graph, select, lambda n: any(trained_by(n, graph)), "frozen")
@@ -109,8 +111,8 @@ def _frozen(graph: Graph, selects: Iterable[Select]) -> set[str]:
 
 
 def _freeze(tensors: dict[str, Tensor], frozen: set[str]) -> None:
-    """Freeze the named tensors; raises PassError where nothing is left to train."""
+    """Freeze the named tensors; raises PassError if no parameter is trainable."""
     for name in frozen & tensors.keys():
         tensors[name].requires_grad_(False)
     if not any(t.requires_grad for t in tensors.values()):
-        raise PassError("No weight is left to train.", "Freeze fewer nodes.")
+        raise PassError("All weights are frozen.", "Freeze fewer nodes.")

@@ -1,4 +1,4 @@
-"""One training run of a built graph: transformers.Trainer with its loop, schedules and optimisers, and our watch."""
+"""One training run of a built graph with transformers.Trainer, its schedules and optimisers, and own callbacks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from espalier.model.leftovers import scratch
 from espalier.model.torch.in_place import unheard
 from espalier.passes.base import Context
 from espalier.passes.running.batches import fit_error
-from espalier.passes.training.checkpoint import Checkpoints, Raw, set_chance
-from espalier.passes.training.faults import Diverged, finite, memory_told, no_number
+from espalier.passes.training.checkpoint import Checkpoints, Raw, set_random_state
+from espalier.passes.training.checkpoint_folders import folder_of
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.prepare import Prepared, epoch_steps
-from espalier.passes.training.samples import as_they_are
+from espalier.passes.training.samples import identity
 from espalier.passes.training.teacher import LOGITS
-from espalier.passes.training.unfinished import folder_of
+from espalier.passes.training.training_errors import Diverged, finite, first_non_finite, memory_errors
 from espalier.passes.training.watch import Watch
 
 OPTIMISERS = {"adamw": "adamw_torch_fused", "sgd": "sgd", "adafactor": "adafactor"}
@@ -33,59 +33,59 @@ SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_
 
 
 def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
-    """Train the built module in place; on return it is in eval mode on the CPU, with the weights to be kept.
+    """Train the built module in place; on return it is in eval mode on the CPU, with the selected weights.
 
-    Equal seeds (`context.seed`) give equal weights, interrupted or not. Raises DataError, PassError, and Cancelled
+    Equal seeds (`context.seed`) give equal weights, resumed or not. Raises DataError, PassError, and Cancelled
     through `progress`.
     """
     try_out(ready, options)
     every = (options.evaluate_every or epoch_steps(len(ready.train_on), options)) if ready.check_on else 0
-    watch = Watch(ready.moving, context, every, options.keep, options.patience)
+    watch = Watch(ready.trained, context, every, options.keep, options.patience)
     watch.checked = len(ready.check_on) if ready.check_on else 0
     folder = folder_of(ready.graph, options, context.seed, context.base)
-    kept = Checkpoints(folder, context, ready.moving, options.checkpoint_every, ready.digest())
-    kept.parts["watch"] = watch
+    checkpoints = Checkpoints(folder, context, ready.trained, options.checkpoint_every, ready.digest())
+    checkpoints.parts["watch"] = watch
     if ready.train_on.teacher is not None:
-        kept.parts["teacher"] = ready.train_on.teacher
-    callbacks: list[TrainerCallback] = [watch, kept]
+        checkpoints.parts["teacher"] = ready.train_on.teacher
+    callbacks: list[TrainerCallback] = [watch, checkpoints]
     if ready.gradual is not None:
-        kept.parts["gradual"], ready.gradual.watch = ready.gradual, watch
+        checkpoints.parts["gradual"], ready.gradual.watch = ready.gradual, watch
         watch.judged_from, watch.more["sparsity"] = ready.gradual.last, ready.gradual.sparsity
-        callbacks.insert(0, ready.gradual)  # an evaluation sees the new masks
+        callbacks.insert(0, ready.gradual)  # before an evaluation
     finished = False
     try:
-        with running() as own, memory_told(options), unheard(ready.objective.inner):
-            _run(trainer_of(ready, options, context.seed, own, callbacks), watch, kept, options.resume)
+        with running() as own, memory_errors(options), unheard(ready.objective.inner):
+            _run(trainer_of(ready, options, context.seed, own, callbacks), watch, checkpoints, options.resume)
         finished = True
     finally:
-        kept.end(finished)
-    watch.warning = watch.warning or kept.failed
+        checkpoints.end(finished)
+    watch.warning = watch.warning or checkpoints.failed
     ready.objective.cpu().eval()
-    _restore(ready.moving(), watch)
+    _restore(ready.trained(), watch)
     return watch
 
 
-def _run(trainer: _Trainer, watch: Watch, kept: Checkpoints, resume: bool) -> None:
-    """Train to the end, from the last checkpoint where there is one; a loss that is no number ends it earlier."""
-    found = kept.look(resume)
-    trainer.checkpoints = kept
+def _run(trainer: _Trainer, watch: Watch, checkpoints: Checkpoints, resume: bool) -> None:
+    """Train to the end, from the last checkpoint if there is one; a non-finite loss ends it early."""
+    start = checkpoints.load(resume)
+    trainer.checkpoints = checkpoints
     try:
-        if found is None and trainer.eval_dataset is not None:
+        if start is None and trainer.eval_dataset is not None:
             trainer.evaluate()
-        trainer.train(resume_from_checkpoint=None if found is None else str(found))
-        if fault := no_number(watch.tensors()):
-            raise Diverged(trainer.state.global_step, f"the weight {fault} holds values that are no numbers")
+        trainer.train(resume_from_checkpoint=None if start is None else str(start))
+        if fault := first_non_finite(watch.tensors()):
+            raise Diverged(trainer.state.global_step, f"the weight {fault} is not finite")
     except Diverged as error:
-        watch.diverged(error, kept)
+        watch.diverged(error, checkpoints)
 
 
 @contextmanager
 def running() -> Generator[str]:
-    """What a run needs around it: quiet libraries, no denormals, chance of its own, a folder for the Trainer."""
+    """Environment of a run: libraries' logs off, denormals flushed, forked random state, a folder for the Trainer."""
     with (
         _quiet(),
         _no_denormals(),
-        _garbage_of_its_own(),
+        _frozen_garbage(),
         scratch() as folder,
         torch.random.fork_rng(range(torch.cuda.device_count())),
     ):
@@ -95,9 +95,9 @@ def running() -> Generator[str]:
 def trainer_of(
     ready: Prepared, options: FinetuneOptions, seed: int, folder: str, callbacks: Sequence[TrainerCallback]
 ) -> _Trainer:
-    """transformers' Trainer over the objective and its data."""
+    """transformers' Trainer of the objective and its data."""
     trainer = _Trainer(
-        ready.objective, _arguments(options, seed, folder), data_collator=as_they_are, train_dataset=ready.train_on,
+        ready.objective, _arguments(options, seed, folder), data_collator=identity, train_dataset=ready.train_on,
         eval_dataset=ready.check_on, compute_metrics=_accuracy, callbacks=list(callbacks),
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
@@ -105,16 +105,16 @@ def trainer_of(
 
 
 class _Trainer(Trainer):
-    """The Trainer with checkpoints of our form, and an end where the loss is no number."""
+    """The Trainer with own checkpoints, stopped by a non-finite loss."""
 
     checkpoints: Checkpoints | None = None
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
-        """Those of the Trainer (no biases, no norms) but the learned scales, which no decay should pull to 0."""
+        """The Trainer's (no biases, no norms), without learned scales, which must not decay to 0."""
         return [n for n in super().get_decay_parameter_names(model) if not n.endswith(".scale")]
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """Raises Diverged before the optimiser can spoil the weights."""
+        """Raise Diverged before the optimiser changes the weights."""
         loss = super().training_step(model, inputs, num_items_in_batch)
         if not finite(loss):
             raise Diverged.at(self.state.global_step + 1, self.model, self._prepare_inputs(inputs))
@@ -131,22 +131,22 @@ class _Trainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         assert self.checkpoints is not None
-        self.checkpoints.weights()
+        self.checkpoints.restore_weights()
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            made: Any = (self.optimizer, self.lr_scheduler)
-            for part, name in zip(made, ("optimiser", "schedule"), strict=True):
+            parts: Any = (self.optimizer, self.lr_scheduler)
+            for part, name in zip(parts, ("optimiser", "schedule"), strict=True):
                 part.load_state_dict(self._resumed[name])
 
     def _load_scaler(self, checkpoint: str | None) -> None:
-        if checkpoint is not None and (held := self._resumed["scaler"]) is not None:
+        if checkpoint is not None and (state := self._resumed["scaler"]) is not None:
             scaler: Any = self.accelerator.scaler
-            scaler.load_state_dict(held)
+            scaler.load_state_dict(state)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            set_chance(self._resumed["chance"])
+            set_random_state(self._resumed["chance"])
 
 
 def _arguments(options: FinetuneOptions, seed: int, folder: str) -> TrainingArguments:
@@ -170,26 +170,26 @@ def _arguments(options: FinetuneOptions, seed: int, folder: str) -> TrainingArgu
 
 
 def try_out(ready: Prepared, options: FinetuneOptions) -> None:
-    """One small batch before anything else, so that data that does not fit is told as such."""
+    """Run one small batch first, so that unfit data raises its own error."""
     objective, samples = ready.objective, ready.train_on
     batch = samples.__getitems__(list(range(min(2, len(samples)))))
-    batch["labels"] = torch.zeros_like(batch["labels"])  # a class that every model has
-    with fit_error(batch), memory_told(options), torch.no_grad():
+    batch["labels"] = torch.zeros_like(batch["labels"])  # a valid class of every model
+    with fit_error(batch), memory_errors(options), torch.no_grad():
         classes = objective(**batch)["logits"].shape[-1]
     if LOGITS in batch and batch[LOGITS].shape[-1] != classes:
-        raise PassError(f"The baseline tells {batch[LOGITS].shape[-1]} classes apart, the model {classes}.",
+        raise PassError(f"The baseline has {batch[LOGITS].shape[-1]} classes, the model {classes}.",
                         "Set distil to 0.")  # fmt: skip
     if samples.classes > classes:
-        raise DataError(f"The data has classes up to {samples.classes - 1}; the model tells {classes} apart.",
+        raise DataError(f"The data has {samples.classes} classes, the model {classes}.",
                         "Use a model with as many labels as the data.")  # fmt: skip
 
 
-def _accuracy(found: Any) -> dict[str, float]:
-    return {"accuracy": float(np.mean(found.predictions.argmax(-1) == found.label_ids))}
+def _accuracy(result: Any) -> dict[str, float]:
+    return {"accuracy": float(np.mean(result.predictions.argmax(-1) == result.label_ids))}
 
 
 def _restore(tensors: dict[str, Tensor], watch: Watch) -> None:
-    """Put the best weights back where others came after them."""
+    """Restore the best weights, if they are not the last."""
     with torch.no_grad():
         for name, value in watch.kept.items():
             tensors[name].copy_(value)
@@ -197,7 +197,7 @@ def _restore(tensors: dict[str, Tensor], watch: Watch) -> None:
 
 @contextmanager
 def _no_denormals() -> Generator[None]:
-    """Gradients below 2⁻¹²⁶ count as 0: a processor takes many times as long over them (binary formats: 2.5×)."""
+    """Flush denormals (below 2⁻¹²⁶) to 0: processors are many times slower with them (binary formats: 2.5×)."""
     torch.set_flush_denormal(True)
     try:
         yield
@@ -206,26 +206,26 @@ def _no_denormals() -> Generator[None]:
 
 
 @contextmanager
-def _garbage_of_its_own() -> Generator[None]:
-    """Each training begins with a search for garbage (accelerate's), a third of a second over all that is imported."""
-    mine = not torch.cuda.is_available() and not gc.get_freeze_count()
-    if mine:
+def _frozen_garbage() -> Generator[None]:
+    """Freeze the garbage collector's objects: accelerate collects at each start, 0.3 s over all imported modules."""
+    freezes = not torch.cuda.is_available() and not gc.get_freeze_count()
+    if freezes:
         gc.freeze()
     try:
         yield
     finally:
-        if mine:
+        if freezes:
             gc.unfreeze()
 
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """What accelerate and transformers warn of (a CPU, a missing tracker) is nothing to a user of ours."""
-    held = {name: logging.getLogger(name).level for name in ("accelerate", "transformers")}
+    """Suppress warnings of accelerate and transformers (a CPU, a missing tracker)."""
+    levels = {name: logging.getLogger(name).level for name in ("accelerate", "transformers")}
     try:
-        for name in held:
+        for name in levels:
             logging.getLogger(name).setLevel(logging.ERROR)
         yield
     finally:
-        for name, level in held.items():
+        for name, level in levels.items():
             logging.getLogger(name).setLevel(level)

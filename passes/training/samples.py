@@ -1,4 +1,4 @@
-"""A split of data as torch's loaders read it: whole batches at once, in the inputs that the graph takes."""
+"""A split as a torch Dataset that returns whole batches of the graph's inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 from espalier.model.data.base import Split
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
-from espalier.passes.running.batches import in_its_kind, match_inputs
+from espalier.passes.running.batches import cast_inputs, match_inputs
 
 if TYPE_CHECKING:
     from espalier.passes.training.teacher import Teacher
@@ -20,9 +20,9 @@ Batch = dict[str, Tensor]
 
 
 class Samples(Dataset[Batch]):
-    """Batches by their row numbers; raises DataError where the data does not fit the graph or hides its labels.
+    """Batches by row indices; raises DataError if the data does not fit the graph or has hidden labels.
 
-    `teacher`: who says something of each sample, which is then in the batch.
+    `teacher`: adds its outputs to each batch.
     """
 
     def __init__(self, split: Split, graph: Graph, purpose: str = "train on") -> None:
@@ -30,7 +30,7 @@ class Samples(Dataset[Batch]):
         names = [n.target for n in graph.placeholders]
         given = match_inputs(names, split)
         tensors = {given[k]: torch.from_numpy(v) for k, v in split.inputs.items() if k in given}
-        self.tensors = in_its_kind(tensors, graph)
+        self.tensors = cast_inputs(tensors, graph)
         self.tensors["labels"] = torch.from_numpy(split.labels).long()
         if not len(split):
             raise DataError(f"There are no samples to {purpose}.", "Choose data with more rows.")
@@ -49,12 +49,12 @@ class Samples(Dataset[Batch]):
         return self.__getitems__([row])
 
     def __getitems__(self, rows: list[int]) -> Batch:
-        """torch's fetcher asks for a whole batch through this: one index operation a tensor, nothing to stack."""
+        """A batch, as torch's fetcher requests it: one index operation per tensor, without collation."""
         chosen = torch.tensor(rows)
         batch = {name: values[chosen] for name, values in self.tensors.items()}
         return batch if self.teacher is None else batch | self.teacher.of(chosen, batch)
 
 
-def as_they_are(batch: Any) -> Any:
-    """The collator: `Samples` gives batches."""
+def identity(batch: Any) -> Any:
+    """The collator: `Samples` returns batches."""
     return batch

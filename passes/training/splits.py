@@ -1,4 +1,4 @@
-"""Which samples a training learns from, and which it is judged on: a tenth is held out where the data name none."""
+"""Training and validation samples; a tenth of the training samples validates if the data have no validation split."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.errors import DataError
 from espalier.passes.base import Context
 from espalier.passes.running.data_fit import text_facts
-from espalier.passes.running.held_out import held_out
+from espalier.passes.running.holdout import holdout_mask
 from espalier.passes.running.splits import data_of, data_warning, length_of, load_task
 from espalier.passes.training.options import FinetuneOptions
 
@@ -20,9 +20,9 @@ TRAIN, VALIDATION = "train", "validation"
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """`check`: None where nothing is validated. `warnings`: what of the data is likely not as it was meant.
+    """`check`: None without validation. `warnings`: likely mistakes in the data.
 
-    `classes`: their names by number. `texts`: how much of the training's texts is used.
+    `classes`: names by index. `texts`: statistics of the training texts' truncation.
     """
 
     train: Split
@@ -33,33 +33,33 @@ class Splits:
 
 
 def splits(options: FinetuneOptions, context: Context) -> Splits:
-    """The samples that are asked for; raises DataError."""
+    """The samples of the options; raises DataError."""
     name = options.train_split or TRAIN
     data = _load(options, name, context)
-    train, check, told = data.split(name), None, ""
+    train, check, note = data.split(name), None, ""
     if options.validate:
-        train, check, told = _checked(options, context, data.name, train)
+        train, check, note = _checked(options, context, data.name, train)
     warning = data_warning(data, context, name).get("warning", "")
-    limit, most = options.train_limit or None, options.validation_limit or None
-    taken = train.take(limit)
-    texts = text_facts(taken, length_of(data_of(options), context))
-    return Splits(taken, check and check.take(most), tuple(w for w in (warning, told) if w), data.classes, texts)
+    train = train.take(options.train_limit or None)
+    check = check and check.take(options.validation_limit or None)
+    texts = text_facts(train, length_of(data_of(options), context))
+    return Splits(train, check, tuple(w for w in (warning, note) if w), data.classes, texts)
 
 
 def _checked(options: FinetuneOptions, context: Context, name: str, train: Split) -> tuple[Split, Split, str]:
-    """(what trains, what validates, what is to be said of that)."""
+    """(training samples, validation samples, warning)."""
     wanted, trained = options.validation_split or VALIDATION, options.train_split or TRAIN
     data = _load(options, wanted, context)
     if options.validation_split or wanted in data.splits or wanted in data.empty:
         shared = wanted == trained or "all" in (wanted, trained)
-        same = "Validation is measured on training samples: its figures say little of new ones." if shared else ""
+        same = "Validation uses training samples: it says little about new samples." if shared else ""
         return train, data.split(wanted), same
     if len(train) < 2:
-        raise DataError(f"{name} has no validation split, and one sample alone to train on.",
+        raise DataError(f"{name} has no validation split, and only one training sample.",
                         "Choose data with more rows, or set validate to false.")  # fmt: skip
-    held = held_out(train)
-    told = f"a tenth of the training samples ({int(held.sum())}) validates and trains not."
-    return train.rows(~held), train.rows(held), f"{name} has no validation split: {told}"
+    validates = holdout_mask(train)
+    note = f"a tenth of the training samples ({int(validates.sum())}) is used for validation instead of training."
+    return train.rows(~validates), train.rows(validates), f"{name} has no validation split: {note}"
 
 
 def _load(options: FinetuneOptions, name: str, context: Context) -> TaskData:

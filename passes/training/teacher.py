@@ -1,4 +1,4 @@
-"""Knowledge distillation: the baseline teaches what it makes of each sample (logits), and how (hidden states).
+"""Knowledge distillation from the baseline's logits and hidden states.
 
 Logits: T²·KL of the softened scores (Hinton et al. 2015, https://arxiv.org/abs/1503.02531); hidden states: the mean
 squared difference of block outputs (as in TinyBERT, https://arxiv.org/abs/1909.10351).
@@ -23,26 +23,26 @@ from espalier.passes.training.blocks import Tap, block_outputs, tapped, width
 from espalier.passes.training.options import FinetuneOptions
 
 LOGITS, HIDDEN = "teacher_logits", "teacher_hidden_"
-MOST = 256 << 20  # bytes of logits that are kept
+MAX_BYTES = 256 << 20  # of cached logits
 
 
 def common_blocks(graph: Graph, base: Graph) -> dict[str, Node]:
-    """The block outputs of `graph` that `base` has too, as wide; raises PassError where there are none."""
+    """The block outputs of `graph` with a counterpart of equal width in `base`; raises PassError if there are none."""
     mine, theirs = block_outputs(graph), block_outputs(base)
     both = {path: node for path, node in mine.items() if path in theirs}
-    found = {path: node for path, node in both.items() if width(node) == width(theirs[path])}
+    common = {path: node for path, node in both.items() if width(node) == width(theirs[path])}
     if not both:
-        raise PassError("The model and its baseline have no repeated blocks in common, whose hidden states could be "
-                        "compared.", "Set hidden to 0, and learn from the logits alone.")  # fmt: skip
-    if not found:
+        raise PassError("The model and its baseline have no common repeated blocks with hidden states.",
+                        "Set hidden to 0 to distil from the logits only.")  # fmt: skip
+    if not common:
         path, node = next(iter(both.items()))
-        raise PassError(f"The hidden states cannot be compared: {path} gives {width(node)} values, in the baseline "
-                        f"{width(theirs[path])}.", "Set hidden to 0, and learn from the logits alone.")  # fmt: skip
-    return found
+        raise PassError(f"The hidden states cannot be compared: {path} has width {width(node)}, in the baseline "
+                        f"{width(theirs[path])}.", "Set hidden to 0 to distil from the logits only.")  # fmt: skip
+    return common
 
 
 class Teacher:
-    """The baseline in eval mode; what it says of a sample is asked once, as far as memory allows."""
+    """The baseline in eval mode; its logits are cached, if they fit in memory."""
 
     def __init__(self, base: Graph, blocks: Mapping[str, Node], samples: int, context: Context) -> None:
         module = build(base, context.store, context.callables).requires_grad_(False)
@@ -56,41 +56,41 @@ class Teacher:
         self._known = torch.zeros(samples, dtype=torch.bool)
 
     @property
-    def remembers(self) -> bool:
-        """Whether a sample costs only once."""
+    def caches(self) -> bool:
+        """Whether logits are cached."""
         return self._logits is not None
 
     def state(self) -> dict[str, Any]:
-        """What was said so far: asked again among other samples, it would differ in its last bits."""
+        """The cached logits: computed again in other batches, they would differ in the last bits."""
         return {"logits": self._logits, "known": self._known}
 
-    def restore(self, held: dict[str, Any]) -> None:
-        """As `state` gave it."""
-        self._logits, self._known = held["logits"], held["known"]
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore the result of `state`."""
+        self._logits, self._known = state["logits"], state["known"]
 
     def of(self, rows: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What the teacher says of the samples `rows`, whose inputs are in `batch`."""
+        """The teacher's outputs for the samples `rows`, whose inputs are in `batch`."""
         self.asked += len(rows)
         if self._logits is not None and not self.taps and bool(self._known[rows].all()):
             return {LOGITS: self._logits[rows]}
         start = time.perf_counter()
         with torch.no_grad():
             logits = self.module(**{n: v.to(self.device) for n, v in batch.items()})["logits"].float().cpu()
-        said = {LOGITS: logits} | {f"{HIDDEN}{i}": t.take().cpu() for i, t in enumerate(self.taps)}
-        self._remember(rows, logits)
+        outputs = {LOGITS: logits} | {f"{HIDDEN}{i}": t.take().cpu() for i, t in enumerate(self.taps)}
+        self._cache(rows, logits)
         self.seconds += time.perf_counter() - start
-        return said
+        return outputs
 
-    def _remember(self, rows: Tensor, logits: Tensor) -> None:
-        if self.taps or self.samples * logits.shape[-1] * 4 > MOST:
+    def _cache(self, rows: Tensor, logits: Tensor) -> None:
+        if self.taps or self.samples * logits.shape[-1] * 4 > MAX_BYTES:
             return
         if self._logits is None:
             self._logits = torch.empty(self.samples, logits.shape[-1])
         self._logits[rows], self._known[rows] = logits, True
 
 
-class Lesson(nn.Module):
-    """The pupil's side: the loss on what the teacher said. Taps hear the pupil's own hidden states."""
+class DistillationLoss(nn.Module):
+    """Loss of the student against the teacher's outputs; taps record the student's hidden states."""
 
     def __init__(self, options: FinetuneOptions, taps: list[Tap]) -> None:
         super().__init__()
@@ -101,10 +101,10 @@ class Lesson(nn.Module):
         """(1 − share)·own + share·T²·KL + hidden·MSE."""
         total = own
         if self.share:
-            heat = self.temperature
-            wanted, given = (F.log_softmax(x.float() / heat, -1) for x in (batch[LOGITS], logits))
-            taught = F.kl_div(given, wanted, reduction="batchmean", log_target=True) * heat**2
-            total = (1 - self.share) * own + self.share * taught
+            t = self.temperature
+            target, student = (F.log_softmax(x.float() / t, -1) for x in (batch[LOGITS], logits))
+            divergence = F.kl_div(student, target, reduction="batchmean", log_target=True) * t**2
+            total = (1 - self.share) * own + self.share * divergence
         if self.hidden:
             parts = [_distance(t.take(), batch[f"{HIDDEN}{i}"], batch) for i, t in enumerate(self.taps)]  # type: ignore[operator]
             total = total + self.hidden * torch.stack(parts).mean()
@@ -112,7 +112,7 @@ class Lesson(nn.Module):
 
 
 def _distance(mine: Tensor, theirs: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-    """Mean squared difference; tokens that are only padding do not count."""
+    """Mean squared difference, without padding tokens."""
     squares = (mine.float() - theirs.float()).square()
     mask = batch.get("attention_mask")
     if mask is None or squares.dim() != 3 or mask.shape != squares.shape[:2]:

@@ -1,4 +1,4 @@
-"""Watches a training run: progress and figures to the job, the best weights kept, an end before the end."""
+"""Callback of a training run: progress and metrics, selection of the best weights, early stopping."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from transformers import TrainerCallback
 from espalier.passes.base import Context, Row
 from espalier.passes.training.checkpoint import Checkpoints
 from espalier.passes.training.curve import ACCURACY, SAMPLES, TRAINING_LOSS
-from espalier.passes.training.faults import HINT, Diverged, no_number
+from espalier.passes.training.training_errors import HINT, Diverged, first_non_finite
 
 Best = Literal["accuracy", "loss", "last"]
-ALIKE = 1e-6  # relative: losses closer than this are equal; sums of float32 in other orders differ by about 1e-7
+ALIKE = 1e-6  # relative tolerance of equal losses; float32 sums in another order differ by about 1e-7
 SHOWN = {"loss": TRAINING_LOSS, "learning_rate": "learning rate"}
 
 
 class Watch(TrainerCallback):
-    """`tensors`: what training moves, now; `every`: optimiser steps between evaluations, 0 for none.
+    """`tensors`: returns the trained tensors; `every`: optimiser steps between evaluations, 0 for none.
 
-    `best` names what an evaluation is judged by, of equal ones the loss; `patience` ends the run after so many without
-    a better one (0: never). A loss is better where it is lower by more than `ALIKE`.
+    `best`: metric that selects the weights, ties by loss; `patience`: stop after so many evaluations without
+    improvement (0: never). A loss is better if it is lower by more than `ALIKE`.
     """
 
     def __init__(
@@ -35,61 +35,61 @@ class Watch(TrainerCallback):
         self.ended, self.warning = "finished", ""
         self.steps = self.kept_step = self.resumed_from = 0
         self.kept: dict[str, Tensor] = {}
-        self.judged_from = 0  # the step before which no weights are the best
-        self.more: Row = {}  # what else stands in a row
-        self.checked = 0  # samples of a validation
+        self.judged_from = 0  # first step whose weights may be selected
+        self.more: Row = {}  # further columns of a row
+        self.checked = 0  # validation samples
         self._losses: list[float] = []
         self._figures: list[tuple[str, int, float]] = []
         self._score, self._tie, self._worse = -math.inf, -math.inf, 0
 
-    # -- what a checkpoint holds
+    # -- checkpoints
 
     def state(self) -> dict[str, Any]:
-        """All that was seen and kept so far."""
+        """State for `restore`."""
         return {"rows": self.rows, "kept_step": self.kept_step, "kept": self.kept, "losses": self._losses,
                 "figures": self._figures, "score": self._score, "tie": self._tie, "worse": self._worse}  # fmt: skip
 
-    def restore(self, held: dict[str, Any]) -> None:
-        """Go on from there."""
-        self.rows, self.kept_step, self.kept = held["rows"], held["kept_step"], held["kept"]
-        self._losses, self._figures = held["losses"], held["figures"]
-        self._score, self._tie, self._worse = held["score"], held.get("tie", -math.inf), held["worse"]
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore the result of `state`."""
+        self.rows, self.kept_step, self.kept = state["rows"], state["kept_step"], state["kept"]
+        self._losses, self._figures = state["losses"], state["figures"]
+        self._score, self._tie, self._worse = state["score"], state.get("tie", -math.inf), state["worse"]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Where a training goes on, the figures of before are sent again to whoever plots them."""
+        """Report the metrics before a checkpoint again, for plots."""
         self.resumed_from = state.global_step
         if self.resumed_from:
-            self.context.progress(state.global_step, state.max_steps, f"going on after step {state.global_step}")
+            self.context.progress(state.global_step, state.max_steps, f"resuming after step {state.global_step}")
             for figure in self._figures:
                 self.context.metric(*figure)
 
-    def diverged(self, error: Diverged, kept: Checkpoints) -> None:
-        """Keep the best weights where they are better than the start, else the last checkpoint's, else raise."""
+    def diverged(self, error: Diverged, checkpoints: Checkpoints) -> None:
+        """Use the best weights if they are later than the start, or those of the last checkpoint; otherwise raise."""
         self.steps = error.step - 1
         if not (self.kept and self.kept_step):
-            step = kept.back() if self.best == "last" else 0
-            if not step or no_number(self.tensors()):
+            step = checkpoints.restore_last() if self.best == "last" else 0
+            if not step or first_non_finite(self.tensors()):
                 raise error.error() from error
             self.kept_step = step
         self.ended = f"diverged at step {error.step}"
         where = f": {error.where}" if error.where else ""
-        self.warning = f"The loss is no number at step {error.step}{where}. {HINT}"
+        self.warning = f"The loss is not finite at step {error.step}{where}. {HINT}"
         if self._losses:
             self._add(self.steps, None, None, None)
 
-    # -- progress: where a cancelled job stops
+    # -- progress, in which a cancelled job stops
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Within a step that accumulates; one that is to be paused comes to its end first."""
+        """Report progress within an accumulated step, unless the job is to pause, which it does at the step's end."""
         self._progress(state)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Within an evaluation; one that is to be paused comes to its end first, but for that of the start."""
+        """Report progress within an evaluation; a pause waits for its end, except for the first evaluation."""
         if not (state.global_step and self.context.paused()):
             self.context.progress(state.global_step, state.max_steps, "validating")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """After each optimiser step: stop where the user has enough; evaluate where it is time."""
+        """Stop on the user's request; evaluate if due."""
         self._progress(state)
         if self.context.enough():
             self.ended, control.should_training_stop = "stopped by hand", True
@@ -97,13 +97,13 @@ class Watch(TrainerCallback):
         control.should_evaluate = bool(self.every) and (last or state.global_step % self.every == 0)
 
     def _progress(self, state: Any) -> None:
-        if not self.context.paused():  # it waits where its checkpoint is written
+        if not self.context.paused():  # a paused job waits after writing its checkpoint
             self.context.progress(state.global_step, state.max_steps, "training")
 
     # -- rows
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """What came after the last row; the last weights are kept where none are better."""
+        """Add the remaining losses as a row; select the last weights if no others are."""
         self.steps = state.global_step
         if self._losses:
             self._row(state, None, None)
@@ -121,29 +121,29 @@ class Watch(TrainerCallback):
                           **self.more})  # fmt: skip
 
     def figure(self, name: str, step: int, value: float) -> None:
-        """Tell a figure, and keep it for those who come later."""
+        """Report a metric and store it for a resumed run."""
         self._figures.append((name, step, value))
         self.context.metric(name, step, value)
 
-    # -- figures
+    # -- metrics
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        """The figures of a step."""
+        """Report the metrics of a step."""
         logs = logs or {}
-        state.log_history.clear()  # ours are kept here
+        state.log_history.clear()  # the metrics are stored here
         for name in SHOWN.keys() & logs.keys():
             self.figure(SHOWN[name], state.global_step, float(logs[name]))
         if "loss" in logs:
             self._losses.append(float(logs["loss"]))
-            if not self.every and state.epoch == int(state.epoch):  # without validation an epoch is a row
+            if not self.every and state.epoch == int(state.epoch):  # without validation, one row per epoch
                 self._row(state, None, None)
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: dict[str, float] | None = None, **_: Any
     ) -> None:
-        """A row of the report; keep the weights when they are the best; stop when patience ends."""
-        found = metrics or {}
-        accuracy, loss = float(found["eval_accuracy"]), float(found["eval_loss"])
+        """Add a row; select the weights if they are the best; stop early without improvement."""
+        values = metrics or {}
+        accuracy, loss = float(values["eval_accuracy"]), float(values["eval_loss"])
         self._row(state, accuracy, loss if math.isfinite(loss) else None)
         if self.checked and all(name != SAMPLES for name, *_ in self._figures):
             self.figure(SAMPLES, state.global_step, self.checked)
@@ -159,7 +159,7 @@ class Watch(TrainerCallback):
             self.ended, control.should_training_stop = "stopped early", True
 
     def _judge(self, score: float | None, tie: float, step: int) -> None:
-        """`tie`: what tells two apart that have one score; few validation samples are soon all right."""
+        """Select the weights if `score` is better, or equal with a better `tie`: small validation sets have ties."""
         equal = score is not None and not _above(self._score, score) and _above(tie, self._tie)
         if score is not None and (equal or _above(score, self._score)):
             self._score, self._tie, self._worse, self.kept_step = score, tie, 0, step

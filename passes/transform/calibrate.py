@@ -16,9 +16,9 @@ from espalier.passes.choices.quantize import PORTS
 from espalier.passes.observed.difference import Difference, compare
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.observed.scales import activation_scale, one_scale, weight_scale
-from espalier.passes.observed.shifts import Method, chosen_shift, ends, shift_of
-from espalier.passes.observed.stored import seen_weight, stored_scale
-from espalier.passes.observed.stream import Observed, Place, operands, rows_of, stream
+from espalier.passes.observed.shift_selection import Method, chosen_shift, ends, shift_of
+from espalier.passes.observed.stored_tensors import stored_scale, weight_in_view
+from espalier.passes.observed.tensor_statistics import Place, TensorStatistics, operands, rows_of, stream
 from espalier.passes.select import Select, chosen
 from espalier.passes.transform.learn_scales import scale_name
 
@@ -100,7 +100,7 @@ def _wanted(port: str, options: CalibrateOptions) -> bool:
 
 def _streamed(
     graph: Graph, places: list[tuple[Node, str]], options: CalibrateOptions, context: Context
-) -> dict[Place, Observed]:
+) -> dict[Place, TensorStatistics]:
     """What flows through the activations among the ports; nothing without data."""
     computed = [(n, p) for n, p in places if weight_at(n, p, graph) is None]
     wanted = {(n.id, p): operands(n, p) for n, p in computed if _fits_activations(n.precision[p].format)}
@@ -132,7 +132,7 @@ class _Calibration:
     """The graph's nodes and weights as they come to be."""
 
     def __init__(
-        self, graph: Graph, options: CalibrateOptions, context: Context, streams: dict[Place, Observed]
+        self, graph: Graph, options: CalibrateOptions, context: Context, streams: dict[Place, TensorStatistics]
     ) -> None:
         self.graph, self.options, self.context, self.streams = graph, options, context, streams
         self.nodes: dict[str, Node] = {}
@@ -146,7 +146,7 @@ class _Calibration:
 
         if weight_at(node, port, self.graph) is not None:
             x = self._stored(node, port)
-            found = Observed.begun(self.context.seed, _needs_histogram(self.options))
+            found = TensorStatistics.empty(self.context.seed, _needs_histogram(self.options))
             found.add(rows_of(x, None))
         elif (node.id, port) in self.streams:
             found = self.streams[node.id, port]
@@ -163,10 +163,10 @@ class _Calibration:
         import torch
 
         stored = [p for p in operands(node, port) if weight_at(node, p, self.graph) is not None]
-        found = [seen_weight(node, p, self.graph, self.context.store) for p in stored]
+        found = [weight_in_view(node, p, self.graph, self.context.store) for p in stored]
         return found[0] if len(found) == 1 else torch.cat([x.reshape(-1) for x in found])
 
-    def _fit(self, node: Node, port: str, x: Tensor, found: Observed) -> None:
+    def _fit(self, node: Node, port: str, x: Tensor, found: TensorStatistics) -> None:
         before = node.precision[port]
         after = self._chosen(node, port, x, found)
         now = self.nodes.get(node.id, node)
@@ -188,7 +188,7 @@ class _Calibration:
         known = self.graph.with_weights(self.weights)
         return compare(precision.format, x, stored_scale(precision, known, self.context.store))
 
-    def _chosen(self, node: Node, port: str, x: Tensor, found: Observed) -> Precision:
+    def _chosen(self, node: Node, port: str, x: Tensor, found: TensorStatistics) -> Precision:
         held, method, percentile = node.precision[port], self.options.method, self.options.percentile
         if not isinstance(held.format, ScaledFormat):
             return replace(held, format=chosen_shift(held.format, found, method, percentile))

@@ -39,7 +39,7 @@ def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[
 
 def _summary(watch: Watch, ready: Prepared, seconds: float) -> dict[str, Any]:
     """Figures of the run, and those of the validation that the kept weights had."""
-    from espalier.model.data.naming import named
+    from espalier.model.data.class_names import named
 
     kept = next((r for r in watch.rows if r["step"] == watch.kept_step), {})
     figures = {k: kept[k] for k in ("validation_accuracy", "validation_loss") if kept.get(k) is not None}

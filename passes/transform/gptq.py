@@ -11,7 +11,7 @@ from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Weight
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.gptq import GptqOptions
-from espalier.passes.observed.stored import seen_weight
+from espalier.passes.observed.stored_tensors import weight_in_view
 from espalier.passes.recovery.layers import Layer, layers_of
 from espalier.passes.running.splits import load_split
 from espalier.passes.select import chosen
@@ -73,7 +73,7 @@ def _with_scales(graph: Graph, layers: list[Layer], options: GptqOptions, contex
     for layer in layers:
         first = layer.nodes[0]
         held = first.precision["weight"]
-        seen = seen_weight(first, "weight", graph, context.store)  # raises where there is nothing to round
+        seen = weight_in_view(first, "weight", graph, context.store)  # raises where there is nothing to round
         if held.scale is not None or not isinstance(held.format, ScaledFormat):
             continue
         value = to_numpy(held.format.scale_of(seen).clone())

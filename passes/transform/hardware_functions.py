@@ -13,7 +13,7 @@ from espalier.passes.base import Context, Report, transform
 from espalier.verilog.design.options import EmitOptions, sizes_in
 
 if TYPE_CHECKING:
-    from espalier.verilog.emulation.emulate import Region
+    from espalier.verilog.emulation.node_emulation import Region
     from espalier.verilog.lowering.lower import Lowering
     from espalier.verilog.numbers.fixed import Fixed
 
@@ -46,7 +46,7 @@ def hardware_functions(graph: Graph, options: HardwareFunctionsOptions, context:
         gone = [n.id for n in graph if n.arithmetic != "float"]
         return plain, Report("hardware_functions", tuple({"node": n, "arithmetic": "float"} for n in gone),
                              {"nodes": len(gone)})  # fmt: skip
-    from espalier.verilog.emulation.emulate import regions
+    from espalier.verilog.emulation.node_emulation import regions
     from espalier.verilog.lowering.fusing import unfused_formats
     from espalier.verilog.lowering.lower import Lowering
 
@@ -92,7 +92,7 @@ def _writes(graph: Graph, region: Region) -> bool:
 
 def _chosen(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
     """Write on the nodes of a region, in `changed`, the formats in which the design has its operand and its result."""
-    from espalier.verilog.emulation.emulate import written_by
+    from espalier.verilog.emulation.node_emulation import computed_by
 
     def at(name: str) -> Node:
         return changed.get(name, low.graph.nodes[name])
@@ -103,7 +103,7 @@ def _chosen(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
         if len(region.nodes) == 1 and len(at(region.first).inputs) == 1:
             changed[region.first] = _with(at(region.first), "data_in", fixed)
         else:  # a format of data_in would hold for other operands too: what gives it has the format
-            ref = written_by(low.graph, source)
+            ref = computed_by(low.graph, source)
             if choice(at(ref.node), out_port(ref.output)) is None:
                 changed[ref.node] = _with(at(ref.node), out_port(ref.output), fixed)
     last = region.nodes[-1]

@@ -13,7 +13,7 @@ from espalier.model.graph.meta import Precision, Weight
 from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.recovery import RecoveryOptions
-from espalier.passes.observed.stored import seen_weight
+from espalier.passes.observed.stored_tensors import weight_in_view
 from espalier.passes.recovery.layers import Layer, layers_of, plain, rows_of
 from espalier.passes.running.splits import load_split
 from espalier.passes.select import chosen
@@ -60,7 +60,7 @@ def mse_clip(graph: Graph, options: MseClipOptions, context: Context) -> tuple[G
     after, rows = graph, list[Row]()
     for i, layer in enumerate(layers):
         context.progress(i, len(layers), f"clipping {layer.nodes[0].id}")
-        seen = seen_weight(layer.nodes[0], "weight", graph, context.store).float().flatten(1)
+        seen = weight_in_view(layer.nodes[0], "weight", graph, context.store).float().flatten(1)
         weights = energy.get(layer.name, torch.ones(seen.shape[0 if layer.transposed else 1]))
         after, row = _clip(after, layer, seen, weights[:, None] if layer.transposed else weights, options, context)
         rows.append(row)

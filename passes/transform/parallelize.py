@@ -11,7 +11,7 @@ from espalier.passes.base import Context, Report, transform
 from espalier.passes.choices.parallelize import BalanceOptions, ParallelizeOptions
 from espalier.passes.select import chosen
 from espalier.verilog.design.options import EmitOptions, sizes_in
-from espalier.verilog.lowering.balance import Sizes, balanced, cycles_of
+from espalier.verilog.lowering.parallelism import Sizes, balanced, cycles_of
 
 
 @transform("parallelize", "Hardware parallelism", ParallelizeOptions)

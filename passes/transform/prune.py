@@ -12,12 +12,12 @@ from espalier.model.store.weights import Tensor
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.prune import PruneOptions, prunable
 from espalier.passes.choices.pruning import WITH_DATA, Choice
-from espalier.passes.pruning.calls import all_calls
-from espalier.passes.pruning.changes import change
 from espalier.passes.pruning.live_masks import pruned
+from espalier.passes.pruning.mask_changes import change
+from espalier.passes.pruning.module_calls import all_calls
 from espalier.passes.pruning.patterns import WHOLE, Found, Scored, mask, masks
 from espalier.passes.pruning.scores import Scores
-from espalier.passes.pruning.structured_masks import Dropped, joined, last, named, standing
+from espalier.passes.pruning.structured_masks import Dropped, joined, last, named, structurally_dropped
 from espalier.passes.running.splits import data_of, load_split
 from espalier.passes.select import chosen, matches
 
@@ -40,7 +40,7 @@ def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph,
     nodes = all_calls(chosen(graph, options.select, lambda n: prunable(n, graph), "pruned"), graph)
     layers = _layers(nodes, graph)
     shares = _shares(layers, options)
-    stays = {k: standing(held[0], graph.weights[k].shape, context.store) for k, held in layers.items()}
+    stays = {k: structurally_dropped(held[0], graph.weights[k].shape, context.store) for k, held in layers.items()}
     found = _found(graph, layers, shares, options, context, stays)
     found = {k: joined(f, stays[k]) for k, f in found.items()}
     kept = {k: (context.store.hold(Tensor(f.bits, "uint8")) if f.zeros else None, f.zeros) for k, f in found.items()}

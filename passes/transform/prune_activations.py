@@ -13,9 +13,9 @@ from espalier.model.graph.ops import base_port, floating, quantisable
 from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.prune_activations import ROUNDS, PruneActivationsOptions
-from espalier.passes.observed.stream import told
-from espalier.passes.pruning.calls import all_calls
+from espalier.passes.observed.tensor_statistics import port_map
 from espalier.passes.pruning.magnitudes import Magnitudes
+from espalier.passes.pruning.module_calls import all_calls
 from espalier.passes.running.splits import data_of, load_split
 from espalier.passes.select import chosen
 
@@ -139,7 +139,7 @@ class _Watch:
         from espalier.passes.running.observing import observe
 
         found = {key: Magnitudes() for key in self.same.values()}
-        ports, _ = told({place: (place[1],) for place, key in self.same.items() if key == place})
+        ports, _ = port_map({place: (place[1],) for place, key in self.same.items() if key == place})
 
         def sink(node: str, port: str, x: Tensor) -> None:
             found[node, port].add(x.detach().float().cpu().numpy())

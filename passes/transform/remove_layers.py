@@ -10,7 +10,7 @@ from espalier.model.graph.graph import Graph, Ref
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.select import Select
-from espalier.passes.structure.blocks import Block, Chain, passed_by
+from espalier.passes.structure.blocks import Block, Chain, bypassed
 from espalier.passes.structure.layers import influence, selected_chains
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def remove_layers(graph: Graph, options: RemoveLayersOptions, context: Context) 
                 ways |= {block.result: block.source} if block.result and block.source else {}
             rows.append({"node": block.nodes[0], "layer": f"{chain.path}.{block.number}",
                          "removed": block.number in gone, "note": block.why})  # fmt: skip
-    after = passed_by(graph, ways) if ways else graph
+    after = bypassed(graph, ways) if ways else graph
     rows = [{**r, "node": r["node"] if r["node"] in after.nodes else None} for r in rows]
     summary = {"layers": len(rows), "removed": len(ways), "nodes": len(graph) - len(after)}
     return after, Report("remove_layers", tuple(rows), summary)

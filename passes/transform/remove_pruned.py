@@ -10,11 +10,11 @@ from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.select import Select, matches
 from espalier.passes.structure.axes import Axis, Kept
-from espalier.passes.structure.blocks import idle, passed_by
-from espalier.passes.structure.checking import disagreement
+from espalier.passes.structure.blocks import bypassed, idle
 from espalier.passes.structure.masks import dead, wholly_masked
 from espalier.passes.structure.removal import Removal
 from espalier.passes.structure.sets import Structure, Units, structure_of
+from espalier.passes.structure.shape_check import disagreement
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _without_layers(graph: Graph, options: RemovePrunedOptions, context: Context
     ways = idle(graph, silent) if silent and graph.runs == "graph" else {}
     if not ways:
         return graph, []
-    after = passed_by(graph, ways)
+    after = bypassed(graph, ways)
     rows: list[Row] = [{"node": r.node, "kind": "branch", "removed": 1, "note": ""} for r in ways]
     return after, rows
 

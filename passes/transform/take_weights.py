@@ -30,7 +30,7 @@ def take_weights(graph: Graph, options: TakeWeightsOptions, context: Context) ->
     if not options.source:
         raise PassError("No model is named to take weights from.", "Give a project or a Hugging Face folder.")
     from espalier.model.opening import open_any
-    from espalier.passes.structure.inheriting import inherit
+    from espalier.passes.structure.weight_inheritance import inherit
 
     with scratch() as folder:
         other = open_any(options.source, folder)

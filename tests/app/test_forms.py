@@ -17,7 +17,7 @@ from espalier.app.features.options.panel import make_form
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.forms.format_editor import FormatEditor
 from espalier.app.widgets.forms.grouped import GroupedForm
-from espalier.model.data.glance import Glance
+from espalier.model.data.preview import Glance
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.integer import Integer
 from espalier.model.registry import FORMATS, PASSES

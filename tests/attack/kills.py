@@ -313,7 +313,7 @@ class Training(Kind):
 
     def stored(self) -> int:
         from espalier.passes.training.checkpoint import read
-        from espalier.passes.training.unfinished import latest
+        from espalier.passes.training.checkpoint_folders import latest
 
         project = self.folder / "t.espalier"
         if project.exists():

@@ -21,7 +21,7 @@ from espalier.passes.search.records import trials_of
 from espalier.passes.search.storage import damage_of, load_study, open_storage
 from espalier.passes.sweep import journal as sweeps
 from espalier.passes.sweep.journal import Journal
-from espalier.passes.sweep.outcome import Outcome
+from espalier.passes.sweep.results import Outcome
 from espalier.passes.sweep.sweep import Axis, Sweep
 
 WRONG: tuple[object, ...] = (None, "x", [], {}, -1, 10**20, 1.5, True, [[]], {"a": {}}, "2026-99-99")

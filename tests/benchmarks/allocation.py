@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from espalier.model.opening import open_any
-from espalier.passes.allocation.exact import exact
-from espalier.passes.allocation.hulls import Hulls
+from espalier.passes.allocation.convex_hulls import Hulls
+from espalier.passes.allocation.exact_solver import exact
 from espalier.passes.allocation.problem import Problem
 from espalier.passes.allocation.solve import problem_of
 from tests.benchmarks.record import report

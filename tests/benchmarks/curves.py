@@ -24,9 +24,9 @@ from espalier.passes.recipes.replay import Memo
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
-from espalier.passes.sweep.outcome import Outcome, baseline_of, mean_rows
+from espalier.passes.sweep.results import Outcome, baseline_of, mean_rows
 from espalier.passes.sweep.run import run
-from espalier.passes.sweep.spec import Wish, made
+from espalier.passes.sweep.spec import SweepSpec, build_sweep
 from espalier.passes.sweep.sweep import Sweep, axis_name, points
 from tests.benchmarks.formats_sst2 import DATA, QAT
 from tests.benchmarks.record import RESULTS, report
@@ -42,17 +42,17 @@ SCORE = EvaluateOptions(split="validation", **DATA)
 def width_sweep() -> Sweep:
     """The labs' dict at every width, half of it fraction; rounded, and after one epoch of training."""
     recipe = load_recipe({**integer(8, 4), "finetune": TRAINING})
-    wish = Wish(f"quantize.width={WIDTHS}", (f"quantize.frac_width={FRACTIONS}",), ("finetune=off,on",),
+    wish = SweepSpec(f"quantize.width={WIDTHS}", (f"quantize.frac_width={FRACTIONS}",), ("finetune=off,on",),
                 title="Accuracy against width: rounded (PTQ) and trained (QAT)")  # fmt: skip
-    return made(recipe, wish, SCORE)
+    return build_sweep(recipe, wish, SCORE)
 
 
 def sparsity_sweep() -> Sweep:
     """l1 against random, before and after one epoch of training."""
     recipe: Recipe = load_recipe({"prune": {"sparsity": 0.5}, "finetune": TRAINING})
-    wish = Wish(f"prune.sparsity={SPARSITIES}", (), ("prune.method=l1,random", "finetune=off,on"),
+    wish = SweepSpec(f"prune.sparsity={SPARSITIES}", (), ("prune.method=l1,random", "finetune=off,on"),
                 title="Accuracy against sparsity, before and after one epoch")  # fmt: skip
-    return made(recipe, wish, SCORE)
+    return build_sweep(recipe, wish, SCORE)
 
 
 def swept(name: str, sweep: Sweep, context: Context, base: Any, folder: Path) -> dict[str, Any]:

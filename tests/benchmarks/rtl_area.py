@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from espalier.model.errors import SimulateError
-from espalier.verilog.area.model import GRID, HELD_OUT, MODEL, Model, apart, estimated, fitted, rows_of, which
+from espalier.verilog.area.model import GRID, HELD_OUT, MODEL, Model, estimate_with, fit, row_key, rows_of, without
 from espalier.verilog.design.template import Template
 from espalier.verilog.synthesis.synthesize import synthesize
 from tests.benchmarks.record import report
 from tests.benchmarks.rtl_configurations import configurations, held_out
-from tests.verilog.proof import alone
+from tests.verilog.checks import alone
 
 _writing = threading.Lock()
 
@@ -35,7 +35,7 @@ def known(path: Path = GRID) -> list[dict[str, Any]]:
 
 def fill(path: Path, wanted: Iterable[Template], only: str, again: bool, jobs: int) -> None:
     """Synthesise what is not known yet; each figure is kept as soon as it is there."""
-    held = [which(r) for r in known(path)]
+    held = [row_key(r) for r in known(path)]
     left = [t for t in wanted if only in ("", t.module) and (again or identity(t) not in held)]
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(partial(_one, path), left))
@@ -43,7 +43,7 @@ def fill(path: Path, wanted: Iterable[Template], only: str, again: bool, jobs: i
 
 def identity(template: Template) -> tuple[str, dict[str, int]]:
     """Module and parameters, and what else its area hangs on."""
-    return template.module, {**template.parameters(), **template.figures()}
+    return template.module, {**template.parameters(), **template.content_counts()}
 
 
 def _one(path: Path, template: Template) -> None:
@@ -56,7 +56,7 @@ def _one(path: Path, template: Template) -> None:
     row = {"module": module, "parameters": parameters, "lut": found.lut, "ff": found.ff,
            "dsp": found.dsp, "bram": found.bram}  # fmt: skip
     with _writing:
-        others = [r for r in known(path) if which(r) != which(row)]
+        others = [r for r in known(path) if row_key(r) != row_key(row)]
         rows = sorted([*others, row], key=lambda r: (r["module"], json.dumps(r["parameters"], sort_keys=True)))
         text = ",\n".join(json.dumps(r) for r in rows)
         path.write_text(f"[\n{text}\n]\n")
@@ -68,7 +68,7 @@ def errors(rows: Sequence[Mapping[str, Any]], by: Model) -> dict[str, Any]:
     found: dict[str, list[float]] = {"lut": [], "ff": []}
     exact = {"dsp": 0, "bram": 0}
     for row in rows:
-        guess = estimated(row["module"], row["parameters"], by)
+        guess = estimate_with(row["module"], row["parameters"], by)
         for name, off in found.items():
             off.append(abs(getattr(guess, name) - row[name]) / max(row[name], 20))
         for name in exact:
@@ -94,10 +94,10 @@ def main() -> None:
         fill(GRID, configurations(), given.only, given.again, given.jobs)
         return
     others = known(HELD_OUT)
-    rows = apart(known(), others)
+    rows = without(known(), others)
     if given.fit:
-        MODEL.write_text(json.dumps(fitted(rows), indent=1) + "\n")
-    by = fitted(rows)
+        MODEL.write_text(json.dumps(fit(rows), indent=1) + "\n")
+    by = fit(rows)
     report("rtl_area", {
         "fitted to": errors(rows, by), "held out": errors(others, by),
         "held out, by module": {m: errors(rows_of(others, m), by) for m in sorted({r["module"] for r in others})},

@@ -15,7 +15,7 @@ from espalier.verilog.synthesis.synthesize import synthesize
 from espalier.verilog.templates.linear import Linear
 from espalier.verilog.timing.schedule import schedule
 from tests.benchmarks.record import report
-from tests.verilog.proof import alone
+from tests.verilog.checks import alone
 
 PREDECESSOR = {"lut": 2361, "ff": 2876, "dsp": 16, "first": 20}  # without weights, which it streams
 TARGETS = {"lut": 0.2, "ff": 0.15, "first": 0.5}

@@ -28,7 +28,7 @@ from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.design.template import total
-from espalier.verilog.emulation.exact import Exact, Host, structured, tensors
+from espalier.verilog.emulation.integer_model import Host, IntegerModel, structured, tensors
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.proof.simulate import Built, build, run
@@ -356,7 +356,7 @@ def _agreement(opened: Opened, graph: Any, design: Any, inputs: dict[str, Tensor
                outputs: Any) -> dict[str, Any]:  # fmt: skip
     """RTL's outputs against the exact mode (equal), the fake-quantised and the float model."""
     got = _first(outputs)
-    exact = _first(Exact(graph, opened.store, design, opened.callables)(**inputs))
+    exact = _first(IntegerModel(graph, opened.store, design, opened.callables)(**inputs))
     models: dict[str, nn.Module] = {
         "float": build_module(opened.project.base, opened.store, opened.callables),
         "fake_quantised": build_module(graph, opened.store, opened.callables),

@@ -21,7 +21,7 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emission.folder import beside
+from espalier.verilog.emission.companion_files import companion_files
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.lint import lint, slang
 from espalier.verilog.proof.simulate import build, run
@@ -72,7 +72,7 @@ def main() -> None:
         def emit(which: str) -> Design:
             design = lower(graphs[which], opened.store, EmitOptions(sizes={"seq": 24}))
             planned = schedule(design)
-            write(design, folder / which, beside(design, planned), planned)
+            write(design, folder / which, companion_files(design, planned), planned)
             return replace(design)
 
         _, figures["emit, first"] = timed(lambda: emit("balanced"))  # with what it imports

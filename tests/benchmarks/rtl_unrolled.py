@@ -31,7 +31,7 @@ from espalier.verilog.constant.solve import solve
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.design.template import total
-from espalier.verilog.emulation.exact import Host
+from espalier.verilog.emulation.integer_model import Host
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.proof.simulate import build, run
@@ -197,7 +197,7 @@ def tagger(kept: float, folder: Path, synthesise: bool, simulator: str) -> dict[
 
 def _figures(design: Design, name: str) -> dict[str, int]:
     made = design.instance(name)
-    return made.figures() if isinstance(made, Unrolled) else {}
+    return made.content_counts() if isinstance(made, Unrolled) else {}
 
 
 def mismatches(design: Design, codes: tuple[Codes, ...], folder: Path, simulator: str) -> int:

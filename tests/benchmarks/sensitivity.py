@@ -2,7 +2,7 @@
 configurations of it, and what it all takes on BERT-base.
 
 Reads ../shared (or ESPALIER_SHARED), a trained model from `--model FOLDER`; says so and ends where the text is absent.
-Evidence, measurements that correct, and those that judge come from different sentences of the validation set.
+GradientStatistics, measurements that correct, and those that judge come from different sentences of the validation set.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.analysis.sensitivity import kept_places
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions, load_split
-from espalier.passes.sensitivity import exact
-from espalier.passes.sensitivity.candidate_cache import Kept
+from espalier.passes.sensitivity import measured_candidates
+from espalier.passes.sensitivity.candidate_cache import CandidateCache
 from espalier.passes.sensitivity.collect import collect
-from espalier.passes.sensitivity.correct import learned, ranks_agree
-from espalier.passes.sensitivity.evidence import key_of, load, save
+from espalier.passes.sensitivity.correction import fit_correction, spearman
 from espalier.passes.sensitivity.full_table import rows_of_table
+from espalier.passes.sensitivity.gradient_statistics import key_of, load, save
 from espalier.passes.sensitivity.measure import Baseline, Measured
-from espalier.passes.sensitivity.places import Place
-from espalier.passes.sensitivity.subject import stored, subject
+from espalier.passes.sensitivity.port_predictor import port_predictor, stored
+from espalier.passes.sensitivity.ports import FormatPort
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from tests.benchmarks.formats_sst2 import DATA
@@ -100,32 +100,36 @@ def real_text(given: Path | None, count: int, minutes: float = math.inf) -> dict
     tabled = time.perf_counter() - start
     at = {(p.node, p.port): p for p in places}
 
-    seconds: dict[exact.Cell, float] = {}
+    seconds: dict[measured_candidates.Cell, float] = {}
 
-    def true(cells: Sequence[exact.Cell], split: Split) -> dict[exact.Cell, float]:
+    def true(cells: Sequence[measured_candidates.Cell], split: Split) -> dict[measured_candidates.Cell, float]:
         """What is measured is kept on disk: a run that was stopped goes on where it was."""
-        known: dict[exact.Cell, Measured] = {}
-        kept = Kept(measured_key(run, split))
-        exact.measured(rows, cells, at, run, split, 64, context, lambda c, m: known.update({c: m}), kept)
+        known: dict[measured_candidates.Cell, Measured] = {}
+        kept = CandidateCache(measured_key(run, split))
+        measured_candidates.measure_cells(
+            rows, cells, at, run, split, 64, context, lambda c, m: known.update({c: m}), kept
+        )
         seconds.update({c: m.seconds for c, m in known.items()})
         return {c: m.kl for c, m in known.items()}
 
-    for_correction = true(exact.picked(rows, CORRECTING, 0), correcting)
-    by = exact.correction([_told(row, r, for_correction) for r, row in enumerate(rows)])
-    cells, known = exact.every(rows), dict[exact.Cell, float]()
+    for_correction = true(measured_candidates.sample_cells(rows, CORRECTING, 0), correcting)
+    by = measured_candidates.table_correction([_told(row, r, for_correction) for r, row in enumerate(rows)])
+    cells, known = measured_candidates.all_cells(rows), dict[measured_candidates.Cell, float]()
     cells = random.Random(0).sample(cells, count or len(cells))
     start = time.perf_counter()
     for first in range(0, len(cells), CHUNK):
         if time.perf_counter() - start > 60 * minutes:
             break
         known |= true(cells[first : first + CHUNK], judged)
-    fixed = [exact.corrected(row, by) for row in rows]
-    mixed = exact.mixtures(fixed, WHOLES, 0, len(usual_formats()))
-    pairs = exact.wholes(fixed, mixed, at, Baseline(run, correcting, 64, context), context)
-    whole = learned([(p, 0.0, m) for p, m in pairs])
+    fixed = [measured_candidates.corrected_row(row, by) for row in rows]
+    mixed = measured_candidates.sample_configurations(fixed, WHOLES, 0, len(usual_formats()))
+    pairs = measured_candidates.measure_configurations(
+        fixed, mixed, at, Baseline(run, correcting, 64, context), context
+    )
+    whole = fit_correction([(p, 0.0, m) for p, m in pairs])
     return {
         "evidence_samples": SAMPLES, "judged_samples": JUDGED, "correcting": CORRECTING, "places": len(rows),
-        "cells": len(known), "of": len(exact.every(rows)),
+        "cells": len(known), "of": len(measured_candidates.all_cells(rows)),
         "seconds": {"evidence": round(took, 2), "table": round(tabled, 2),
                     "measuring_all": round(sum(seconds[c] for c in known), 1)},
         "evidence_bytes": (folder / "evidence.safetensors").stat().st_size,
@@ -143,11 +147,11 @@ def measured_key(run: Graph, split: Split, formats: Path = FORMATS) -> str:
     return key_of("benchmark", fingerprint(run), *sources, *(v for kv in sorted(split.inputs.items()) for v in kv))
 
 
-def _told(row: Sensitivity, number: int, known: dict[exact.Cell, float]) -> Sensitivity:
-    return exact.told(row, {c: kl for (r, c), kl in known.items() if r == number})
+def _told(row: Sensitivity, number: int, known: dict[measured_candidates.Cell, float]) -> Sensitivity:
+    return measured_candidates.with_measurements(row, {c: kl for (r, c), kl in known.items() if r == number})
 
 
-def _by_port(rows: Sequence[Sensitivity], known: dict[exact.Cell, float]) -> dict[str, Any]:
+def _by_port(rows: Sequence[Sensitivity], known: dict[measured_candidates.Cell, float]) -> dict[str, Any]:
     pairs = [(rows[r].port, rows[r].predicted[c], kl) for (r, c), kl in known.items()]
     ports = sorted({p for p, _, _ in pairs})
     return {"all": _agreement([(p, m) for _, p, m in pairs]),
@@ -161,7 +165,7 @@ def _agreement(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     off = [math.log2(p / m) for p, m in kept if m > 1e-7 and p > 0]
 
     def rho(found: list[tuple[float, float]]) -> float | None:
-        value = ranks_agree([p for p, _ in found], [m for _, m in found])
+        value = spearman([p for p, _ in found], [m for _, m in found])
         return None if value is None else round(value, 4)
 
     return {"pairs": len(kept), "spearman": rho(kept), "large": len(large), "spearman_large": rho(large),
@@ -186,7 +190,7 @@ def large() -> dict[str, Any]:
     evidence, formats = load(folder / "e.safetensors"), usual_formats()
     weights = [p for p in places if p.weight is not None]
 
-    def table(some: Sequence[Place]) -> float:
+    def table(some: Sequence[FormatPort]) -> float:
         start = time.process_time()
         list(rows_of_table(evidence, some, run, opened.store, formats))
         return time.process_time() - start
@@ -221,7 +225,7 @@ def _edit(places: Any, file: Path, run: Graph, context: Context, fmt: Format) ->
 
     def once() -> tuple[float, float]:
         begun, start = time.process_time(), time.perf_counter()
-        found = subject(place, load(file), run, context.store, 1 << 16)
+        found = port_predictor(place, load(file), run, context.store, 1 << 16)
         assert found is not None
         found.tried(Candidate(fmt))
         return time.process_time() - begun, time.perf_counter() - start

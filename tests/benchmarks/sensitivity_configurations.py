@@ -16,17 +16,17 @@ from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.solve import Competing, front
 from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.base import Context
-from espalier.passes.sensitivity import exact
-from espalier.passes.sensitivity.correct import Correction
-from espalier.passes.sensitivity.evidence import Evidence
-from espalier.passes.sensitivity.full_table import configured, fixed, quickly
+from espalier.passes.sensitivity import measured_candidates
+from espalier.passes.sensitivity.combined import part, together
+from espalier.passes.sensitivity.correction import Correction
+from espalier.passes.sensitivity.full_table import configured, fast_rounded, fixed
+from espalier.passes.sensitivity.gradient_statistics import GradientStatistics
 from espalier.passes.sensitivity.measure import Baseline
-from espalier.passes.sensitivity.places import Place
-from espalier.passes.sensitivity.subject import subject
+from espalier.passes.sensitivity.port_predictor import port_predictor
+from espalier.passes.sensitivity.ports import FormatPort
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
-from espalier.passes.sensitivity.whole import part, together
 
-Chosen = dict[Place, Format]
+Chosen = dict[FormatPort, Format]
 PORTS = {"weight": ("weight",), "weight and data_in": ("weight", "data_in")}
 FAMILIES = ("mxint", "scaled_integer")
 COARSEST = 3  # bits that promises hold from
@@ -36,13 +36,15 @@ class Configurations:
     """All that is asked of: the reference and its evidence, corrections of cells and of configurations."""
 
     def __init__(
-        self, run: Graph, places: Sequence[Place], evidence: Evidence, context: Context, baseline: Baseline,
-        rows: Sequence[Sensitivity], cells: Correction, wholes: Correction,
+        self, run: Graph, places: Sequence[FormatPort], evidence: GradientStatistics, context: Context,
+        baseline: Baseline, rows: Sequence[Sensitivity], cells: Correction, wholes: Correction,
     ) -> None:  # fmt: skip
         self.run, self.places, self.evidence, self.context, self.baseline = run, places, evidence, context, baseline
         self.rows, self.cells, self.wholes = rows, cells, wholes
         linear = {n.id for n in run if n.op == "linear"}
-        self.held = {p: s for p in places if p.node in linear and (s := subject(p, evidence, run, context.store))}
+        self.held = {
+            p: s for p in places if p.node in linear and (s := port_predictor(p, evidence, run, context.store))
+        }
 
     def all(self) -> dict[str, Any]:
         """Each with its figures, and how many of those from 3 bits up are within a factor of 2."""
@@ -67,7 +69,7 @@ class Configurations:
 
     def _each(self, ports: Sequence[str], make: Format | Callable[[], Format]) -> Chosen:
         return {
-            p: s.fitted(make if isinstance(make, Format) else make(), quickly)
+            p: s.fitted(make if isinstance(make, Format) else make(), fast_rounded)
             for p, s in self.held.items() if p.port in ports
         }  # fmt: skip
 
@@ -81,11 +83,13 @@ class Configurations:
             chosen = {at[k]: c.format for k, c in points[place].chosen.items() if c.format is not None}
             yield f"{words}, front at {points[place].figure:.3g} {figure}", chosen
 
-    def _judged(self, name: str, chosen: Mapping[Place, Format]) -> dict[str, Any]:
+    def _judged(self, name: str, chosen: Mapping[FormatPort, Format]) -> dict[str, Any]:
         graph = self.run
         for place, fmt in chosen.items():
-            graph = exact.given(graph, place, Candidate(fmt), self.context)
-        told = configured(graph, self.places, self.run, self.evidence, self.context.store, None, 0, quickly).values()
+            graph = measured_candidates.with_candidate(graph, place, Candidate(fmt), self.context)
+        told = configured(
+            graph, self.places, self.run, self.evidence, self.context.store, None, 0, fast_rounded
+        ).values()
         put_right = [fixed(t, self.cells) for t in told]
         guesses = {
             "summed": sum(t.kl for t in told), "signed": together(part(t.kl, t.along) for t in told),

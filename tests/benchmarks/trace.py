@@ -23,10 +23,10 @@ from espalier.model.opening import open_source
 from espalier.model.sources.source import load_source
 from espalier.model.store.weights import WeightStore
 from espalier.model.trace.capture import capture
-from espalier.model.trace.raising import Raiser
+from espalier.model.trace.module_recovery import ModuleRecovery
 from espalier.model.trace.trace import trace
-from espalier.model.trace.training import with_training
-from espalier.model.trace.unsound import unsound
+from espalier.model.trace.training import with_training_dropout
+from espalier.model.trace.weight_checks import weight_problems
 from espalier.model.trust import Origin
 from tests.benchmarks.record import ratio, report
 
@@ -86,9 +86,9 @@ def bert() -> dict[str, Any]:
 def _raised(program: ExportedProgram, model: torch.nn.Module, example: dict[str, Any]) -> None:
     """All that a trace does beyond the export: the graph, the look into training, the checks, the values of weights."""
     store = WeightStore(Path(tempfile.mkdtemp()))
-    graph, _ = with_training(Raiser(program, model, store).graph(), model, example)
+    graph, _ = with_training_dropout(ModuleRecovery(program, model, store).graph(), model, example)
     check(graph)
-    unsound(graph, store)
+    weight_problems(graph, store)
 
 
 def llama() -> dict[str, Any]:

@@ -123,7 +123,7 @@ def test_the_last_data_stay_in_memory_until_their_file_changes(
     assert recent.load_recent(str(csv_file), options) is first
     csv_file.write_text(csv_file.read_text() + "one more,1\n")
     assert sum(len(s) for s in recent.load_recent(str(csv_file), options).splits.values()) == 41
-    monkeypatch.setattr(recent, "MOST", 1)
+    monkeypatch.setattr(recent, "MAX_BYTES", 1)
     recent.load_recent(str(csv_file), LoadOptions(tokenizer=tokenizer, max_length=9))
-    assert len(recent._HELD) == 1
+    assert len(recent._CACHE) == 1
     recent.forget()

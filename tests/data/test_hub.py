@@ -49,7 +49,7 @@ def test_class_names_and_splits(tokenizer: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("fails", "told"), [
-    (lambda e: e.DatasetNotFoundError("Dataset 'x' doesn't exist"), "the hub has no such data set that is open to you"),
+    (lambda e: e.DatasetNotFoundError("Dataset 'x' doesn't exist"), "the hub has no such data set, or you have no"),
     (lambda e: e.DataFilesNotFoundError("No (supported) data files found in x"), "data files found in x"),
     (lambda e: e.DatasetGenerationError("An error occurred while generating the dataset"), "while generating the"),
     (lambda e: PermissionError(13, "Permission denied", "/cache"), "Permission denied"),

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from espalier.model.data.base import load_data
-from espalier.model.data.glance import glance
 from espalier.model.data.local import find
+from espalier.model.data.preview import glance
 from espalier.model.errors import DataError
 
 RECORDS = [{"text": f"the plot was number {n}", "label": n % 2} for n in range(40)]
@@ -145,12 +145,12 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "null text": ("rows.jsonl", b'{"text": null, "label": 0}\n' + b'{"text": "a", "label": 1}\n' * 20, "have no text"),
     "no label": ("rows.csv", b"text,label\nx,\n" + b"a,0\nb,1\n" * 10, "have no label"),
     "too few": ("rows.csv", b"text,label\na,0\nb,1\n", "too few"),
-    "no classes": ("rows.csv", b"text,label\n" + b"".join(b"t,%d\n" % n for n in range(40)), "no classes"),
+    "no classes": ("rows.csv", b"text,label\n" + b"".join(b"t,%d\n" % n for n in range(40)), "too many for classes"),
     "numbers": ("rows.csv", b"text,label\n" + b"1.5,0\n2.5,1\n" * 20, "holds numbers"),
     "no json": ("rows.json", b"[{nonsense", "cannot be read"),
     "no parquet": ("rows.parquet", b"nonsense", "cannot be read"),
-    "other kind": ("rows.xlsx", b"PK", "no data file"),
-    "one name twice": ("rows.csv", b"text,text,label\n" + b"a,x,0\nb,y,1\n" * 10, "have one name"),
+    "other kind": ("rows.xlsx", b"PK", "not a supported data file"),
+    "one name twice": ("rows.csv", b"text,text,label\n" + b"a,x,0\nb,y,1\n" * 10, "have the same name"),
     "one column": ("rows.csv", b"text\na\nb\n", "looks like the label"),
     "nested": ("rows.json", b'{"data": [{"text": "a", "label": 1}]}', "looks like the text"),
     "same column": ("rows.csv", b"text,other\n" + b"a,0\nb,1\n" * 10, "looks like the label"),
@@ -214,7 +214,7 @@ def test_texts_need_a_tokenizer(csv_file: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         load_data(str(csv_file))
     assert "--tokenizer" in error.value.hint
-    with pytest.raises(DataError, match="no tokenizer"):
+    with pytest.raises(DataError, match="no readable tokenizer"):
         load_data(str(csv_file), tokenizer=tmp_path)
 
 
@@ -226,7 +226,7 @@ def test_inputs_are_cut_and_padded(csv_file: Path, tokenizer: Path) -> None:
 def test_a_relative_path_says_from_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A recipe that was written in another folder names its data from there."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=f"no data at reviews, seen from {re.escape(str(tmp_path))}"):
+    with pytest.raises(DataError, match=f"no data at reviews, relative to {re.escape(str(tmp_path))}"):
         find(Path("reviews"))
     with pytest.raises(DataError, match=f"no data at {re.escape(str(tmp_path / 'reviews'))}\\."):
         find(tmp_path / "reviews")

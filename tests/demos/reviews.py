@@ -1,7 +1,7 @@
-"""Makes the text of `demo:reviews`: opinions whose words mislead unless their grammar is read.
+"""Generates the texts of `demo:reviews`: opinions that a bag of words cannot classify.
 
-Negation, contrast, comparison and intensity decide a review's score, so counting words isn't enough and
-a compressed transformer has something to lose. Seeded, with a known rate of wrong labels.
+Negation, contrast, comparison and intensity decide a review's score, so a compressed transformer has accuracy to
+lose. Seeded, with a known rate of wrong labels.
 """
 
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from tests.demos import lexicon as lex
 from tests.demos.clauses import Clause, Writer, sentence
 
 SIZES = {"train": 8000, "validation": 1000, "test": 1000}
-NOISE = 0.04  # share of labels flipped in every split: no model can beat 1 − NOISE but by luck
-MARGIN = 1.0  # reviews whose opinions cancel out to less than this aren't used
+NOISE = 0.04  # share of labels flipped in every split: the expected accuracy of any model is at most 1 − NOISE
+MARGIN = 1.0  # minimum absolute score of a review
 SEED = 17
-RARE = {"train": 0.03, "validation": 0.06, "test": 0.06}  # rare synonyms are mostly held back from training
+RARE = {"train": 0.03, "validation": 0.06, "test": 0.06}  # share of rare synonyms, lower in training
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """One made review: its text, the given label (0 or 1, maybe wrong) and the score that its grammar gives."""
+    """One generated review: text, label (0 or 1, possibly flipped) and the score of its grammar."""
 
     text: str
     label: int
@@ -28,7 +28,7 @@ class Review:
 
 
 def make_reviews(sizes: dict[str, int] | None = None, seed: int = SEED) -> dict[str, tuple[Review, ...]]:
-    """All splits: classes balanced, no text twice, NOISE of the labels of each split flipped."""
+    """All splits: balanced classes, unique texts, a share NOISE of the labels of each split flipped."""
     seen: set[str] = set()
     return {
         split: _split(Random(f"{seed}/{split}"), size, RARE.get(split, RARE["train"]), seen)
@@ -71,7 +71,7 @@ def _review(writer: Writer) -> Review:
 
 
 def _flip(rng: Random, rows: list[Review]) -> tuple[Review, ...]:
-    """Flips the labels of NOISE of the rows, half of them of each class so that the balance stays."""
+    """Flip the labels of a share NOISE of the rows, half of them of each class to keep the balance."""
     share = round(len(rows) * NOISE / 2)
     for label in (0, 1):
         candidates = [at for at, row in enumerate(rows) if row.label == int(row.score > 0) == label]

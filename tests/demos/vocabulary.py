@@ -45,7 +45,7 @@ def write_reviews_folder() -> None:
 
 
 def train_tokenizer() -> Any:
-    """A lower-case WordPiece tokenizer of VOCABULARY pieces, from the reviews' train split."""
+    """Train a lower-case WordPiece tokenizer of VOCABULARY pieces on the reviews' train split."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))

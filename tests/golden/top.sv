@@ -49,7 +49,7 @@ module top (
       .y_ready(a_y_ready)
   );
 
-  // a: scalar, 2×8 int 4/0, 1 a beat; 2 beats wait at most, first beat after 1
+  // a: scalar, 2×8 int 4/0, 1 a beat; peak fill 2 beats, first beat after 1
   fifo #(
       .W(4),
       .DEPTH(3)

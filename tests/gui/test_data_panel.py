@@ -14,7 +14,7 @@ from espalier.app.features.data.charts.data_charts import ClassChart, LengthChar
 from espalier.app.features.data.panel import DataPanel
 from espalier.app.features.jobs.panel import JobsPanel
 from espalier.app.shell.window import Window
-from espalier.model.data.look import DataLook, SplitLook
+from espalier.model.data.summary import DataLook, SplitLook
 from espalier.passes.analysis.data_rows import PAGE, DataRowsOptions
 from espalier.passes.analysis.predictions import Predictions
 from espalier.passes.base import Report

@@ -18,7 +18,7 @@ from espalier.app.shell.plugins_window import PluginsWindow
 from espalier.app.shell.window import Window
 from espalier.app.widgets.forms.data_fields import DataField
 from espalier.app.widgets.forms.format_editor import FormatEditor
-from espalier.model.data.glance import glance
+from espalier.model.data.preview import glance
 from espalier.model.document.recipe import Raw, Recipe, Step
 from espalier.model.errors import DataError
 from espalier.model.formats.base import parse_format

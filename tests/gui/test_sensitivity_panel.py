@@ -24,7 +24,7 @@ from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, Found, OpenResult, Started
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.sensitivity.evidence import Evidence, Vectors, save
+from espalier.passes.sensitivity.gradient_statistics import GradientStatistics, Vectors, save
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 from tests.gui.bert import KEY, QUERY, open_bert, traced
 from tests.gui.conftest import FakeRunner
@@ -349,7 +349,7 @@ def test_what_the_table_lacks_comes_from_the_evidence(
     x = document.store.get(document.graph.weights[name].key or "").float32()
     g = np.random.default_rng(0).normal(size=(3, x.size)).astype(np.float32)
     path = tmp_path / "evidence.safetensors"
-    save(Evidence({f"{KEY}:weight": (Vectors(g),)}, samples=3), path)
+    save(GradientStatistics({f"{KEY}:weight": (Vectors(g),)}, samples=3), path)
     panel.find(SensitivityOptions(data="some.csv"))
     info = runner[-1].waiting[0]
     for row in ROWS:

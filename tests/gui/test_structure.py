@@ -66,7 +66,7 @@ def test_the_form_tells_what_goes_before_it_runs(bert: Window, qtbot: QtBot, run
     assert cells(form)[0][2:4] == ["16", "48"]
     put(form, PruneStructuredOptions("channels", 0.25))
     qtbot.waitUntil(lambda: not form.outlook.table.isVisible(), timeout=5000)  # type: ignore[union-attr]
-    assert form.outlook.words.text().startswith("There are no channels here. It has heads")
+    assert form.outlook.words.text().startswith("The model has no channels. It has heads")
     put(form, PruneStructuredOptions("heads", 0.5, scope="global"))
     qtbot.waitUntil(lambda: "scores of all sets decide" in form.outlook.words.text(), timeout=5000)  # type: ignore[union-attr]
     form.apply()

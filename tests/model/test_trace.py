@@ -285,11 +285,11 @@ def test_sizes_that_become_numbers_are_fixed(function: Callable[[Tensor], Tensor
         assert same(run(built, inputs), run(model, inputs)), sizes
 
 
-def test_a_decision_by_size_is_told() -> None:
+def test_a_branch_on_a_size_is_reported() -> None:
     model = Sized(lambda x: x * 2 if x.shape[0] > 4 else x)
     traced = trace(model, {"x": torch.randn(6, 4)}, WeightStore(Path("unwritten")))
     (problem,) = traced.problems
-    assert problem.severity == "warning" and "x[0] of at least 5" in problem.message
+    assert problem.severity == "warning" and "x[0] ≥ 5" in problem.message
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -11,7 +11,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.torch.build import build
 from espalier.model.torch.tensors import to_numpy, to_torch
-from espalier.passes.allocation.allocated import AllocatedOptions, allocated
+from espalier.passes.allocation.true_divergence import AllocatedOptions, allocated
 from espalier.passes.analysis.baseline import BesideOptions
 from espalier.passes.analysis.divergence import Cell, DivergenceOptions, divergence
 from espalier.passes.analysis.evaluate import evaluate

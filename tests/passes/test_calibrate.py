@@ -28,7 +28,7 @@ from espalier.passes.analysis.evaluate import measure
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.observed.options import ObserveOptions
-from espalier.passes.observed.shifts import Method
+from espalier.passes.observed.shift_selection import Method
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
 from espalier.passes.transform.calibrate import CalibrateOptions
@@ -130,7 +130,7 @@ def test_without_data_weights_alone_are_fitted(opened: tuple[Graph, Context]) ->
 
 def test_several_operands_share_the_range_that_holds_both() -> None:
     """data_in of an addition stands for both of its operands."""
-    from espalier.passes.observed.stream import operands
+    from espalier.passes.observed.tensor_statistics import operands
 
     for name in ("attention", "bert", "functions", "odd"):
         for node in case(name).graph:

@@ -52,7 +52,7 @@ def test_what_is_cut_is_counted() -> None:
     split = Split({}, np.zeros(4, np.int64), np.array([10, 20, 30, 40]))
     facts = text_facts(split, text_limit(25, Reading(), None))
     assert facts == {"max_length": 25, "length_from": "max_length", "longest": 40, "texts_cut": 0.5, "tokens_lost": 0.2}
-    assert text_words(facts) == "up to 25 tokens (max_length): 50.0% are cut, 20.0% of all tokens lost"
+    assert text_words(facts) == "up to 25 tokens (max_length): 50.0% are truncated, 20.0% of all tokens lost"
     assert text_words({"accuracy": 1.0}) == ""
 
 

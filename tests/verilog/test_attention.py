@@ -20,11 +20,11 @@ from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower, unbuffered
 from espalier.verilog.proof.simulate import build, run
 from tests.folders import kept_folder
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 
 BLOCKS = """
 import torch
@@ -110,7 +110,7 @@ def test_exact_mode_is_the_model(name: str) -> None:
     graph = quantised(found.project.base, found.store, more=6)
     design = unbuffered(graph, found.store, EmitOptions(sizes={"seq": 6}))[0]
     given = inputs(name)
-    got = Exact(graph, found.store, design, found.callables)(**given)
+    got = IntegerModel(graph, found.store, design, found.callables)(**given)
     with torch.no_grad():
         want = build_module(found.project.base, found.store, found.callables)(**given)
     torch.testing.assert_close(got.float(), want, atol=0.01, rtol=0)

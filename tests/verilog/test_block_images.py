@@ -11,10 +11,10 @@ from espalier.model.errors import EmitError
 from espalier.model.formats.mxint import MXInt
 from espalier.model.torch.build import build as build_module
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 from tests.verilog.test_format_ops import quantised
 
 FIRST = "integer(width=8, frac_width=4)"
@@ -53,7 +53,7 @@ def test_activations_in_blocks_convolve_exactly(net: str, weight: str, engine: s
     found, graph, x = networks(net, weight)
     design = lower(graph, found.store, EmitOptions(engine=engine))  # type: ignore[arg-type]
     assert "block_mantissa" in {i.module for i in design.instances}
-    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
     torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
@@ -80,7 +80,7 @@ def test_wide_elements_hold_all_that_comes() -> None:
     graph = graph.replace(replace(node, precision={**node.precision, "data_in": wide}))
     design = lower(graph, found.store, EmitOptions())
     assert "block_mantissa" not in {i.module for i in design.instances}
-    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
     torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
@@ -88,7 +88,7 @@ def test_tiles_and_what_the_host_sends_are_refused() -> None:
     layer = {"weight": FIRST, "bias": FIRST}
     net = ("nn.Conv2d(2, 4, 1)", "return self.m(x)", "2, 5, 5")
     found, graph = quantised(net, conv2d={"data_in": "mxint(width=6)", **layer})
-    with pytest.raises(EmitError, match="comes from the host"):
+    with pytest.raises(EmitError, match="the host only sends"):
         lower(graph, found.store, EmitOptions())
     found, graph = quantised(net, conv2d={"data_in": "mxint(width=6, rows=2)", **layer})
     with pytest.raises(EmitError, match="several rows"):

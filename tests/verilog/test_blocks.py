@@ -16,7 +16,7 @@ from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.blocks import placed
 from espalier.verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
 from espalier.verilog.templates.linear_blocks import LinearBlocks
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 
 Made = tuple[BlockExponent, BlockMantissa, np.random.Generator]
 

@@ -10,9 +10,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from espalier.verilog.constant.layout import laid
 from espalier.verilog.constant.network import Adder, Network, Output, width
-from espalier.verilog.constant.solve import count_of, digits, expected, parts, shared, solve, solved
+from espalier.verilog.constant.pipeline import pipelined
+from espalier.verilog.constant.solve import (
+    count_of,
+    decomposed,
+    digits,
+    expected_bits,
+    shared_network,
+    solve,
+    solve_cached,
+)
 
 Case = tuple[np.ndarray, list[tuple[int, int]], np.ndarray, np.random.Generator]
 
@@ -99,7 +107,7 @@ def test_digits_are_the_fewest(number: int) -> None:
 @given(cases() | cases().map(alike), st.sampled_from((1, 2, 4, 64)))
 def test_rows_are_made_from_each_other(case: Case, deep: int) -> None:
     matrix = case[0]
-    first, second = parts(matrix, deep)
+    first, second = decomposed(matrix, deep)
     assert_array_equal(second @ first, matrix)
     assert (np.abs(second).sum(axis=1) <= deep).all()
     assert plain(first) + (np.abs(second).sum(axis=1) > 1).sum() <= plain(matrix) + len(matrix)
@@ -107,7 +115,7 @@ def test_rows_are_made_from_each_other(case: Case, deep: int) -> None:
 
 def test_nothing_is_not_a_value() -> None:
     """A row that repeats another, turned or not, differs from it by 0: no value holds that, so none may be read."""
-    first, second = parts(np.array([[5], [7], [5], [-7], [0]]), 4)
+    first, second = decomposed(np.array([[5], [7], [5], [-7], [0]]), 4)
     assert not second[:, ~first.any(axis=1)].any()
     with pytest.raises(ValueError, match="reads -1 and 0"):
         Network(((0, 1),), (), (Adder(-1, 0, 0, "a+b"),), (Output(1),))
@@ -119,7 +127,7 @@ def test_sharing_saves() -> None:
     made = solve(matrix, spans)
     assert len(made.adders) < 0.65 * plain(matrix)
     assert made.bits < 4700  # da4ml's network takes 4577 by this measure, for another matrix of this size
-    assert abs(expected(matrix, (-128, 127)) - made.bits) < 0.3 * made.bits
+    assert abs(expected_bits(matrix, (-128, 127)) - made.bits) < 0.3 * made.bits
 
 
 def test_equal_rows_are_made_once() -> None:
@@ -139,15 +147,15 @@ def test_what_lies_side_by_side_costs_nothing() -> None:
 def test_equal_matrices_give_equal_networks() -> None:
     rng = np.random.default_rng(3)
     matrix, none = rng.integers(-31, 32, (12, 9)), np.zeros(12, np.int64)
-    assert solved(matrix, (-16, 15), none) is solved(matrix.copy(), (-16, 15), none.copy())
+    assert solve_cached(matrix, (-16, 15), none) is solve_cached(matrix.copy(), (-16, 15), none.copy())
     assert solve(matrix, [(-16, 15)] * 9) == solve(matrix, [(-16, 15)] * 9)
 
 
 @pytest.mark.parametrize("every", [1, 2, 5])
 def test_registers_are_never_further_apart(every: int) -> None:
     rng = np.random.default_rng(4)
-    made: Network = shared(rng.integers(-31, 32, (6, 7)), [(-8, 7)] * 7, [0] * 7, np.zeros(6, np.int64), 9, 0)
-    where, depths = laid(made, every), made.depths()
+    made: Network = shared_network(rng.integers(-31, 32, (6, 7)), [(-8, 7)] * 7, [0] * 7, np.zeros(6, np.int64), 9, 0)
+    where, depths = pipelined(made, every), made.depths()
     levels = {v: depths[v] - every * where.stage[v] for v in range(len(depths))}
     assert max(levels.values()) <= every
     for k, adder in enumerate(made.adders):

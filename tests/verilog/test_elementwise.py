@@ -14,7 +14,7 @@ from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.templates.chain import Chain, Replay
 from espalier.verilog.templates.lut import Lut, Pieces, all_codes, fitted, tabled
 from espalier.verilog.templates.pair import KINDS, Pair, exact_format
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 from tests.verilog.test_fold import FORMATS, ROUNDINGS, checked
 
 

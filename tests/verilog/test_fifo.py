@@ -10,7 +10,7 @@ import pytest
 
 from espalier.verilog.design.netlist import Boundary, Design, Wire
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.lower import forked
+from espalier.verilog.lowering.lower import with_forks
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.templates.fifo import DEEP, Fifo
@@ -18,7 +18,7 @@ from espalier.verilog.templates.pair import Pair, exact_format
 from espalier.verilog.templates.reorder import Reorder
 from espalier.verilog.timing.buffering import buffered, pace
 from espalier.verilog.timing.schedule import never_stuck, schedule
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_linear import layer
 
 BITS = Fixed(8, 4)
@@ -45,7 +45,7 @@ def residual(rows: int = 8) -> Design:
                 total=exact_format("add", BITS, BITS))  # fmt: skip
     ends = [Boundary(n, stream, n, (rows, 16), np.arange(stream.elements)) for n in ("x", "y")]
     wires = {"first": (Wire(""),), "long": (Wire("first"),), "join": (Wire(""), Wire("long"))}
-    return forked(Design("top", (ends[0],), (ends[1],), (first, long, join), wires, (Wire("join"),)))
+    return with_forks(Design("top", (ends[0],), (ends[1],), (first, long, join), wires, (Wire("join"),)))
 
 
 def shallower(design: Design, name: str, depth: int) -> Design:
@@ -81,7 +81,7 @@ def pipelined(rows: int) -> Design:
     wires = {"first": (Wire(""),), "short": (Wire(""),), "long": (Wire("first"),)}
     wires |= {"join": (Wire("short"), Wire("long")), "slow": (Wire("join"),)}
     made = replace(base, instances=(*layers, *inner, slow), wires=wires, outputs=(end,), ends=(Wire("slow"),))
-    return forked(made)
+    return with_forks(made)
 
 
 @needs_icarus

@@ -19,7 +19,7 @@ from espalier.verilog.rules.linear import summed
 from espalier.verilog.templates.depthwise import Depthwise
 from espalier.verilog.templates.fold import FoldMax, FoldSum, reciprocal
 from espalier.verilog.templates.scale_shift import ScaleShift, totalled
-from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import alone, needs_icarus, on_time, proven, random_codes
 
 FORMATS = st.builds(Fixed, st.integers(1, 9), st.integers(-2, 8), st.booleans())
 ROUNDINGS = st.sampled_from(("nearest_even", "floor"))

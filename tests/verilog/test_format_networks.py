@@ -20,13 +20,13 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.proof.tools import verilator
 from espalier.verilog.rtl.write import texts
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 
 FIXED = "integer(width=8, frac_width=4)"
 SCALED = "scaled_integer(width=8, granularity=tensor"
@@ -105,7 +105,7 @@ def test_integers_are_near_the_fake_quantised_model(opened: Opened, emitted: Emi
     graph, design = emitted(name)
     assert {i.module for i in design.instances} >= CASES[name][2]
     x = torch.from_numpy(load_digits()["test"].inputs["x"])
-    got = Exact(graph, opened.store, design)(x=x)
+    got = IntegerModel(graph, opened.store, design)(x=x)
     with torch.no_grad():
         want = build_module(graph, opened.store).double()(x=x.double())
     exact = not {"scale_shift"} & {i.module for i in design.instances}
@@ -140,14 +140,14 @@ def test_every_stream_equals_its_integers(opened: Opened, emitted: Emitted, tmp_
 @pytest.mark.parametrize(
     ("formats", "says"),
     [
-        ({"data_in": f"{SCALED})", "weight": ROWS}, "scale from each sample"),
+        ({"data_in": f"{SCALED})", "weight": ROWS}, "dynamic scale"),
         ({"data_in": ROWS, "weight": ROWS}, "one scale"),
-        ({"data_in": MX, "weight": MX}, "comes from the host"),
+        ({"data_in": MX, "weight": MX}, "the host only sends"),
         ({"data_in": FIXED, "weight": "mxfp()"}, "weight of fc1 is in"),
         ({"data_in": "mxfp()", "weight": FIXED}, "data_in of fc1 is in"),
         ({"data_in": FIXED, "weight": "scaled_integer(granularity=group, group=16)"}, "weight of fc1 is in"),
         ({"data_in": FIXED, "weight": "binary(stochastic=true)"}, "weight of fc1 is in"),
-        ({"data_in": f"{SCALED})", "weight": MX}, "scale from each sample"),
+        ({"data_in": f"{SCALED})", "weight": MX}, "dynamic scale"),
     ],
 )  # fmt: skip
 def test_what_has_no_hardware_names_the_node(opened: Opened, formats: dict[str, str], says: str) -> None:
@@ -171,5 +171,5 @@ def test_bits_between_layers_train(opened: Opened) -> None:
     design = lower(graph, opened.store, EmitOptions())
     assert {"linear_signs", "threshold"} <= {i.module for i in design.instances}
     tests = load_digits()["test"]
-    got = Exact(graph, opened.store, design)(x=torch.from_numpy(tests.inputs["x"])).argmax(-1).numpy()
+    got = IntegerModel(graph, opened.store, design)(x=torch.from_numpy(tests.inputs["x"])).argmax(-1).numpy()
     assert (got == tests.labels).mean() > 0.5, "chance where the gradient of bits is wrong"

@@ -14,10 +14,10 @@ from espalier.model.torch.build import build as build_module
 from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 from tests.verilog.test_images import SELF
 from tests.verilog.test_images import opened as made
 
@@ -45,7 +45,7 @@ def test_scaled_convolutions_in_groups(tmp_path: Path, net: tuple[str, str, str]
     design = lower(graph, found.store, EmitOptions())
     assert "scale_shift" in {i.module for i in design.instances}
     x = torch.randn(3, 4, 5, 5, generator=torch.Generator().manual_seed(1))
-    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
     torch.testing.assert_close(got, want, rtol=0, atol=1e-4)
     codes = Host(graph, found.store, design)(x=x)
     done = run(design, build(design, 3, tmp_path / "builds", "icarus"), codes, 3, limit=1_000_000)
@@ -65,7 +65,7 @@ def test_weights_in_blocks_convolve_exactly(net: tuple[str, str, str], op: str, 
     found, graph = quantised(net, **{op: formats})
     design = lower(graph, found.store, EmitOptions(engine=engine))  # type: ignore[arg-type]
     x = torch.randn(5, *map(int, net[2].split(",")), generator=torch.Generator().manual_seed(1)) * 3
-    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
     torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
@@ -75,7 +75,7 @@ def test_scaled_volumes(weight: str) -> None:
     found, graph = quantised(VOLUME, conv3d={"data_in": FIXED, "weight": weight, **bias})
     design = lower(graph, found.store, EmitOptions())
     x = torch.randn(5, 2, 3, 3, 3, generator=torch.Generator().manual_seed(1))
-    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
     torch.testing.assert_close(got, want, rtol=0, atol=1e-4)
 
 
@@ -85,14 +85,14 @@ WIDE = {"data_in": FIXED, "weight": "mxint(width=28)"}
 @pytest.mark.parametrize(
     ("net", "formats", "says", "hint"),
     [
-        (DEPTHWISE, {"conv2d": WIDE}, "so far apart that they need", "fewer bits"),
+        (DEPTHWISE, {"conv2d": WIDE}, "range of exponents", "fewer bits"),
         (("nn.Conv3d(2, 2, 2, groups=2)", *VOLUME[1:]), {"conv3d": LINEAR}, "has groups", "groups=1"),
-        (DEPTHWISE, {"conv2d": {"data_in": MX, "weight": FIXED}}, "comes from the host", "first layer"),
+        (DEPTHWISE, {"conv2d": {"data_in": MX, "weight": FIXED}}, "the host only sends", "first layer"),
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": MX, "weight": MX}}, "data_in of matmul is in", "Only la"),
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": ROWS, "weight": FIXED}}, "one scale", "granularity=tensor"),
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": ONE, "weight": FIXED}}, "from each sample", "calibrate"),
         (("nn.ConvTranspose2d(3, 4, 3, stride=2)", SELF, "3, 4, 4"),
-         {"conv_transpose2d": {"data_in": FIXED, "weight": ROWS}}, "not in integers", "integer"),
+         {"conv_transpose2d": {"data_in": FIXED, "weight": ROWS}}, "not `integer`", "integer"),
     ],
 )  # fmt: skip
 def test_what_has_no_hardware_names_its_node(

@@ -22,14 +22,14 @@ from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact
+from espalier.verilog.emulation.integer_model import IntegerModel
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build as build_simulation
 from espalier.verilog.proof.simulate import run
 from espalier.verilog.rtl.write import texts
 from espalier.verilog.timing.schedule import schedule
 from tests.folders import kept_folder
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 
 HEAD = """
 import torch
@@ -73,7 +73,7 @@ def equal(found: Opened, graph: Graph, frames: int = 8) -> Design:
     design = lower(graph, found.store, EmitOptions())
     sizes = graph.nodes["x"].ports["data_out"].sizes({**graph.symbols, "batch": frames})
     x = torch.randn(sizes, generator=torch.Generator().manual_seed(1)) * 2
-    got, want = Exact(graph, found.store, design)(x=x), build(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build(graph, found.store).double()(x=x.double())
     for a, b in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want)), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
     return design
@@ -175,7 +175,7 @@ def test_a_batch_norm_is_near_its_model() -> None:
     graph = quantised(found)
     design = lower(graph, found.store, EmitOptions())
     x = torch.randn(8, 2, 5, 5, generator=torch.Generator().manual_seed(1))
-    got, want = Exact(graph, found.store, design)(x=x), build(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build(graph, found.store).double()(x=x.double())
     assert (got - want).abs().max() <= 2.0**-4  # a step of its result: 16 bits of scale
     assert_array_equal((got != want).float().mean() < 0.02, True)
 
@@ -183,8 +183,8 @@ def test_a_batch_norm_is_near_its_model() -> None:
 @pytest.mark.parametrize(
     ("module", "body", "shape", "words"),
     [
-        ("nn.Conv2d(2, 2, 3, padding=1, padding_mode='reflect')", SELF, "2, 5, 5", "padding that is no zeros"),
-        ("nn.Upsample(scale_factor=2, mode='bilinear')", SELF, "2, 5, 5", "values between pixels"),
+        ("nn.Conv2d(2, 2, 3, padding=1, padding_mode='reflect')", SELF, "2, 5, 5", "padding other than zeros"),
+        ("nn.Upsample(scale_factor=2, mode='bilinear')", SELF, "2, 5, 5", "another mode than nearest"),
     ],
 )
 def test_what_has_no_hardware_names_its_node(module: str, body: str, shape: str, words: str) -> None:
@@ -223,4 +223,4 @@ def test_lines_say_how_far_off_they_are() -> None:
     chosen = {"data_in": Precision(Integer(14, 10)), "data_out": Precision(Integer(8, 6))}
     graph = found.project.base
     design = lower(graph.replace(replace(graph.nodes["tanh"], precision=chosen)), found.store, EmitOptions())
-    assert "steps of the result off" in texts(design)["top.sv"]
+    assert "line segments, error at most" in texts(design)["top.sv"]

@@ -20,11 +20,11 @@ from espalier.passes.base import Context
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower, unbuffered
 from espalier.verilog.proof.simulate import build, run
 from tests.folders import kept_folder
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 
 MODELS = """
 import torch
@@ -158,7 +158,7 @@ def tensors(value: object) -> tuple[torch.Tensor, ...]:
 def test_exact_mode_is_the_model(name: str) -> None:
     found, graph = opened(name, more=6)
     design, inputs = unbuffered(graph, found.store, EmitOptions())[0], given(graph)
-    got = tensors(Exact(graph, found.store, design)(**inputs))
+    got = tensors(IntegerModel(graph, found.store, design)(**inputs))
     with torch.no_grad():
         want = tensors(build_module(found.project.base, found.store)(**inputs))
     assert len(got) == len(want)
@@ -169,7 +169,7 @@ def test_exact_mode_is_the_model(name: str) -> None:
 def test_attention_over_samples_is_told() -> None:
     """Such a layer takes the first axis for the sequence; what comes there are the samples."""
     found, graph = opened("mixed", more=0)
-    with pytest.raises(EmitError, match="samples put together"):
+    with pytest.raises(EmitError, match="along the batch axis"):
         lower(graph, found.store, EmitOptions())
 
 

@@ -16,7 +16,7 @@ from espalier.verilog.proof.tools import verilator
 from espalier.verilog.rtl.write import texts
 from espalier.verilog.rules.linear import summed
 from espalier.verilog.templates.linear import Linear
-from tests.verilog.proof import alone, needs_icarus, proven, random_codes
+from tests.verilog.checks import alone, needs_icarus, proven, random_codes
 
 
 def layer(name: str, ins: tuple[int, int], outs: tuple[int, int], rows: int = 1, tokens: int = 1) -> Linear:

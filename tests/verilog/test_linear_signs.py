@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import Template
-from espalier.verilog.lowering.conversion import converted
+from espalier.verilog.lowering.conversion import conversion
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.numbers.scaled import Scaled, Signs
 from espalier.verilog.rules.linear import summed
 from espalier.verilog.templates.linear_signs import LinearSigns
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 
 Case = tuple[Template, np.random.Generator]
 
@@ -59,7 +59,7 @@ def conversions(draw: st.DrawFn) -> Case:
     forms = draw(st.one_of(st.tuples(fixed, special), st.tuples(special, fixed), st.tuples(special, special)))
     x = Stream(draw(st.integers(1, 3)), 2 * draw(st.integers(1, 4)), forms[0], draw(st.integers(1, 2)))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    return converted("c", "c", x, forms[1], "nearest_even", ()), rng
+    return conversion("c", "c", x, forms[1], "nearest_even", ()), rng
 
 
 @needs_icarus

@@ -10,7 +10,7 @@ from espalier.verilog.design.template import Template
 from espalier.verilog.proof.lint import slang
 from espalier.verilog.rtl.write import texts
 from tests.benchmarks.rtl_configurations import configurations, held_out
-from tests.verilog.proof import alone
+from tests.verilog.checks import alone
 
 EACH = 3  # of a module
 

@@ -15,11 +15,11 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Host
+from espalier.verilog.emulation.integer_model import Host
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.timing.schedule import schedule
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 
 FORMATS = {"data_in": "integer(width=8, frac_width=4)", "weight": "integer(width=8, frac_width=6)",
            "bias": "integer(width=12, frac_width=8)"}  # fmt: skip

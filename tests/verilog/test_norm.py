@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.templates.norm import Norm
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 
 
 @st.composite

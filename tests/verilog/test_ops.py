@@ -17,7 +17,7 @@ from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.templates.divide import Divide
 from espalier.verilog.templates.gather import Gather
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_images import SELF, equal, opened, quantised
 
 ROWS = "nn.Linear(6, 6)"

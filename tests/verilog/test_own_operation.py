@@ -25,7 +25,7 @@ from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.lower import RULES
 from espalier.verilog.numbers.fixed import Fixed
 from tests.reference.examples import blocks
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 
 Capture = pytest.CaptureFixture[str]
 MODEL = """
@@ -196,7 +196,7 @@ def test_a_module_that_is_missing_or_takes_a_name(plugin: Path, tmp_path: Path, 
     plugin.write_text(plugin.read_text().replace('"my_leaky"', '"relu"'))
     unload_plugins()
     assert main(words) == 2
-    assert "act brings a module relu; the design has another of that name." in capsys.readouterr().err
+    assert "act defines a module relu; the design has another of that name." in capsys.readouterr().err
 
 
 def test_the_list_says_what_it_adds(plugin: Path) -> None:
@@ -219,4 +219,4 @@ def test_a_design_is_not_called_as_one_of_its_modules(plugin: Path, tmp_path: Pa
     made = project(tmp_path, capsys)
     words = ["emit", str(made), "-o", str(tmp_path / "a"), "--name", "my_leaky", "--plugin", str(plugin)]
     assert main(words) == 2
-    assert "brings a module my_leaky; the design has another of that name" in capsys.readouterr().err
+    assert "defines a module my_leaky; the design has another of that name" in capsys.readouterr().err

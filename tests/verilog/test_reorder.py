@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.verilog.design.address_loops import as_loops
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.design.walk import walk
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.templates.reorder import Pick, Reorder
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 
 
 @st.composite
@@ -24,13 +24,13 @@ def orders(draw: st.DrawFn) -> np.ndarray:
 
 @given(orders())
 def test_transposes_are_walks(order: np.ndarray) -> None:
-    found = walk(order)
+    found = as_loops(order)
     assert found is not None
     np.testing.assert_array_equal(found.addresses(), order)
 
 
 def test_what_is_no_loop_is_told() -> None:
-    assert walk(np.array([0, 3, 1, 2, 7])) is None
+    assert as_loops(np.array([0, 3, 1, 2, 7])) is None
 
 
 @needs_icarus

@@ -14,7 +14,7 @@ from espalier.verilog.templates.linear import Linear
 from espalier.verilog.templates.resize import Resize
 from espalier.verilog.timing.buffering import buffered, pace
 from espalier.verilog.timing.schedule import schedule
-from tests.verilog.proof import needs_icarus, on_time, random_codes
+from tests.verilog.checks import needs_icarus, on_time, random_codes
 from tests.verilog.test_linear import layer
 
 

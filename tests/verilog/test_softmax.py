@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.numbers.fixed import Codes, Fixed
 from espalier.verilog.templates.softmax import Softmax
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 
 BIT = Fixed(1, 0, False)
 

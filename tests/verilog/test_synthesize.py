@@ -13,7 +13,7 @@ import pytest
 
 from espalier.model.errors import SimulateError
 from espalier.verilog.design.netlist import Design
-from espalier.verilog.emission.folder import beside
+from espalier.verilog.emission.companion_files import companion_files
 from espalier.verilog.proof import tools
 from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.tools import Tool
@@ -21,7 +21,7 @@ from espalier.verilog.rtl.write import texts, write
 from espalier.verilog.synthesis.route import frequency, harness
 from espalier.verilog.synthesis.synthesize import _clock, area, synthesize
 from espalier.verilog.timing.schedule import schedule
-from tests.verilog.proof import alone, needs_icarus
+from tests.verilog.checks import alone, needs_icarus
 from tests.verilog.test_linear import layer
 
 needs_yosys = pytest.mark.skipif(shutil.which("yosys") is None, reason="yosys is not installed")
@@ -105,7 +105,7 @@ def test_the_harness_reaches_every_port(design: Design) -> None:
 @pytest.fixture
 def folder(design: Design, tmp_path: Path) -> Path:
     """The design with all that lies beside it."""
-    write(design, tmp_path / "rtl", beside(design, schedule(design), cocotb=True))
+    write(design, tmp_path / "rtl", companion_files(design, schedule(design), cocotb=True))
     return tmp_path / "rtl"
 
 
@@ -182,7 +182,7 @@ def test_the_bench_in_python_names_every_stream(folder: Path, design: Design) ->
 def test_the_folder_proves_itself(design: Design, tmp_path: Path) -> None:
     """And what is wrong is found: another weight makes streams differ."""
     folder = tmp_path / "rtl"
-    done = write(design, folder, beside(design, schedule(design)))
+    done = write(design, folder, companion_files(design, schedule(design)))
     assert {"Makefile", "README.md", "sim/main.cpp", "synth/ecp5.lpf", "synth/vivado.tcl"} <= set(done.files)
     command = ["make", "sim", "SIM=icarus"]
     said = subprocess.run(command, cwd=folder, capture_output=True, text=True)

@@ -20,10 +20,10 @@ from espalier.passes.base import Context
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering.lower import lower, unbuffered
 from espalier.verilog.proof.simulate import build, run
-from tests.verilog.proof import needs_icarus
+from tests.verilog.checks import needs_icarus
 
 LLAMA = ("config:llama?num_hidden_layers=1&hidden_size=16&num_attention_heads=4&num_key_value_heads=2"
          "&intermediate_size=24&vocab_size=40&task=causal-lm")  # fmt: skip
@@ -93,7 +93,7 @@ def test_exact_mode_is_the_model(tmp_path: Path, source: str) -> None:
     graph = quantised(found, more=6)
     design = unbuffered(graph, found.store, SIZES)[0]
     given = inputs(graph)
-    got = Exact(graph, found.store, design, found.callables)(**given)["logits"]
+    got = IntegerModel(graph, found.store, design, found.callables)(**given)["logits"]
     with torch.no_grad():
         want = build_module(found.project.base, found.store, found.callables)(**given)["logits"]
     torch.testing.assert_close(got.float(), want, atol=0.004, rtol=0)
@@ -106,12 +106,12 @@ def test_exact_mode_is_the_model(tmp_path: Path, source: str) -> None:
 def test_the_design_tells_what_the_host_does(tmp_path: Path) -> None:
     found = open_any(BERT, tmp_path, origin=Origin.TYPED)
     design = unbuffered(quantised(found, more=0), found.store, SIZES)[0]
-    by_node = {h.node: h for h in design.hosted}
-    assert "looks up" in by_node["bert_embeddings_word_embeddings"].why
+    by_node = {h.node: h for h in design.host_nodes}
+    assert "table lookup" in by_node["bert_embeddings_word_embeddings"].reason
     graph = quantised(found, more=0)
     graph = graph.replace(replace(graph.nodes["bert_embeddings_LayerNorm"], precision={}))
-    able = [h for h in unbuffered(graph, found.store, SIZES)[0].hosted if h.able]
-    assert [h.node for h in able] == ["bert_embeddings_LayerNorm"] and "quantise it" in able[0].why
+    able = [h for h in unbuffered(graph, found.store, SIZES)[0].host_nodes if h.able]
+    assert [h.node for h in able] == ["bert_embeddings_LayerNorm"] and "quantise it" in able[0].reason
 
 
 def test_what_is_added_to_scores_and_is_no_mask_is_told(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_what_is_added_to_scores_and_is_no_mask_is_told(tmp_path: Path) -> None:
     values = replace(mask, node="bert_embeddings_dropout", shape=(6, 16), index=np.arange(96),
                      stream=replace(mask.stream, rows=6, size=16))  # fmt: skip
     host = Host(graph, found.store, replace(design, inputs=(values,)))
-    with pytest.raises(EmitError, match="neither 0 nor a mask"):
+    with pytest.raises(EmitError, match="not a mask value"):
         host(**inputs(graph))
 
 

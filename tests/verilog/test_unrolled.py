@@ -22,7 +22,7 @@ from espalier.passes.recipes.config import load_recipe
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.design.options import EmitOptions
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.emulation.exact import Exact, Host
+from espalier.verilog.emulation.integer_model import Host, IntegerModel
 from espalier.verilog.lowering import unrolling
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.lowering.sums import summed
@@ -34,7 +34,7 @@ from espalier.verilog.templates.lines import Lines, fits
 from espalier.verilog.templates.unrolled import Unrolled
 from espalier.verilog.templates.window import Walk
 from espalier.verilog.timing.schedule import schedule
-from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import alone, needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_images import opened, quantised
 
 UNROLLED = EmitOptions(engine="unrolled")
@@ -206,7 +206,7 @@ def test_networks_equal_the_model(tmp_path: Path, module: str, body: str, shape:
     assert not any(i.area().dsp for i in design.instances)
     assert ("relu" in ops) <= all(i.module != "relu" for i in design.instances)
     x = torch.randn((5, *graph.nodes["x"].ports["data_out"].sizes({**graph.symbols, "batch": 1})[1:])) * 2
-    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    got, want = IntegerModel(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
     torch.testing.assert_close(got, want, rtol=0, atol=0)
     simulated(design, Host(graph, found.store, design)(x=x), tmp_path)
     assert not lint(texts(design), "top").findings

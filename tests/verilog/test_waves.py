@@ -10,8 +10,8 @@ import pytest
 from espalier.model.errors import SimulateError
 from espalier.verilog.design.netlist import Design
 from espalier.verilog.proof.simulate import Simulated, build, run
-from espalier.verilog.proof.waves import HEAD, RUNS, Handshakes, Lane, State, handshakes, keep, logged
-from tests.verilog.proof import needs_icarus, random_codes
+from espalier.verilog.proof.waves import HEAD, RUNS, Handshakes, Lane, State, handshakes, logged, save
+from tests.verilog.checks import needs_icarus, random_codes
 from tests.verilog.test_linear import layer
 from tests.verilog.test_schedule import chain
 
@@ -68,7 +68,7 @@ def test_a_trace_lies_beside(tmp_path: Path, kind: str) -> None:
 
 def test_a_record_is_what_was_written(tmp_path: Path) -> None:
     two = (lane("a", [4, 6, 9], [State.IDLE, State.TRANSFER, State.STALLED]), lane("b", [], []))
-    keep(Handshakes(4, 12, two), tmp_path)
+    save(Handshakes(4, 12, two), tmp_path)
     found = handshakes(tmp_path)
     assert (found.first, found.cycles, [x.name for x in found.lanes]) == (4, 12, ["a", "b"])
     assert found.lanes[0].counts(4, 12).tolist() == [2, 0, 3, 3]
@@ -97,7 +97,7 @@ def test_lines_become_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("damage", ["nothing", "head", "runs", "newer"])
 def test_what_is_no_record_is_told(tmp_path: Path, damage: str) -> None:
     if damage != "nothing":
-        keep(Handshakes(0, 3, (lane("a", [0, 1], [State.IDLE, State.TRANSFER]),)), tmp_path)
+        save(Handshakes(0, 3, (lane("a", [0, 1], [State.IDLE, State.TRANSFER]),)), tmp_path)
     if damage == "head":
         (tmp_path / HEAD).write_text("{")
     elif damage == "runs":

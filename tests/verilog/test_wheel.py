@@ -11,11 +11,11 @@ import pytest
 from espalier.model.errors import SimulateError
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
-from espalier.verilog.emulation.exact import Host
+from espalier.verilog.emulation.integer_model import Host
 from espalier.verilog.lowering.lower import lower
 from espalier.verilog.proof import simulate, tools
 from espalier.verilog.proof.simulate import build, run
-from tests.verilog.proof import alone, needs_icarus
+from tests.verilog.checks import alone, needs_icarus
 from tests.verilog.test_transformers import BERT, SIZES, inputs, quantised
 from tests.verilog.test_unrolled import halfway
 

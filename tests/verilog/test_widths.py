@@ -16,7 +16,7 @@ from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.templates.reorder import Reorder
 from espalier.verilog.templates.resize import Resize
 from espalier.verilog.timing.schedule import schedule
-from tests.verilog.proof import needs_icarus, random_codes
+from tests.verilog.checks import needs_icarus, random_codes
 
 
 def chained(now: Stream, then: Stream) -> Design:

@@ -16,7 +16,7 @@ from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.tools import verilator
 from espalier.verilog.rtl.write import texts
 from espalier.verilog.templates.window import Walk, Window
-from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
+from tests.verilog.checks import alone, needs_icarus, on_time, proven, random_codes
 
 KINDS = st.tuples(st.integers(1, 7), st.integers(1, 3), st.integers(1, 3), st.integers(1, 2), st.integers(0, 2))
 

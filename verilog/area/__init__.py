@@ -1,1 +1,1 @@
-"""What instances take on an FPGA: a grid of syntheses, and a model of few coefficients that is fitted to it."""
+"""Area model: estimates of FPGA resources by a few coefficients per module, fitted to a grid of syntheses."""

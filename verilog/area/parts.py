@@ -1,6 +1,6 @@
-"""What modules consist of, from their parameters, each part counted in tables or registers as it would be alone.
+"""The parts of each module from its parameters, each counted in look-up tables or registers as if synthesised alone.
 
-Products and memories follow Yosys' rules for 7-series parts: what becomes a DSP, a block RAM, a RAM of tables.
+Products and memories follow Yosys' rules for 7-series devices: DSP block, block RAM or distributed RAM.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 
 P = Mapping[str, int]
 Counted = dict[str, float]
-ROM_BIT = 1 / 64  # what a bit of a constant memory costs beside a block
-HALF, WHOLE = 129, 257  # and blocks of 18 and 36 kbit
-CARRIED = 0.2  # tables of a carry chain that adds one, a bit: most of it lies in the chain
-FEW = 4  # words of a constant memory up to which it melts into the logic behind it
-GROUP = 8  # and a group of tables as a RAM
+ROM_BIT = 1 / 64  # Yosys' cost of a bit of constant memory in tables
+HALF, WHOLE = 129, 257  # Yosys' cost of blocks of 18 and 36 kbit
+CARRIED = 0.2  # tables per bit of an incrementer: most of it is carry chain
+FEW = 4  # words of a constant memory up to which it is merged into the logic behind it
+GROUP = 8  # Yosys' cost of a group of tables as distributed RAM
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`lut`, `ff`: parts by name; blocks exactly."""
+    """`lut`, `ff`: counts by part name; `dsp`, `bram`: exact numbers of blocks."""
 
     lut: Counted = field(default_factory=dict)  # type: ignore[assignment]
     ff: Counted = field(default_factory=dict)  # type: ignore[assignment]
@@ -28,38 +28,38 @@ class Parts:
 
 
 def bits(count: int) -> int:
-    """Of a counter below `count`."""
+    """Width of a counter of values below `count`."""
     return max((count - 1).bit_length(), 1)
 
 
 def up(value: int, by: int) -> int:
-    """The quotient, rounded up."""
+    """Quotient rounded up."""
     return -(-value // by)
 
 
 def blocks(a: int, b: int, wide: int = 99) -> int:
-    """DSP blocks of a signed product a × b of `wide` bits: none for what is small."""
+    """DSP blocks of a signed product of a × b bits with a result of `wide` bits; 0 for small products."""
     if min(a, b) < 2 or min(a + b, wide) < 9:
         return 0
     long, short = max(a, b), min(a, b)
     return (1 if long <= 25 else 1 + up(long - 25, 24)) * (1 if short <= 18 else 1 + up(short - 18, 17))
 
 
-def stored(depth: int, width: int) -> tuple[int, int]:
-    """(cost, blocks of 18 kbit) of the cheapest shape that holds depth × width bits."""
+def block_ram(depth: int, width: int) -> tuple[int, int]:
+    """(cost, blocks of 18 kbit) of the cheapest block RAM layout for depth × width bits."""
     halves = [up(depth, 512 << k) * up(width, w) for k, w in enumerate((36, 18, 9, 4, 2, 1))]
     wholes = [up(depth, 512 << k) * up(width, w) for k, w in enumerate((72, 36, 18, 9, 4, 2, 1))]
     return min((min(halves) * HALF, min(halves)), (min(wholes) * WHOLE, 2 * min(wholes)))
 
 
 def rom(depth: int, width: int) -> tuple[float, int]:
-    """(tables, blocks) of a constant memory that is read into a register."""
-    cost, count = stored(depth, width)
+    """(tables, blocks) of a constant memory with a registered output."""
+    cost, count = block_ram(depth, width)
     return (0.0, count) if depth * width * ROM_BIT > cost else (width * up(depth, 64), 0)
 
 
-def read_by(lanes: int, depth: int, width: int) -> int:
-    """Blocks of a constant memory that some lanes read at once; 0 where it is tables. A block has two ports."""
+def multiport_rom(lanes: int, depth: int, width: int) -> int:
+    """Blocks of a constant memory that `lanes` read at once, two ports per block; 0 where it becomes tables."""
     if lanes <= 2:
         return rom(depth, width)[1]
     halves = min(up(depth, 1024 << k) * up(width, w) for k, w in enumerate((18, 9, 4, 2, 1)))
@@ -69,27 +69,27 @@ def read_by(lanes: int, depth: int, width: int) -> int:
     return count * pairs if depth * width * ROM_BIT > cost * pairs else 0
 
 
-def kept(depth: int, width: int) -> tuple[float, float]:
-    """(tables, registers) of what is read in the cycle in which it is asked for: a few bits are registers."""
+def async_ram(depth: int, width: int) -> tuple[float, float]:
+    """(tables, registers) of a memory read in the same cycle; a few bits become registers."""
     tables = ram(depth, width, False)[0]
     return (0.0, float(depth * width)) if depth * width <= tables / 4 * GROUP + 4 else (tables, 0.0)
 
 
 def ram(depth: int, width: int, registered: bool = True) -> tuple[float, int]:
-    """(tables, blocks) of a memory with a writer and a reader."""
+    """(tables, blocks) of a memory with one write and one read port; `registered`: its output is registered."""
     groups = min(up(depth, 32) * up(width, 6), up(depth, 64) * up(width, 3))
-    cost, count = stored(depth, width)
+    cost, count = block_ram(depth, width)
     return (0.0, count) if registered and groups * GROUP + 4 > cost else (4.0 * groups, 0)
 
 
 def rounding(p: P, wide: int, frac: int) -> float:
-    """Tables that round and saturate one value."""
+    """Tables to round and saturate one value of `wide` bits with `frac` fraction bits."""
     drop = frac - p["Y_F"]
     left = max(wide - drop + 1, 2) if drop > 0 else wide - drop
     sticky = up(drop, 5) if drop > 1 and p["MODE"] else 0
     adds = left if drop > 0 and p["MODE"] else 0
-    seen = left - p["Y_W"] + 1  # bits that tell whether it fits: of few the choice sees all
-    saturates = p["Y_W"] + (1 if seen < 6 else 5 + up(seen, 6)) if seen > 1 else 0
+    tested = left - p["Y_W"] + 1  # bits that decide saturation: the output's tables take a few directly
+    saturates = p["Y_W"] + (1 if tested < 6 else 5 + up(tested, 6)) if tested > 1 else 0
     return CARRIED * adds + sticky + saturates
 
 
@@ -104,64 +104,64 @@ def _soft(a: int, b: int, wide: int = 99) -> float:
 
 
 def _folded(
-    p: P, a: int, b: int, sizes: tuple[int, int, int, int], held: tuple[float, int], q: tuple[int, int]
+    p: P, a: int, b: int, sizes: tuple[int, int, int, int], memory: tuple[float, int], q: tuple[int, int]
 ) -> Parts:
-    """A product by blocks: of linear and matmul. `sizes`: inner, outer, products, results a cycle."""
+    """The blocked matrix product of linear and matmul. `sizes`: inner, outer, products and results per cycle."""
     inner, outer, products, results = sizes
     sums, acc = a + b + bits(p["PAR_IN"]), p["ACC_W"]
     per = blocks(a, b, acc)
     replay = ram(inner, p["TOKENS"] * p["PAR_IN"] * p["X_W"], False)[0] if outer > 1 else 0.0
     lut = {
         "soft product": products * _soft(a, b, acc), "tree": (products - results) * float(sums),
-        "accumulate": results * float(acc), "round": results * rounding(p, *q), "memory": held[0], "replay": replay,
+        "accumulate": results * float(acc), "round": results * rounding(p, *q), "memory": memory[0], "replay": replay,
         "select": float(p["TOKENS"] * p["PAR_IN"] * p["X_W"]), "count": 2.0 * bits(inner * outer) + 10,
     }  # fmt: skip
     ff = {
         "soft product": float(products * (a + b)) if not per else 0.0,
-        "sum": results * float(sums) if not per or p["PAR_IN"] > 2 else 0.0,  # two products add within the blocks
+        "sum": results * float(sums) if not per or p["PAR_IN"] > 2 else 0.0,  # DSP blocks add two products
         "wide": 24.0 * p["PAR_OUT"] if per and p["PAR_IN"] >= 8 else 0.0,
         "accumulate": results * float(acc), "result": results * varying(p, *q),
         "count": 2.0 * bits(inner * outer) + 15,
     }  # fmt: skip
-    return Parts(lut, ff, products * per, held[1])
+    return Parts(lut, ff, products * per, memory[1])
 
 
 def linear(p: P) -> Parts:
-    """Weights in a memory, a row that is replayed."""
+    """Weight memory, replayed input row, folded products."""
     inner, outer = p["IN_SIZE"] // p["PAR_IN"], p["OUT_SIZE"] // p["PAR_OUT"]
     words, results = inner * outer * p["GROUPS"], p["TOKENS"] * p["PAR_OUT"]
     w, b = rom(words, p["PAR_OUT"] * p["PAR_IN"] * p["W_W"]), rom(outer * p["GROUPS"], p["PAR_OUT"] * p["B_W"])
-    made = _folded(p, p["X_W"] + 1 - p["X_S"], p["W_W"], (inner, outer, results * p["PAR_IN"], results),
+    base = _folded(p, p["X_W"] + 1 - p["X_S"], p["W_W"], (inner, outer, results * p["PAR_IN"], results),
                    (w[0] + b[0], w[1] + b[1]), (p["ACC_W"], p["ACC_F"]))  # fmt: skip
-    weights = p["PAR_OUT"] * (p["PAR_IN"] * p["W_W"] if made.dsp == 0 else 0) + p["PAR_OUT"] * p["B_W"]
-    return Parts(made.lut, {**made.ff, "words": float(weights)}, made.dsp, made.bram)
+    weights = p["PAR_OUT"] * (p["PAR_IN"] * p["W_W"] if base.dsp == 0 else 0) + p["PAR_OUT"] * p["B_W"]
+    return Parts(base.lut, {**base.ff, "words": float(weights)}, base.dsp, base.bram)
 
 
 def matmul(p: P) -> Parts:
-    """The second operand in two banks."""
+    """Folded products with the second operand in two banks."""
     inner, outer = p["K_SIZE"] // p["PAR_IN"], p["N_SIZE"] // p["PAR_OUT"]
     results = p["TOKENS"] * p["PAR_OUT"]
     lanes, group = (p["PAR_OUT"], p["PAR_IN"]) if p["ACROSS"] == 0 else (p["PAR_IN"], p["PAR_OUT"])
     tables, count = ram(2 * p["BATCH"] * inner * outer, group * p["B_W"])
     a, b = p["X_W"] + 1 - p["X_S"], p["B_W"] + 1 - p["B_S"]
-    made = _folded(p, a, b, (inner, outer, results * p["PAR_IN"], results), (lanes * tables, lanes * count),
+    base = _folded(p, a, b, (inner, outer, results * p["PAR_IN"], results), (lanes * tables, lanes * count),
                    (p["Q_W"], p["Q_F"]))  # fmt: skip
     scaling = results * blocks(p["ACC_W"], bits(p["MUL"] + 1) + 1) if p["MUL"] > 1 else 0
     address = float(bits(2 * p["BATCH"] * inner * outer) * 6 + bits(p["BLOCKS"]) * 2)
-    words = float(lanes * group * p["B_W"]) if made.dsp and not count else 0.0  # registers of the blocks hold x
-    ff = {**made.ff, "address": address, "words": words, "sum": 0.0 if made.dsp else made.ff["sum"]}
-    return Parts({**made.lut, "address": address}, ff, made.dsp + scaling, made.bram)
+    words = float(lanes * group * p["B_W"]) if base.dsp and not count else 0.0  # DSP registers hold x
+    ff = {**base.ff, "address": address, "words": words, "sum": 0.0 if base.dsp else base.ff["sum"]}
+    return Parts({**base.lut, "address": address}, ff, base.dsp + scaling, base.bram)
 
 
 def _lanes(p: P, lut: Counted, ff: Counted, dsp: int = 0, bram: int = 0) -> Parts:
-    """Handshake and result of what works lane by lane."""
+    """Add the handshake and result registers of a lane-wise module."""
     lanes = p.get("LANES", p.get("PAR", 1))
     every = lanes * float(p.get("Y_W", p.get("W", 0)))
     return Parts({**lut, "control": 5.0}, {**ff, "result": every, "control": 4.0}, dsp, bram)
 
 
 def depthwise(p: P) -> Parts:
-    """A product and an accumulator for each lane."""
+    """A multiplier and an accumulator per lane."""
     a, w, lanes, acc = p["X_W"] + 1 - p["X_S"], p["W_W"], p["LANES"], p["ACC_W"]
     weights, biases = rom(p["TAPS"] * p["BLOCKS"], lanes * w), rom(p["BLOCKS"], lanes * acc)
     count = float(bits(p["TAPS"] * p["BLOCKS"]) + bits(p["TAPS"]) + bits(p["BLOCKS"]))
@@ -174,7 +174,7 @@ def depthwise(p: P) -> Parts:
 
 
 def window(p: P) -> Parts:
-    """A ring of rows and its addresses."""
+    """Ring buffer of rows with its address counters."""
     per = p["BLOCKS"]
     ring, beat = p["RING_ROWS"] * p["IN_W"] * per, p["LANES"] * p["W"]
     tables, count = ram(ring, beat)
@@ -186,39 +186,40 @@ def window(p: P) -> Parts:
 
 
 def norm(p: P) -> Parts:
-    """Sums, an inverse root, and a product after the other."""
+    """Sums, inverse square root, normalising and affine products."""
     x, n = p["X_W"] + 1 - p["X_S"], (p["SIZE"]).bit_length()
     s1, s2, d, root, par, v = x + n, 2 * x + n, x + n + 1, p["R_F"] + 2, p["PAR"], p["V_W"]
-    held, table = ram(p["BANKS"] * p["SIZE"] // par, par * p["X_W"]), rom(256, p["R_F"] + 1)
+    rows, table = ram(p["BANKS"] * p["SIZE"] // par, par * p["X_W"]), rom(256, p["R_F"] + 1)
     gamma, beta = rom(p["SIZE"] // par, par * p["G_W"]), rom(p["SIZE"] // par, par * p["ACC_W"])
     square = p["CENTER"] * blocks(s1, s1)
     lane = blocks(x, x) + blocks(d, root) + blocks(p["T_W"], p["G_W"])
-    lut = {"memory": held[0] + table[0] + gamma[0] + beta[0], "places": 4.0 * (up(s1, 6) * 2 + up(s2, 6) + 4),
+    lut = {"memory": rows[0] + table[0] + gamma[0] + beta[0], "places": 4.0 * (up(s1, 6) * 2 + up(s2, 6) + 4),
            "sums": par * float(s1 + s2), "root": 8.0 * v, "shift": 3.0 * par * p["T_W"],
            "lane": par * (d + p["ACC_W"] + rounding(p, p["ACC_W"], p["ACC_F"])), "control": 90.0}  # fmt: skip
     ff = {"sums": 2.0 * (s1 + s2), "root": 4.0 * v, "lane": par * float(p["ACC_W"] + p["T_W"] + p["Y_W"]),
           "constants": par * 2.0 * p["ACC_W"], "control": 100.0}  # fmt: skip
-    return Parts(lut, ff, par * lane + square + 6, held[1] + table[1] + gamma[1] + beta[1])
+    return Parts(lut, ff, par * lane + square + 6, rows[1] + table[1] + gamma[1] + beta[1])
 
 
 def softmax(p: P) -> Parts:
-    """Maximum, powers by table, a division, products."""
+    """Row maximum, exponentials by table, division, products."""
     x, par, e, r = p["X_W"] + 1 - p["X_S"], p["PAR"], p["E_F"] + 1, p["R_F"] + 1
     total, rows = e + bits(p["SIZE"]), p["BANKS"] * p["SIZE"] // par
-    held, powers, table = ram(rows, par * (p["X_W"] + 1)), ram(rows, par * e), rom(1 << p["T_BITS"], e)
+    scores, powers, table = ram(rows, par * (p["X_W"] + 1)), ram(rows, par * e), rom(1 << p["T_BITS"], e)
     lane = blocks(x + 1, p["LOG2E"].bit_length() + 1) + blocks(e + 1, r + 1)
-    lut = {"memory": held[0] + powers[0], "table": par * table[0], "places": 4.0 * (up(x, 6) + up(total, 6) + up(r, 6)),
+    lut = {"memory": scores[0] + powers[0], "table": par * table[0],
+           "places": 4.0 * (up(x, 6) + up(total, 6) + up(r, 6)),
            "maximum": par * 2.0 * x, "shift": 3.0 * par * e, "sum": par * float(total),
            "divide": 2.0 * p["BITS"] * total + r, "round": par * rounding(p, e + r + 1, e + r - 2),
            "control": 100.0}  # fmt: skip
     ff = {"lane": par * float(2 * e + 2 * x + p["Y_W"]), "divide": float(2 * total + r), "sum": 2.0 * total,
           "control": 80.0}  # fmt: skip
-    return Parts(lut, ff, par * lane, held[1] + powers[1] + up(par, 2) * table[1])
+    return Parts(lut, ff, par * lane, scores[1] + powers[1] + up(par, 2) * table[1])
 
 
 def fold_max(p: P) -> Parts:
-    """A comparison a lane."""
-    wide, (tables, registers) = p["LANES"] * float(p["W"]), kept(p["BLOCKS"], p["LANES"] * p["W"])
+    """A comparator per lane."""
+    wide, (tables, registers) = p["LANES"] * float(p["W"]), async_ram(p["BLOCKS"], p["LANES"] * p["W"])
     count = float(bits(p["COUNT"]) + bits(p["BLOCKS"]))
     single = wide if p["BLOCKS"] == 1 else 0.0
     lut = {"compare": 2 * wide, "kept": tables, "begin": single / 2, "count": count}
@@ -226,23 +227,23 @@ def fold_max(p: P) -> Parts:
 
 
 def fold_sum(p: P) -> Parts:
-    """A sum and a product a lane."""
+    """An accumulator and a multiplier per lane."""
     s = p["X_W"] + 1 - p["X_S"] + bits(p["COUNT"])
     m = p["MUL"].bit_length() + 1 if p["MUL"] > 1 else 0
     sums, count = p["LANES"] * float(s), float(bits(p["COUNT"]) + bits(p["BLOCKS"]))
-    tables, registers = kept(p["BLOCKS"], p["LANES"] * s)
+    tables, registers = async_ram(p["BLOCKS"], p["LANES"] * s)
     lut = {"add": sums, "kept": tables, "count": count, "round": p["LANES"] * rounding(p, s + m, p["P_F"])}
     ff = {"sum": 0.0 if m else 2 * sums, "kept": registers, "count": count}
     return _lanes(p, lut, ff, p["LANES"] * blocks(s, m))
 
 
 def pair(p: P) -> Parts:
-    """A sum or a product a lane."""
+    """An adder, multiplier or comparator per lane."""
     a, b, sums = p["X_W"] + 1 - p["X_S"], p["X1_W"] + 1 - p["X1_S"], p["LANES"] * float(p["S_W"])
     dsp = blocks(a, b, p["S_W"]) * p["LANES"] if p["OP"] == 2 else 0
     soft = p["LANES"] * float(a * b) if p["OP"] == 2 and not dsp else 0.0
     rounds = p["LANES"] * rounding(p, p["S_W"], p["S_F"])
-    if p["OP"] > 4:  # a bit, of half as many tables as its operands have bits
+    if p["OP"] > 4:  # a comparison: half a table per operand bit
         bit = {"compare": 0.5 * sums, "control": 2.0}
         return Parts(bit, {"result": 2.0 * p["LANES"], "control": 2.0})
     lut = {"add": (1, 1, 0, 2, 2)[p["OP"]] * sums, "soft": soft, "round": rounds}
@@ -250,7 +251,7 @@ def pair(p: P) -> Parts:
 
 
 def choose(p: P) -> Parts:
-    """A choice and a rounding a lane."""
+    """A multiplexer and a rounding per lane."""
     wide = float(p["LANES"] * max(p["X1_W"] + p["X1_UP"], p["X2_W"] + p["X2_UP"]))
     lut = {"choose": wide, "round": p["LANES"] * rounding(p, p["S_W"], p["S_F"]), "control": 4.0}
     ff = {"sum": wide, "result": p["LANES"] * varying(p, p["S_W"], p["S_F"]), "control": 2.0}
@@ -258,7 +259,7 @@ def choose(p: P) -> Parts:
 
 
 def source(p: P) -> Parts:
-    """A constant memory and its counter; nothing where all beats are equal."""
+    """Constant memory and its counter; neither where all beats are equal."""
     memory, count = rom(p["BEATS"], p["W"])
     address = float(bits(p["BEATS"]) if p["BEATS"] > 1 else 0)
     words = 0.0 if count or p["BEATS"] == 1 else float(p["W"])
@@ -267,7 +268,7 @@ def source(p: P) -> Parts:
 
 
 def scale_shift(p: P) -> Parts:
-    """A product and a sum a lane."""
+    """A multiplier and an adder per lane."""
     lanes, x = p["LANES"], p["X_W"] + 1 - p["X_S"]
     m, b, count = rom(p["PERIOD"], lanes * p["M_W"]), rom(p["PERIOD"], lanes * p["S_W"]), float(bits(p["PERIOD"]))
     many, dsp, sums = p["PERIOD"] > FEW, blocks(x, p["M_W"]), lanes * float(p["S_W"])
@@ -279,16 +280,16 @@ def scale_shift(p: P) -> Parts:
 
 
 def lut(p: P) -> Parts:
-    """A table for all lanes; in tables of six inputs, equal ones once."""
-    lanes, count = p["LANES"], read_by(p["LANES"], 1 << p["X_W"], p["BITS"])
+    """One function table for all lanes, as block RAM or as distinct six-input tables."""
+    lanes, count = p["LANES"], multiport_rom(p["LANES"], 1 << p["X_W"], p["BITS"])
     melted = 0.0 if count else float(lanes)
     tables = {"table": melted * p["LEAVES"], "choose": melted * p["CHOICES"], "control": 1.0}
     return Parts(tables, {"result": float(lanes * p["KEPT"]), "control": 1.0}, 0, count)
 
 
 def pieces(p: P) -> Parts:
-    """A table, a product and a sum a lane."""
-    lanes, count = p["LANES"], read_by(p["LANES"], 1 << (p["X_W"] - p["LOW"]), p["BITS"])
+    """A table of line segments, a multiplier and an adder per lane."""
+    lanes, count = p["LANES"], multiport_rom(p["LANES"], 1 << (p["X_W"] - p["LOW"]), p["BITS"])
     melted, dsp = 0.0 if count else float(lanes), blocks(p["M_W"], p["LOW"] + 1)
     lut = {"table": melted * p["LEAVES"], "choose": melted * p["CHOICES"], "add": lanes * float(p["S_W"]),
            "round": lanes * rounding(p, p["S_W"], p["S_F"])}  # fmt: skip
@@ -298,21 +299,21 @@ def pieces(p: P) -> Parts:
 
 
 def cast(p: P) -> Parts:
-    """Rounding a lane."""
+    """A rounding per lane."""
     drop = p["X_F"] - p["Y_F"]
-    varies = min(p["Y_W"], p["X_W"] - drop + 1 if drop > 0 else p["X_W"])  # the other bits are constant or copies
+    varies = min(p["Y_W"], p["X_W"] - drop + 1 if drop > 0 else p["X_W"])  # other bits are constant or copies
     round_off = p["LANES"] * rounding(p, p["X_W"], p["X_F"])
     return Parts({"round": round_off, "control": 1.0}, {"result": float(p["LANES"] * varies), "control": 1.0})
 
 
 def relu(p: P) -> Parts:
-    """All but the sign."""
+    """An AND of each magnitude bit with the sign."""
     wide = float(p["LANES"] * (p["W"] - 1))
     return Parts({"and": wide, "control": 1.0}, {"result": wide, "control": 1.0})
 
 
 def fifo(p: P) -> Parts:
-    """A RAM of tables."""
+    """FIFO in distributed RAM."""
     count = float(bits(p["DEPTH"]))
     tables, blocked = ram(p["DEPTH"], p["W"])
     chosen = float(p["W"] if blocked else p["W"] * (up(p["DEPTH"], 64) - 1))
@@ -321,7 +322,7 @@ def fifo(p: P) -> Parts:
 
 
 def fifo_ram(p: P) -> Parts:
-    """A RAM that is read into a register."""
+    """FIFO in a RAM with a registered output."""
     count = float(bits(p["DEPTH"]))
     tables, blocked = ram(p["DEPTH"], p["W"])
     ff = {"read": 0.0 if blocked else float(p["W"]), "count": 3 * count, "control": 2.0}
@@ -329,12 +330,12 @@ def fifo_ram(p: P) -> Parts:
 
 
 def fork(p: P) -> Parts:
-    """A register a reader."""
+    """A register per reader."""
     return Parts({"reader": 2.0 * p["N"], "control": 2.0}, {"reader": float(p["N"])})
 
 
 def resize(p: P) -> Parts:
-    """Two registers of a common multiple, and the choice of what is read."""
+    """Two registers of the least common multiple of both widths, and the output multiplexer."""
     from math import lcm
 
     group = lcm(p["PAR_IN"], p["PAR_OUT"])
@@ -345,7 +346,7 @@ def resize(p: P) -> Parts:
 
 
 def reorder(p: P) -> Parts:
-    """Two banks and a walk."""
+    """Two banks and address counters."""
     tables, count = ram(2 * p["BEATS"], p["W"])
     address = float(bits(p["BEATS"]))
     ff = {"read": 0.0 if count else float(p["W"]), "count": 3 * address, "control": 8.0}
@@ -353,7 +354,7 @@ def reorder(p: P) -> Parts:
 
 
 def gather(p: P) -> Parts:
-    """Two banks and a table of addresses."""
+    """Two banks and an address table."""
     tables, count = ram(2 * p["BEATS"], p["LANES"] * p["W"])
     address, reads = bits(p["BEATS"]), bits(p["LEAVE"])
     blocked = rom(p["LEAVE"], p["BITS"])[1]
@@ -366,7 +367,7 @@ def gather(p: P) -> Parts:
 
 
 def divide(p: P) -> Parts:
-    """A step of a long division a lane, and the rounding of its end."""
+    """A long-division step per lane, and the final rounding."""
     lanes, top, bottom = p["LANES"], max(p["X_W"] + p["UP"], 2), p["X1_W"] + p["DOWN"]
     sizes = p["X_W"] * p["X_S"] + p["X1_W"] * p["X1_S"]
     lut = {"step": lanes * (2.0 * bottom + top), "round": lanes * (2.0 * max(top, p["Y_W"]) + bottom),
@@ -380,13 +381,13 @@ def pick(p: P) -> Parts:
 
 
 def chain(p: P) -> Parts:
-    """A choice of two."""
+    """A two-way multiplexer."""
     count = float(bits(p["A"]) + bits(p["B"]))
     return Parts({"choose": float(p["W"]), "count": count}, {"result": float(p["W"]), "count": count})
 
 
 def replay(p: P) -> Parts:
-    """A frame in a RAM of tables."""
+    """A frame in distributed RAM."""
     count = float(bits(p["BEATS"]) + bits(p["TIMES"]))
     tables, blocked = ram(p["BEATS"], p["W"])
     lut = {"memory": tables, "choose": float(p["W"]), "count": 1.5 * count}

@@ -1,4 +1,4 @@
-"""What modules for signs and for numbers in blocks consist of, counted as in `parts`."""
+"""The parts of the modules for sign weights and block formats, counted as in `parts`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from espalier.verilog.area.parts import PARTS, Counted, P, Parts, bits, blocks, 
 
 
 def linear_signs(p: P) -> Parts:
-    """Terms in place of products; of one bit they are counted."""
+    """Signed sums in place of products; one-bit inputs are counted with a population count."""
     inner, outer = p["IN_SIZE"] // p["PAR_IN"], p["OUT_SIZE"] // p["PAR_OUT"]
     results, groups, x, acc = p["TOKENS"] * p["PAR_OUT"], p["GROUPS"], p["X_W"], p["ACC_W"]
     terms, sums = results * p["PAR_IN"], x + 1 - p["X_S"] + (p["PAR_IN"] - 1).bit_length()
@@ -31,7 +31,7 @@ def linear_signs(p: P) -> Parts:
 
 
 def threshold(p: P) -> Parts:
-    """A sign, or a comparison with a constant."""
+    """A sign bit, or a comparison with a constant."""
     wide = p["LANES"] * (p["X_W"] / 3 if p["T"] else 1.0)
     return Parts({"compare": wide, "control": 2.0}, {"result": float(p["LANES"]), "control": 1.0})
 
@@ -41,14 +41,14 @@ def _turns(p: P) -> float:
 
 
 def block_exponent(p: P) -> Parts:
-    """Magnitudes, their bits together, the highest one."""
+    """Magnitudes, the OR of their bits, and its highest set bit."""
     lut = {"size": float(p["PAR"] * p["X_W"]) if p["X_S"] else 0.0, "or": float(p["X_W"] * up(p["PAR"], 5)),
            "place": 2.0 * p["X_W"], "count": 2 * _turns(p) + 6}  # fmt: skip
     return Parts(lut, {"seen": float(p["X_W"]), "result": 8.0, "count": _turns(p) + 2})
 
 
 def block_mantissa(p: P) -> Parts:
-    """A shifter a lane, rounding and clipping."""
+    """A shifter, rounding and clipping per lane."""
     deep = log2(p["X_W"] + 1) / 2
     lut = {"shift": p["PAR"] * (p["X_W"] + p["Y_W"]) * deep, "round": p["PAR"] * 3.0 * p["Y_W"],
            "count": 2 * _turns(p) + 16}  # fmt: skip
@@ -60,7 +60,7 @@ def block_mantissa(p: P) -> Parts:
 
 
 def linear_blocks(p: P) -> Parts:
-    """A product by blocks whose sums are shifted before they are added."""
+    """Block products whose sums are shifted by their exponents before accumulation."""
     inner, outer, results, acc = p["IN_SIZE"] // p["PAR_IN"], p["OUT_SIZE"] // p["PAR_OUT"], p["PAR_OUT"], p["ACC_W"]
     a, products, most = p["X_W"] + 1 - p["X_S"], results * p["PAR_IN"], p.get("X_MOST", 0) + p["W_MOST"]
     per, sums, exponent = blocks(a, p["W_W"]), a + p["W_W"] + (p["PAR_IN"] - 1).bit_length(), bits(p["W_MOST"] + 2)
@@ -75,7 +75,7 @@ def linear_blocks(p: P) -> Parts:
         "round": results * rounding(p, acc, p["ACC_F"]), "memory": w[0] + e[0] + b[0], "select": beat,
         "replay": ram(inner, int(beat), False)[0] if outer > 1 else 0.0, "count": 2 * count + 12,
     }  # fmt: skip
-    ff = {  # x, the products and their sum lie in registers of the blocks; what only waits in tables
+    ff = {  # DSP registers hold x, the products and their sum
         "words": products * float(p["W_W"]) if not w[1] else 0.0, "beat": 0.0 if per else beat,
         "products": 0.0 if per else products * float(a + p["W_W"]), "sum": 0.0 if per else results * float(sums),
         "accumulate": results * 2.0 * acc, "result": results * varying(p, acc, p["ACC_F"]), "count": count + 20,

@@ -1,4 +1,4 @@
-"""What a module takes of an FPGA, as one value that can be summed."""
+"""FPGA resources of a module as a value that can be summed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 class Area:
     """Resources of a module on a 7-series FPGA: look-up tables, flip-flops, DSP blocks, 18-kbit block RAMs.
 
-    `unknown`: modules of which there is no estimate; the figures are of the others then.
+    `unknown`: modules without an estimate, which the numbers leave out.
     """
 
     lut: float = 0.0
@@ -23,13 +23,13 @@ class Area:
         unknown = tuple(dict.fromkeys((*self.unknown, *other.unknown)))
         return Area(self.lut + other.lut, self.ff + other.ff, self.dsp + other.dsp, self.bram + other.bram, unknown)
 
-    def figures(self) -> dict[str, int | None]:
-        """By name, in whole numbers; None where something in the sum is not known."""
-        found = {"lut": round(self.lut), "ff": round(self.ff), "dsp": self.dsp, "bram": self.bram}
-        return {name: None if self.unknown else count for name, count in found.items()}
+    def counts(self) -> dict[str, int | None]:
+        """Whole numbers by name; None where the sum has unknown modules."""
+        rounded = {"lut": round(self.lut), "ff": round(self.ff), "dsp": self.dsp, "bram": self.bram}
+        return {name: None if self.unknown else count for name, count in rounded.items()}
 
-    def told(self) -> dict[str, Any]:
-        """Those of a sum: what is not known in it, and what the rest takes."""
+    def report(self) -> dict[str, Any]:
+        """`counts`, with the unknown modules and the counts of the rest where there are any."""
         if not self.unknown:
-            return {**self.figures()}
-        return {**self.figures(), "unknown": list(self.unknown), "rest": replace(self, unknown=()).figures()}
+            return {**self.counts()}
+        return {**self.counts(), "unknown": list(self.unknown), "rest": replace(self, unknown=()).counts()}

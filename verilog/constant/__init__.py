@@ -1,1 +1,1 @@
-"""Constant matrices as networks of adders: signed digits, what rows have in common computed once."""
+"""Multiplierless constant matrix products: networks of adders by signed digits with shared subexpressions."""

@@ -1,4 +1,4 @@
-"""Matrix → network of adders: signed digits, columns made from each other along a tree, common pairs shared."""
+"""Matrix → network of adders: signed digits, rows derived from other rows along a tree, common pairs shared."""
 
 from __future__ import annotations
 
@@ -8,87 +8,87 @@ from itertools import product as every
 
 import numpy as np
 
-from espalier.verilog.constant.network import SAVED, Adder, Form, Network, Output, Range, joined, width
-from espalier.verilog.constant.sharing import TURNED, add_up, share
+from espalier.verilog.constant.network import SAVED, Adder, Form, Network, Output, Range, composed, width
+from espalier.verilog.constant.shared_sums import REVERSED, add_up, share
 from espalier.verilog.numbers.fixed import Codes
 
-TURNS = 4  # of small matrices, whose equal pairs are ranked anew each time
-ENDLESS = 40  # adders in a row
-LARGE, HUGE = 4000, 12000  # signed digits from which one turn has to do, and from which no tree is tried
-FORMS: dict[int, Form] = {1: "a+b", -1: "a-b", TURNED: "b-a"}
+TURNS = 4  # attempts for small matrices, with ties broken differently in each
+UNLIMITED = 40  # depth limit in adders that never binds
+LARGE, HUGE = 4000, 12000  # signed digits from which there is one attempt, and from which no tree is tried
+FORMS: dict[int, Form] = {1: "a+b", -1: "a-b", REVERSED: "b-a"}
 
 
 def digits(matrix: Codes) -> Codes:
-    """Canonical signed digits [..., places]: no two neighbours are other than 0, and there are the fewest."""
-    found, rest = [], matrix.copy()
+    """Canonical signed digits [..., places], lowest first: no two adjacent digits are non-zero."""
+    places, rest = [], matrix.copy()
     while rest.any():
         odd = rest & 1
         digit = odd * (2 - (rest & 3))
-        found.append(digit)
+        places.append(digit)
         rest = (rest - digit) >> 1
-    return np.stack(found, axis=-1) if found else np.zeros((*matrix.shape, 1), np.int64)
+    return np.stack(places, axis=-1) if places else np.zeros((*matrix.shape, 1), np.int64)
 
 
 def count_of(matrix: Codes) -> Codes:
-    """How many signed digits each element has."""
+    """Non-zero signed digits of each element."""
     size = np.abs(matrix)
     return np.bitwise_count(size ^ (3 * size)).astype(np.int64)
 
 
-def least(matrix: Codes, added: Codes) -> int:
-    """Adders in a row that matrix · x + added takes where nothing is shared: a sum of n terms needs ⌈log₂ n⌉.
+def minimum_depth(matrix: Codes, added: Codes) -> int:
+    """Depth in adders of matrix · x + added without sharing: ⌈log₂ n⌉ for n terms.
 
-    A row of negative digits alone is taken from one more term, 0.
+    A row of only negative digits has one more term: it is subtracted from 0.
     """
     place = digits(matrix)
-    taken = (place < 0).any(axis=(1, 2)) & ~(place > 0).any(axis=(1, 2)) & (added == 0)
-    terms = count_of(matrix).sum(axis=1) + (added != 0) + taken
+    negated = (place < 0).any(axis=(1, 2)) & ~(place > 0).any(axis=(1, 2)) & (added == 0)
+    terms = count_of(matrix).sum(axis=1) + (added != 0) + negated
     return max(((int(n) - 1).bit_length() for n in terms if n), default=0)
 
 
-def expected(matrix: Codes, span: Range) -> int:
-    """About how many bits its adders will add, told without looking for what rows have in common."""
+def expected_bits(matrix: Codes, span: Range) -> int:
+    """Quick estimate of the adder bits, without searching for shared terms."""
     terms = count_of(matrix).sum(axis=1)
     return int((terms * (width(span) + np.log2(terms + 1))).sum() * SAVED)
 
 
-def shared(
+def shared_network(
     matrix: Codes, spans: Sequence[Range], depths: Sequence[int], constants: Codes, limit: int, turn: int
 ) -> Network:
-    """The network of one matrix [outputs, inputs] and what is added to each output."""
+    """The network of a matrix [outputs, inputs] and the constant added to each output; `turn`: tie-breaking seed."""
     place = digits(matrix)
     odd, low = _odd(constants)
-    known = [*sorted(set(odd.tolist()) - {0}), 0]
-    rows = [_terms(place[r], len(spans), known, int(odd[r]), int(low[r])) for r in range(len(matrix))]
+    distinct = [*sorted(set(odd.tolist()) - {0}), 0]
+    rows = [_terms(place[r], len(spans), distinct, int(odd[r]), int(low[r])) for r in range(len(matrix))]
     sizes = np.array([len(r) for r in rows], np.int64)
     terms = np.zeros((len(rows), int(sizes.max(initial=1)) + 1, 3), np.int64)
-    for r, held in enumerate(rows):
-        terms[r, : len(held)] = np.array(held, np.int64).reshape(-1, 3)
-    first, most = len(spans) + len(known), len(spans) + len(known) + int((sizes + 1).sum())
-    held = np.zeros((most, 2), np.int64)
-    held[:first] = [*spans, *((c, c) for c in known)]
-    deep, made = np.zeros(most, np.int64), np.zeros((most, 4), np.int64)
+    for r, row in enumerate(rows):
+        terms[r, : len(row)] = np.array(row, np.int64).reshape(-1, 3)
+    first, most = len(spans) + len(distinct), len(spans) + len(distinct) + int((sizes + 1).sum())
+    ranges = np.zeros((most, 2), np.int64)
+    ranges[:first] = [*spans, *((c, c) for c in distinct)]
+    deep, adders = np.zeros(most, np.int64), np.zeros((most, 4), np.int64)
     deep[: len(spans)] = depths
-    limit = max(limit, least_depth(terms, sizes, deep))
-    with np.errstate(over="ignore"):  # hashes wrap around, where nothing is compiled too
-        count = share(terms, sizes, held, deep, made, first, limit, turn)
-        count = add_up(terms, sizes, held, deep, made, count, limit, first - 1)
-    return _network(terms, sizes, made[first:count], tuple(spans), known)
+    limit = max(limit, depth_bound(terms, sizes, deep))
+    with np.errstate(over="ignore"):  # hashes wrap around; NumPy warns when uncompiled
+        count = share(terms, sizes, ranges, deep, adders, first, limit, turn)
+        count = add_up(terms, sizes, ranges, deep, adders, count, limit, first - 1)
+    return _network(terms, sizes, adders[first:count], tuple(spans), distinct)
 
 
 def _odd(constants: Codes) -> tuple[Codes, Codes]:
-    """Constants as odd numbers and the places that they stand at."""
+    """Constants as odd factors and powers of two."""
     low = np.where(constants == 0, 0, np.bitwise_count((constants & -constants) - 1)).astype(np.int64)
     return constants >> low, low
 
 
-def _terms(place: Codes, inputs: int, known: list[int], odd: int, low: int) -> list[tuple[int, int, int]]:
-    found = [(int(i), int(p), int(place[i, p])) for i, p in zip(*np.nonzero(place), strict=True)]
-    return [*found, (inputs + known.index(odd), low, 1)] if odd else found
+def _terms(place: Codes, inputs: int, constants: list[int], odd: int, low: int) -> list[tuple[int, int, int]]:
+    terms = [(int(i), int(p), int(place[i, p])) for i, p in zip(*np.nonzero(place), strict=True)]
+    return [*terms, (inputs + constants.index(odd), low, 1)] if odd else terms
 
 
-def least_depth(terms: Codes, sizes: Codes, depths: Codes) -> int:
-    """Adders in a row that no network of these sums can do without: negative terms only are taken from one more, 0."""
+def depth_bound(terms: Codes, sizes: Codes, depths: Codes) -> int:
+    """Lower bound of the depth of any network of these sums; only negative terms are subtracted from one more, 0."""
     loads = [
         sum(1 << int(depths[v]) for v in row[:n, 0]) + bool((row[:n, 2] < 0).all())
         for row, n in zip(terms, sizes, strict=True) if n
@@ -96,44 +96,44 @@ def least_depth(terms: Codes, sizes: Codes, depths: Codes) -> int:
     return max(((load - 1).bit_length() for load in loads if load), default=0)
 
 
-def _network(terms: Codes, sizes: Codes, made: Codes, spans: tuple[Range, ...], known: list[int]) -> Network:
-    adders = [Adder(int(i), int(j), int(d), FORMS[int(s)]) for i, j, d, s in made]
+def _network(terms: Codes, sizes: Codes, pairs: Codes, spans: tuple[Range, ...], constants: list[int]) -> Network:
+    adders = [Adder(int(i), int(j), int(d), FORMS[int(s)]) for i, j, d, s in pairs]
     ends = [(int(t[0, 0]), int(t[0, 1]), int(t[0, 2])) if n else (-1, 0, 1) for t, n in zip(terms, sizes, strict=True)]
-    first = len(spans) + len(known)
+    first = len(spans) + len(constants)
     negative = {v for v, _, sign in ends if sign < 0}
     other = {v: first + len(adders) + k for k, v in enumerate(sorted(negative))}
     adders += [_negated(v, first, adders) for v in sorted(negative)]
     outputs = tuple(Output(other[v] if s < 0 else v, p) for v, p, s in ends)
-    return used(Network(spans, tuple(known), tuple(adders), outputs))
+    return without_unused(Network(spans, tuple(constants), tuple(adders), outputs))
 
 
 def _negated(value: int, first: int, adders: list[Adder]) -> Adder:
-    """What gives a value with the other sign: a difference the other way round, or 0 less the value."""
-    made = adders[value - first] if value >= first else None
-    if made is not None and made.form == "a-b":
-        return Adder(made.a, made.b, made.shift, "b-a")
+    """The adder of a negated value: the opposite difference, or 0 minus the value."""
+    adder = adders[value - first] if value >= first else None
+    if adder is not None and adder.form == "a-b":
+        return Adder(adder.a, adder.b, adder.shift, "b-a")
     return Adder(first - 1, value, 0, "a-b")
 
 
-def used(network: Network) -> Network:
-    """Without the constants and adders that nothing reads."""
+def without_unused(network: Network) -> Network:
+    """Remove the constants and adders that no output depends on."""
     wanted = {*range(-1, len(network.inputs)), *(o.value for o in network.outputs)}
     for k in range(len(network.adders) - 1, -1, -1):
         if network.first + k in wanted:
             wanted |= {network.adders[k].a, network.adders[k].b}
     number = {v: n - 1 for n, v in enumerate(sorted(wanted))}
     constants = tuple(c for v, c in enumerate(network.constants, len(network.inputs)) if v in wanted)
-    kept = tuple(
+    adders = tuple(
         Adder(number[adder.a], number[adder.b], adder.shift, adder.form)
         for v, adder in enumerate(network.adders, network.first) if v in wanted
     )  # fmt: skip
-    return Network(network.inputs, constants, kept, tuple(Output(number[o.value], o.shift) for o in network.outputs))
+    return Network(network.inputs, constants, adders, tuple(Output(number[o.value], o.shift) for o in network.outputs))
 
 
-def parts(matrix: Codes, deep: int) -> tuple[Codes, Codes]:
-    """matrix = second @ first: each row is made from another one, its difference having fewer digits than itself.
+def decomposed(matrix: Codes, deep: int) -> tuple[Codes, Codes]:
+    """Factor matrix = second @ first: each row is another row plus a difference with fewer digits.
 
-    A tree from nothing to all rows, grown by the nearest row; `deep`: edges on its longest way.
+    A spanning tree of the rows, grown by the nearest row (Prim); `deep`: its largest depth in edges.
     """
     rows = len(matrix)
     own = count_of(matrix).sum(axis=1)
@@ -146,7 +146,7 @@ def parts(matrix: Codes, deep: int) -> tuple[Codes, Codes]:
         open_[row] = False
         up = int(parent[row])
         first[row] = matrix[row] - sign[row] * matrix[up] if up >= 0 else matrix[row]
-        second[row, row] = first[row].any()  # a row like its parent adds 0, and no value holds that
+        second[row, row] = first[row].any()  # 0 for a row equal to its parent, whose difference has no value
         if up >= 0:
             second[row] += sign[row] * second[up]
         if level[row] < deep:
@@ -156,13 +156,13 @@ def parts(matrix: Codes, deep: int) -> tuple[Codes, Codes]:
     return first, second
 
 
-def solved(matrix: Codes, span: Range, constants: Codes) -> Network:
-    """As `solve`, of inputs that all keep to one range; kept for the next time."""
-    return _kept(matrix.astype("<i8").tobytes(), matrix.shape, span, constants.astype("<i8").tobytes())
+def solve_cached(matrix: Codes, span: Range, constants: Codes) -> Network:
+    """`solve` with one range for all inputs; results are cached."""
+    return _cached(matrix.astype("<i8").tobytes(), matrix.shape, span, constants.astype("<i8").tobytes())
 
 
 @lru_cache(maxsize=64)
-def _kept(matrix: bytes, shape: tuple[int, int], span: Range, constants: bytes) -> Network:
+def _cached(matrix: bytes, shape: tuple[int, int], span: Range, constants: bytes) -> Network:
     codes = np.frombuffer(matrix, "<i8").reshape(shape).astype(np.int64)
     return solve(codes, [span] * shape[1], np.frombuffer(constants, "<i8").astype(np.int64))
 
@@ -170,33 +170,33 @@ def _kept(matrix: bytes, shape: tuple[int, int], span: Range, constants: bytes) 
 def solve(matrix: Codes, spans: Sequence[Range], constants: Codes | None = None, slack: int = 1) -> Network:
     """The cheapest network found for matrix [outputs, inputs] · x + constants; x within `spans`.
 
-    `slack`: adders in a row more than `least`, where that saves some; below 0: any number.
+    `slack`: depth allowed beyond `minimum_depth`, which may save adders; below 0: unlimited.
     """
     added = np.zeros(len(matrix), np.int64) if constants is None else constants
     terms = count_of(matrix).sum() + (added != 0).sum()
-    limit = least(matrix, added) + slack if slack >= 0 else ENDLESS
+    limit = minimum_depth(matrix, added) + slack if slack >= 0 else UNLIMITED
     turns = range(TURNS if terms < LARGE else 1)
-    found = [shared(matrix, spans, [0] * len(spans), added, limit, turn) for turn in turns]
+    networks = [shared_network(matrix, spans, [0] * len(spans), added, limit, turn) for turn in turns]
     if terms < HUGE:
-        found += [_apart(matrix, spans, added, limit, *p) for p in every(_depths(len(matrix)), turns)]
-    return min((n for n in found if n.depth <= limit), key=lambda n: (n.bits, n.depth))
+        networks += [_by_differences(matrix, spans, added, limit, *p) for p in every(_tree_depths(len(matrix)), turns)]
+    return min((n for n in networks if n.depth <= limit), key=lambda n: (n.bits, n.depth))
 
 
-def _apart(matrix: Codes, spans: Sequence[Range], added: Codes, limit: int, deep: int, turn: int) -> Network:
-    """By way of differences of rows."""
-    first, second = parts(matrix, deep)
+def _by_differences(matrix: Codes, spans: Sequence[Range], added: Codes, limit: int, deep: int, turn: int) -> Network:
+    """Two networks in series: the differences of rows, then the rows."""
+    first, second = decomposed(matrix, deep)
     none, early = np.zeros_like(added), max(limit - (deep - 1).bit_length(), 0)
-    begun = shared(first, spans, [0] * len(spans), none, early, turn)
-    held, down = begun.ranges(), begun.depths()
-    ends = [_times(held[o.value], o.shift) if o.value >= 0 else (0, 0) for o in begun.outputs]
-    after = [down[o.value] if o.value >= 0 else 0 for o in begun.outputs]
-    return joined(begun, shared(second, ends, after, added, limit, turn))
+    differences = shared_network(first, spans, [0] * len(spans), none, early, turn)
+    ranges, depths = differences.ranges(), differences.depths()
+    ends = [_shifted(ranges[o.value], o.shift) if o.value >= 0 else (0, 0) for o in differences.outputs]
+    after = [depths[o.value] if o.value >= 0 else 0 for o in differences.outputs]
+    return composed(differences, shared_network(second, ends, after, added, limit, turn))
 
 
-def _times(span: Range, shift: int) -> Range:
+def _shifted(span: Range, shift: int) -> Range:
     return span[0] << shift, span[1] << shift
 
 
-def _depths(rows: int) -> tuple[int, ...]:
-    """Of the trees that are tried."""
+def _tree_depths(rows: int) -> tuple[int, ...]:
+    """Depths of the trees to try."""
     return tuple(d for d in (2, 4, 8, 64) if d < 2 * rows)

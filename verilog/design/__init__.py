@@ -1,1 +1,1 @@
-"""A design in memory: streams, templates, instances and wires, and what the host computes for it."""
+"""The netlist of a design in memory: streams, templates, instances and wires, and the part that the host computes."""

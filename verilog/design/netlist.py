@@ -1,4 +1,4 @@
-"""A design: instances of templates and the wires between them, before any file is written."""
+"""The netlist of a design: instances of templates and the wires between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from espalier.model.errors import EmitError
-from espalier.verilog.design.hosting import Hosted
+from espalier.verilog.design.host_part import HostNode
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import Template, port
 from espalier.verilog.numbers.fixed import Codes, Rounding
@@ -24,9 +24,9 @@ class Wire:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boundary:
-    """An input or output of the design. `node`: the graph's node whose result it is.
+    """An input or output of the design. `node`: the graph node whose result it carries.
 
-    `index` [rows · size]: which element of that tensor (one sample, flattened) travels in each place of the stream.
+    `index` [rows · size]: the element of that tensor (one sample, flattened) at each position of the stream.
     """
 
     name: str
@@ -35,18 +35,18 @@ class Boundary:
     shape: tuple[int, ...]
     index: np.ndarray
     output: int = 0  # of the node
-    rounding: Rounding = "nearest_even"  # how the host brings values into the stream's format
-    axis: int = 0  # of that tensor, along which samples lie
-    mask: bool = False  # the host's tensor is added to scores, 0 or so low that nothing is left: a bit for the latter
+    rounding: Rounding = "nearest_even"  # of the host's conversion to the stream's format
+    axis: int = 0  # the tensor's batch axis
+    mask: bool = False  # an additive mask of 0 and very low values, sent as one bit: 1 where masked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Design:
-    """Instances in the order of the data, `wires[name]` the sources of an instance's inputs, `ends` of the outputs.
+    """Instances in topological order, `wires[name]` the sources of an instance's inputs, `ends` those of the outputs.
 
-    `symbols`: the sizes that it is made for. `edited`: module → text that stands in the place of the library's.
-    `hosted`: the nodes that the host computes. `remarks`: node → what a person asked for and did not get, and why.
-    `notes`: what a person should know of the whole.
+    `symbols`: the sizes of symbolic dimensions. `edited`: module → text that replaces the library's.
+    `host_nodes`: the nodes that the host computes. `remarks`: node → option that was not applied, and why.
+    `notes`: warnings about the whole design.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Design:
     ends: tuple[Wire, ...]
     symbols: dict[str, int] = field(default_factory=dict)  # type: ignore[assignment]
     edited: dict[str, str] = field(default_factory=dict)  # type: ignore[assignment]
-    hosted: tuple[Hosted, ...] = ()
+    host_nodes: tuple[HostNode, ...] = ()
     remarks: dict[str, str] = field(default_factory=dict)  # type: ignore[assignment]
     notes: tuple[str, ...] = ()
 
@@ -66,11 +66,11 @@ class Design:
         return next(i for i in self.instances if i.name == name)
 
     def stream(self, wire: Wire) -> Stream:
-        """What travels on a wire."""
+        """The stream on a wire."""
         return self.instance(wire.source).outputs[wire.output] if wire.source else self.inputs[wire.output].stream
 
     def label(self, wire: Wire) -> str:
-        """The wire's name in the text: that of its source."""
+        """The wire's name in SystemVerilog, from its source."""
         return f"{wire.source}_{port('y', wire.output)}" if wire.source else self.inputs[wire.output].name
 
     def all_wires(self) -> Iterator[Wire]:
@@ -79,31 +79,31 @@ class Design:
         yield from (Wire(i.name, k) for i in self.instances for k in range(len(i.outputs)))
 
     @property
-    def endless(self) -> frozenset[str]:
-        """The instances that hang on constants alone: they run ahead of the frames."""
-        found: set[str] = set()
+    def free_running(self) -> frozenset[str]:
+        """The instances that depend on constants alone; they are not synchronised to frames."""
+        names: set[str] = set()
         for instance in self.instances:
-            if all(w.source in found for w in self.wires[instance.name]):
-                found.add(instance.name)
-        return frozenset(found)
+            if all(w.source in names for w in self.wires[instance.name]):
+                names.add(instance.name)
+        return frozenset(names)
 
     def run(self, *inputs: Codes) -> dict[Wire, Codes]:
-        """The integer model of the whole: input codes [frames, rows, size] → the codes on every wire."""
-        held = {Wire("", k): codes for k, codes in enumerate(inputs)}
+        """Evaluate the integer model: input codes [frames, rows, size] → the codes on every wire."""
+        values = {Wire("", k): codes for k, codes in enumerate(inputs)}
         for instance in self.instances:
-            taken = zip(instance.inputs, self.wires[instance.name], strict=True)
-            given = instance.reference(*(s.reads(self.stream(w), held[w]) for s, w in taken))
+            sources = zip(instance.inputs, self.wires[instance.name], strict=True)
+            results = instance.reference(*(s.reads(self.stream(w), values[w]) for s, w in sources))
             if not instance.inputs:  # a constant gives one frame for all
-                given = tuple(np.broadcast_to(g, (len(inputs[0]), *g.shape[1:])) for g in given)
-            for k, (codes, stream) in enumerate(zip(given, instance.outputs, strict=True)):
+                results = tuple(np.broadcast_to(r, (len(inputs[0]), *r.shape[1:])) for r in results)
+            for k, (codes, stream) in enumerate(zip(results, instance.outputs, strict=True)):
                 if not stream.fixed.holds(codes):
-                    text = f"{instance.name} gives values beyond {stream.fixed.label}: its template is wrong."
+                    text = f"{instance.name} gives values outside {stream.fixed.label}: its template is wrong."
                     raise EmitError(text, "Please report this.", instance.node)
-                held[Wire(instance.name, k)] = codes
-        return held
+                values[Wire(instance.name, k)] = codes
+        return values
 
     def check(self) -> None:
-        """Every wire has one reader of the same stream; raises EmitError."""
+        """Check that every wire has exactly one reader, with an equal stream; raises EmitError."""
         readers = [w for ws in self.wires.values() for w in ws] + list(self.ends)
         for wire in self.all_wires():
             if readers.count(wire) != 1:
@@ -113,7 +113,5 @@ class Design:
         for instance in self.instances:
             for want, wire in zip(instance.inputs, self.wires[instance.name], strict=True):
                 if not self.stream(wire).carries(want):
-                    text = (
-                        f"{instance.name} takes {want.label}, and {self.label(wire)} brings {self.stream(wire).label}."
-                    )
+                    text = f"{instance.name} takes {want.label}; {self.label(wire)} carries {self.stream(wire).label}."
                     raise EmitError(text, "Please report this.", instance.node)

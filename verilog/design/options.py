@@ -1,4 +1,4 @@
-"""What a person chooses of the hardware besides the formats, which lie on the graph's ports."""
+"""Emission options; formats and parallelism are set on the graph's nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from espalier.model.errors import OptionsError
 
 @dataclass(frozen=True, slots=True)
 class EmitOptions:
-    """How a graph becomes hardware."""
+    """Options of the emission of a graph as hardware."""
 
     name: str = field(default="top", metadata={"help": "name of the top module"})
     sizes: dict[str, int] = field(
@@ -31,26 +31,26 @@ class EmitOptions:
             raise OptionsError(f"adders is {self.adders}.", "It must be 1 or more.")
 
 
-WORDS = frozenset((
+KEYWORDS = frozenset((
     "always", "assign", "begin", "case", "default", "do", "else", "end", "endmodule", "for", "function", "if", "import",
     "initial", "inout", "input", "int", "integer", "logic", "module", "negedge", "output", "package", "parameter",
     "posedge", "real", "reg", "task", "time", "type", "var", "wait", "while", "wire",
 ))  # fmt: skip
 
 
-def check_name(name: str, taken: Collection[str]) -> None:
-    """Whether a module may be called so; raises OptionsError."""
-    if not (name.isascii() and name.isidentifier()) or name in WORDS or name in taken:
-        why = "is a module of the library" if name in taken else "is no name for a module"
-        raise OptionsError(f"name: {name!r} {why}.", "Use letters, digits and _, such as my_network.")
+def check_name(name: str, reserved: Collection[str]) -> None:
+    """Check that a module may have this name; raises OptionsError."""
+    if not (name.isascii() and name.isidentifier()) or name in KEYWORDS or name in reserved:
+        reason = "is a module of the library" if name in reserved else "is not a valid module name"
+        raise OptionsError(f"name: {name!r} {reason}.", "Use letters, digits and _, such as my_network.")
 
 
 def sizes_in(text: str) -> dict[str, int]:
-    """`seq=32, rows=8` as sizes by name; raises OptionsError."""
-    found: dict[str, int] = {}
+    """Parse `seq=32, rows=8` into sizes by name; raises OptionsError."""
+    sizes: dict[str, int] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = part.partition("=")
         if not name.strip() or not value.strip().isdigit() or int(value) < 1:
-            raise OptionsError(f"sizes has {part!r}.", "Write NAME=N with N of 1 and more, such as seq=32.")
-        found[name.strip()] = int(value)
-    return found
+            raise OptionsError(f"sizes has {part!r}.", "Write NAME=N with N ≥ 1, such as seq=32.")
+        sizes[name.strip()] = int(value)
+    return sizes

@@ -1,4 +1,4 @@
-"""A tensor of the graph on its way through the design: which wire, and which element travels where."""
+"""A tensor of the graph as a stream of the design: its wire and the order of its elements."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from espalier.verilog.numbers.fixed import Fixed
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Signal:
-    """One sample of shape `shape`; place p of the stream carries element `index[p]` of the flattened tensor.
+    """One sample of shape `shape`; position p of the stream carries element `index[p]` of the flattened tensor.
 
-    Views, transposes and slices change `shape` and `index` and cost nothing until a reader wants another order.
-    `repeated` [elements], where the tensor has elements several times: the place of each; `index` says nothing then.
+    Views, transposes and slices change `shape` and `index` and cost nothing until a reader needs another order.
+    `repeated` [elements]: for tensors with repeated elements, the position of each element; `index` is unused then.
     """
 
     wire: Wire
@@ -31,7 +31,7 @@ class Signal:
         return self.stream.fixed
 
     def viewed(self, picked: np.ndarray) -> Signal:
-        """The tensor that holds element `picked[…]` of this one at each of its places; all of this one's are picked."""
+        """The tensor whose elements are `picked[…]` of this one; every element must be picked at least once."""
         if self.repeated is not None or picked.size > self.index.size:
             return replace(self, shape=picked.shape, repeated=self.places[picked.reshape(-1)])
         place = np.empty(picked.size, np.int64)
@@ -40,20 +40,20 @@ class Signal:
 
     @property
     def places(self) -> np.ndarray:
-        """The place in the stream of each element of the flattened tensor."""
+        """The position in the stream of each element of the flattened tensor."""
         if self.repeated is not None:
             return self.repeated
-        found = np.empty(self.index.size, np.int64)
-        found[self.index] = np.arange(self.index.size)
-        return found
+        places = np.empty(self.index.size, np.int64)
+        places[self.index] = np.arange(self.index.size)
+        return places
 
     @property
-    def plain(self) -> bool:
-        """Whether the elements travel in their own order."""
+    def in_order(self) -> bool:
+        """Whether the elements are in row-major order."""
         return bool((self.index == np.arange(self.index.size)).all())
 
 
-def arranged(shape: tuple[int, ...]) -> tuple[int, int]:
-    """(rows, size) of a tensor whose last axis is a row."""
+def rows_and_size(shape: tuple[int, ...]) -> tuple[int, int]:
+    """(rows, size) of a stream whose rows are the tensor's last axis."""
     size = shape[-1] if shape else 1
     return int(np.prod(shape[:-1], dtype=np.int64)), size

@@ -1,7 +1,7 @@
-"""How a tensor travels between modules: rows of elements, a few of each in a beat, under valid and ready.
+"""Streams between modules: rows of elements in beats under a valid/ready handshake.
 
-A beat holds `tokens` rows × `par` elements, element 0 of the first row in the lowest bits. Beats come block of
-rows by block of rows, and within it from the first element of the rows to the last.
+A beat holds `tokens` rows × `par` elements, element 0 of the first row in the lowest bits. Beats are ordered by block
+of `tokens` rows, then by element within the rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from espalier.verilog.numbers.fixed import Codes, Fixed
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """`rows` × `size` elements a frame (one sample), in the format `fixed`, `tokens` × `par` of them a beat."""
+    """`rows` × `size` elements per frame (one sample) in the format `fixed`, `tokens` × `par` of them per beat."""
 
     rows: int
     size: int
@@ -25,39 +25,39 @@ class Stream:
 
     @property
     def elements(self) -> int:
-        """Elements of a frame."""
+        """Elements per frame."""
         return self.rows * self.size
 
     @property
     def lanes(self) -> int:
-        """Elements of a beat."""
+        """Elements per beat."""
         return self.par * self.tokens
 
     @property
     def beats(self) -> int:
-        """Beats of a frame."""
+        """Beats per frame."""
         return self.elements // self.lanes
 
     @property
     def width(self) -> int:
-        """Bits of a beat."""
+        """Bits per beat."""
         return self.lanes * self.fixed.width
 
     def carries(self, other: Stream) -> bool:
-        """Whether both are the same beats: equal, or as many of the same size, read as other rows."""
+        """Whether both have the same beats, though perhaps divided into other rows."""
         return (self.elements, self.lanes, self.fixed) == (other.elements, other.lanes, other.fixed)
 
     def reads(self, source: Stream, codes: Codes) -> Codes:
-        """Codes [frames, rows, size] of a stream that carries this one, as this one has them."""
+        """Rearrange the codes [frames, rows, size] of a stream with the same beats into this one's rows."""
         return codes if self == source else self.unpack(source.pack(codes))
 
     @property
     def label(self) -> str:
-        """`32×128 int 8/4, 4 a beat`."""
+        """Text such as `32×128 int 8/4, 4 a beat`."""
         return f"{self.rows}×{self.size} {self.fixed.label}, {self.lanes} a beat"
 
     def pack(self, codes: Codes) -> Codes:
-        """Codes [frames, rows, size] → [frames · beats, lanes], as they lie in the beats."""
+        """Codes [frames, rows, size] → [frames · beats, lanes]."""
         blocks = codes.reshape(-1, self.rows // self.tokens, self.tokens, self.size // self.par, self.par)
         return blocks.transpose(0, 1, 3, 2, 4).reshape(-1, self.lanes)
 
@@ -68,7 +68,7 @@ class Stream:
 
 
 def to_text(lanes: Codes, width: int) -> str:
-    """Rows of codes as hexadecimal words, element 0 lowest, a line each; the form that $readmemh reads."""
+    """Rows of codes as one hexadecimal word per line for $readmemh, element 0 in the lowest bits."""
     count, size = lanes.shape
     octets = np.ascontiguousarray(lanes, "<i8").view(np.uint8).reshape(count, size, 8)
     bits = np.unpackbits(octets, axis=2, count=width, bitorder="little").reshape(count, size * width)  # lowest first
@@ -82,7 +82,7 @@ def to_text(lanes: Codes, width: int) -> str:
 
 
 def from_words(words: list[str], lanes: int, width: int, signed: bool) -> Codes:
-    """The inverse of `to_text`, by its lines; raises ValueError for a word with x or z in it."""
+    """The inverse of `to_text` for its lines; raises ValueError for a word with x or z."""
     digits = -(-lanes * width // 4)
     raw = np.frombuffer("".join(w.zfill(digits) for w in words).encode(), np.uint8).reshape(len(words), digits)
     nibbles = np.full(raw.shape, 255, np.uint8)

@@ -1,6 +1,6 @@
-"""What a template is: one hardware operation with its module, its memories, its integer model, its cycles and area.
+"""Base class of templates: a hardware operation with its module, memories, integer model, cycles and area.
 
-Each file in verilog/templates adds the template of an operation; each in verilog/rules lowers nodes to templates.
+Each file in verilog/templates defines the template of an operation; each in verilog/rules lowers nodes to templates.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ HOME = Path(__file__).parents[1]  # a template outside it comes from a plug-in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """What a module reads at start: `words` [count, lanes], `width` bits a lane; `parameter` takes the file's name."""
+    """An initialised memory: `words` [count, lanes] of `width` bits per lane; `parameter` takes the file's name."""
 
     parameter: str
     words: Codes
     width: int
 
     def text(self) -> str:
-        """The file's content, for $readmemh."""
+        """Content of the $readmemh file."""
         return to_text(self.words, self.width)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Engine:
-    """The cycles of a module, or of a part of one: a loop of steps, one a cycle while nothing waits.
+    """Cycle model of a module or a part of one: a loop of steps, one per cycle without stalls.
 
-    `takes[c]` marks the steps that need a beat of channel c, `gives[c]` those that hand one to channel c, `depth`
-    cycles later (all channels that it gives move together). A channel is an input ("x"), an output ("y"), or, by any
-    other name, a buffer between engines of this module that holds `Template.buffers()[c]` beats.
+    `takes[c]` marks the steps that consume a beat of channel c, `gives[c]` those that produce one on channel c, `depth`
+    cycles later (all output channels of an engine move together). A channel is an input ("x"), an output ("y"), or, by
+    any other name, a buffer of `Template.buffers()[c]` beats between engines of this module.
     """
 
     takes: dict[str, np.ndarray]
@@ -49,13 +49,13 @@ class Engine:
 
     @property
     def steps(self) -> int:
-        """Steps of a frame."""
+        """Steps per frame."""
         return len(next(iter((self.takes or self.gives).values())))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Template(ABC):
-    """One instance of a module. `node`: the graph's node that it computes (several may share one).
+    """An instance of a module. `node`: the graph node that it computes, which other instances may share.
 
     Inputs are the ports x, x1, …; outputs y, y1, …, each with _data, _valid and _ready.
     """
@@ -68,60 +68,60 @@ class Template(ABC):
 
     @property
     def approximates(self) -> bool:
-        """Whether its results may differ from exact arithmetic rounded once: tables, roots, factors of a few bits."""
+        """Whether results may differ from exact arithmetic rounded once: tables, roots, scales of few bits."""
         return False
 
     @property
     @abstractmethod
     def module(self) -> str:
-        """The SystemVerilog module."""
+        """Name of the SystemVerilog module."""
 
     @abstractmethod
     def parameters(self) -> dict[str, int]:
-        """Its parameters, less those that name memory files."""
+        """Module parameters other than memory files."""
 
     @abstractmethod
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """The integer model: codes [frames, rows, size] by input → by output. It is the specification."""
+        """Integer model, the specification: codes [frames, rows, size] of the inputs → those of the outputs."""
 
     @abstractmethod
     def engines(self) -> tuple[Engine, ...]:
-        """How it spends its cycles."""
+        """Cycle model."""
 
     def area(self) -> Area:
-        """What it takes, estimated; `verilog/area` knows its module by its parameters, or that it does not."""
-        return estimate(self.module, {**self.parameters(), **self.figures()})
+        """Estimated resources, from the area model of the module; `unknown` without one."""
+        return estimate(self.module, {**self.parameters(), **self.content_counts()})
 
-    def figures(self) -> dict[str, int]:
-        """What its area hangs on besides the parameters: how much its constants repeat."""
+    def content_counts(self) -> dict[str, int]:
+        """Inputs of the area model besides the parameters, such as the distinct words of its constants."""
         return {}
 
     def memories(self) -> tuple[Memory, ...]:
-        """Its constants."""
+        """Initialised memories."""
         return ()
 
     def buffers(self) -> dict[str, int]:
-        """Beats that the channels between its engines hold."""
+        """Capacity in beats of the channels between its engines."""
         return {}
 
     def primed(self) -> dict[str, int]:
-        """Beats that such channels hold at the start: the free places that a writer takes and a reader gives back."""
+        """Initial beats of those channels, such as the credits that a writer takes and a reader returns."""
         return {}
 
     def remark(self) -> str:
-        """What a person should know of it, for the comment and the report."""
+        """A note for the comment in the top module and the report."""
         return ""
 
     def uses(self) -> tuple[str, ...]:
-        """Modules that its module instantiates, directly or not."""
+        """Modules that its module instantiates, directly or indirectly."""
         return ()
 
     def texts(self) -> dict[str, str]:
-        """Modules that the library lacks: made for this instance, or of a plug-in, whose `.sv` lie beside its file."""
-        return _beside(self)
+        """Texts of modules outside the library: generated, or the `.sv` files beside a plug-in's file."""
+        return _plugin_texts(self)
 
 
-def _beside(template: Template) -> dict[str, str]:
+def _plugin_texts(template: Template) -> dict[str, str]:
     file = getattr(sys.modules.get(type(template).__module__), "__file__", None)
     if file is None or HOME in Path(file).parents:
         return {}
@@ -130,10 +130,10 @@ def _beside(template: Template) -> dict[str, str]:
 
 
 def port(letter: str, index: int) -> str:
-    """x, x1, x2, …: the name of input (x) or output (y) number `index`."""
+    """Port name of input (x) or output (y) number `index`: x, x1, x2, …"""
     return f"{letter}{index}" if index else letter
 
 
 def total(instances: Iterable[Template]) -> Area:
-    """What all of them take together."""
+    """Total area of the instances."""
     return sum((i.area() for i in instances), Area())

@@ -1,1 +1,1 @@
-"""The files beside a design in its folder: bench, vectors, scripts, README."""
+"""The companion files of an emitted design: test bench, vectors, scripts, README."""

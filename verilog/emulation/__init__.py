@@ -1,1 +1,1 @@
-"""A model, or one node of it, as the hardware computes it, in the place of the float model."""
+"""Bit-exact emulation of the hardware in place of the float model, for the whole model or a node."""

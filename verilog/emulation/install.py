@@ -1,4 +1,4 @@
-"""Registers the arithmetic of hardware with `model`; what computes it is loaded when it is first used."""
+"""Registers the hardware emulation with `model`; its implementation is imported on first use."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def _emulate(graph: Graph, store: WeightStore, node: Node, tensors: Mapping[str, Tensor]) -> Emulation | None:
-    from espalier.verilog.emulation.emulate import emulate
+    from espalier.verilog.emulation.node_emulation import emulate
 
     return emulate(graph, store, node, tensors)
 
 
 def install_emulation() -> None:
-    """Register it; once is enough."""
+    """Register the emulation."""
     register(_emulate)

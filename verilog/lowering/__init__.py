@@ -1,1 +1,1 @@
-"""Graph → design: the context that rules work in, and what several of them build alike."""
+"""Graph → design: the lowering context of the rules, and helpers shared by several rules."""

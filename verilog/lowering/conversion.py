@@ -1,4 +1,4 @@
-"""From one format to another: what stands on a wire between a node that gives values and one that reads them so."""
+"""Format conversions on a wire between two nodes: casts, tables, thresholds and scalings."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from espalier.verilog.templates.scale_shift import ScaleShift, totalled
 from espalier.verilog.templates.threshold import Threshold
 
 MULTIPLIER = 18  # bits of a scale in hardware: one operand of a DSP block
-LEAST = -30  # the exponent of a scale below which it is as good as 0
+LEAST = -30  # smallest exponent of a scale; smaller scales lose precision
 
 
-def converted(name: str, node: str, x: Stream, to: Fixed, rounding: Rounding, shape: tuple[int, ...]) -> Template:
-    """The instance that brings a stream into another format."""
+def conversion(name: str, node: str, x: Stream, to: Fixed, rounding: Rounding, shape: tuple[int, ...]) -> Template:
+    """The instance that converts a stream to another format."""
     y = Stream(x.rows, x.size, to, x.par, x.tokens)
     if plain(x.fixed) and plain(to):
         return Cast(name=name, node=node, inputs=(x,), outputs=(y,), shape=shape, rounding=rounding)
@@ -40,7 +40,10 @@ def scaling(
     name: str, node: str, x: Stream, y: Stream, scale: NDArray[np.float64], shift: NDArray[np.float64],
     rounding: Rounding, shape: tuple[int, ...],
 ) -> ScaleShift:  # fmt: skip
-    """Codes of x, at their power of two, times `scale` plus `shift` [rows, size], real numbers, in the format of y."""
+    """`x · scale + shift` in the format of y; `scale` and `shift` [rows, size] are real numbers. Raises EmitError.
+
+    x stands for its codes times their power of two, without scale and zero point.
+    """
     codes, form, shifts, frac = multipliers(x.fixed, y.fixed, scale, shift)
     total, added = totalled(x, codes, form, shifts, frac)
     if total.width > WIDEST:
@@ -53,7 +56,7 @@ def scaling(
 def multipliers(
     x: Fixed, to: Fixed, scale: NDArray[np.float64], shift: NDArray[np.float64]
 ) -> tuple[Codes, Fixed, Codes, int]:
-    """Scales and shifts in steps of `to` as integers: (multipliers, their format, shifts, their fraction)."""
+    """Scales and shifts in steps of `to` as integers: (multipliers, their format, shifts, fraction bits of the sum)."""
     real = scale / scale_of(to)
     most = float(np.abs(real).max(initial=0.0))
     exponent = max(math.frexp(most)[1], LEAST) if most else 0

@@ -1,4 +1,4 @@
-"""What all layers have in common: exact sums of codes, then scales that are no powers of two, for each output."""
+"""Shared by all layers: exact sums of codes with biases, then real scales for each output."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding, cover
 from espalier.verilog.numbers.scaled import plain, scale_of, zero_of
 from espalier.verilog.templates.scale_shift import ScaleShift
 
-Made = Callable[..., Template]
+Maker = Callable[..., Template]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """The exact sums of a layer: their format, biases in it; then times `scale` plus `shift` [outputs], if any."""
+    """The exact sums of a layer: their format and biases; then times `scale` plus `shift` [outputs], if any."""
 
     accumulator: Fixed
     biases: Codes
@@ -34,13 +34,13 @@ class Sums:
     shift: NDArray[np.float64] | None = None
 
     def picked(self, outputs: Codes) -> Sums:
-        """Those of the outputs in another order."""
+        """The sums with their outputs in another order."""
         scale, shift = (None if v is None else v[outputs] for v in (self.scale, self.shift))
         return replace(self, biases=self.biases[outputs], scale=scale, shift=shift)
 
 
-def narrow_enough(node: Node, x: Fixed, form: Fixed, count: int) -> None:
-    """Whether sums of `count` products fit an accumulator; raises EmitError."""
+def check_width(node: Node, x: Fixed, form: Fixed, count: int) -> None:
+    """Check that sums of `count` products fit an accumulator; raises EmitError."""
     width = x.width + form.width + count.bit_length()
     if width > WIDEST:
         text = f"The accumulator of {node.id} needs {width} bits; {WIDEST} are supported."
@@ -50,7 +50,7 @@ def narrow_enough(node: Node, x: Fixed, form: Fixed, count: int) -> None:
 def summed(weight: Codes, form: Fixed, x: Fixed, bias: tuple[Codes, Fixed] | None) -> tuple[Fixed, Codes]:
     """The narrowest accumulator that no input overflows, and the biases in its fraction.
 
-    An accumulator wider than supported is told as it is, for the caller to refuse; its biases mean nothing.
+    The accumulator may be wider than supported, which the caller must check; the biases are zeros then.
     """
     codes, own = bias if bias is not None else (np.zeros(len(weight), np.int64), Fixed(1, -64))
     frac = max(x.frac + form.frac, own.frac) if bias is not None else x.frac + form.frac
@@ -63,23 +63,23 @@ def summed(weight: Codes, form: Fixed, x: Fixed, bias: tuple[Codes, Fixed] | Non
     return fits, scaled.astype(np.int64) if fits.width <= WIDEST else np.zeros(len(weight), np.int64)
 
 
-def summing(low: Lowering, node: Node, x: Fixed, held: Weights) -> Sums:
-    """The sums of codes: what a zero point adds to each is a constant and goes into the biases."""
-    narrow_enough(node, x, held.form, held.codes.shape[1])
-    offsets = -zero_of(x) * held.codes.sum(1), Fixed(WIDEST, held.form.frac)
-    if held.scale is None and scale_of(x) == 1.0:
+def layer_sums(low: Lowering, node: Node, x: Fixed, weights: Weights) -> Sums:
+    """The sums of a layer; the constant that x's zero point adds to each output goes into the biases."""
+    check_width(node, x, weights.form, weights.codes.shape[1])
+    offsets = -zero_of(x) * weights.codes.sum(1), Fixed(WIDEST, weights.form.frac)
+    if weights.scale is None and scale_of(x) == 1.0:
         bias = low.weight(node, "bias")
-        bias = None if bias is None else (np.repeat(bias[0], held.times), bias[1])
-        return Sums(*summed(held.codes, held.form, x, together(bias, offsets) if zero_of(x) else bias))
-    scale = np.ones(len(held.codes)) if held.scale is None else held.scale
+        bias = None if bias is None else (np.repeat(bias[0], weights.times), bias[1])
+        return Sums(*summed(weights.codes, weights.form, x, added_offsets(bias, offsets) if zero_of(x) else bias))
+    scale = np.ones(len(weights.codes)) if weights.scale is None else weights.scale
     biases = bias_values(low, node)
-    shift = np.zeros(len(scale)) if biases is None else np.repeat(biases, held.times)
-    sums = summed(held.codes, held.form, x, offsets if zero_of(x) else None)
+    shift = np.zeros(len(scale)) if biases is None else np.repeat(biases, weights.times)
+    sums = summed(weights.codes, weights.form, x, offsets if zero_of(x) else None)
     return Sums(*sums, scale * scale_of(x), shift)
 
 
-def together(bias: tuple[Codes, Fixed] | None, offsets: tuple[Codes, Fixed]) -> tuple[Codes, Fixed]:
-    """Two constants for each output as one, in the finer of their fractions."""
+def added_offsets(bias: tuple[Codes, Fixed] | None, offsets: tuple[Codes, Fixed]) -> tuple[Codes, Fixed]:
+    """Bias plus offset of each output, in the finer of their fractions."""
     if bias is None:
         return offsets
     frac = max(bias[1].frac, offsets[1].frac)
@@ -87,14 +87,14 @@ def together(bias: tuple[Codes, Fixed] | None, offsets: tuple[Codes, Fixed]) -> 
     return first + second, Fixed(WIDEST, frac)
 
 
-def finished(
-    low: Lowering, node: Node, make: Made, wires: tuple[Wire, ...], out: Stream, sums: Sums, groups: int = 1,
+def scaled_layer(
+    low: Lowering, node: Node, make: Maker, wires: tuple[Wire, ...], out: Stream, sums: Sums, groups: int = 1,
     pace: int = 1, image: bool = False,
 ) -> tuple[Wire, Stream]:  # fmt: skip
-    """The instance that sums, with its result in the format in which it leaves; scaled behind it where need be.
+    """Add the layer's instance, and a scaling behind it if its sums have scales; returns the result's wire and stream.
 
-    `out`: the stream of the sums; a beat of it comes every `pace` cycles, which the scaling spends on fewer lanes;
-    those of an `image` are together again behind it, since windows take a beat a cycle.
+    `out`: the stream of the sums, with a beat every `pace` cycles, so that the scaling can use fewer lanes; for an
+    `image` the lanes are merged again behind it, since windows take a beat per cycle.
     """
     if sums.scale is None:
         to, rounding = low.result(node, sums.accumulator)
@@ -105,25 +105,25 @@ def finished(
     narrow = out.par
     if out.tokens == 1:
         narrow = next(p for p in range(1, out.par + 1) if out.par % p == 0 and out.par // p <= pace)
-    whole = Signal(summed_up, out, (out.rows, out.size), np.arange(out.elements))
-    done = _scaled(low, node, low.resize(node, whole, narrow, out.tokens), sums, groups)
-    done = low.resize(node, done, out.par, out.tokens) if image else done
-    return done.wire, done.stream
+    exact = Signal(summed_up, out, (out.rows, out.size), np.arange(out.elements))
+    result = _scaled(low, node, low.resize(node, exact, narrow, out.tokens), sums, groups)
+    result = low.resize(node, result, out.par, out.tokens) if image else result
+    return result.wire, result.stream
 
 
 def _scaled(low: Lowering, node: Node, x: Signal, sums: Sums, groups: int) -> Signal:
-    """Sums times the scale of their output plus its shift; with all places where no format is chosen."""
+    """Sums times the scale of their output plus its shift; exact if the result has no format."""
     scale = _placed(np.ones(len(sums.biases)) if sums.scale is None else sums.scale, x.stream, groups)
     shift = _placed(np.zeros(len(sums.biases)) if sums.shift is None else sums.shift, x.stream, groups)
     name = low.free(f"{node.id}_scale")
 
-    def put(to: Fixed, rounding: Rounding) -> ScaleShift:
+    def scaling_to(to: Fixed, rounding: Rounding) -> ScaleShift:
         return scaling(name, node.id, x.stream, replace(x.stream, fixed=to), scale, shift, rounding, low.shape(node))
 
-    made = put(*low.result(node, put(Fixed(1, 0), "nearest_even").total))
-    return replace(x, wire=low.add(made, (x.wire,)), stream=made.outputs[0])
+    instance = scaling_to(*low.result(node, scaling_to(Fixed(1, 0), "nearest_even").total))
+    return replace(x, wire=low.add(instance, (x.wire,)), stream=instance.outputs[0])
 
 
 def _placed(values: NDArray[np.float64], out: Stream, groups: int) -> NDArray[np.float64]:
-    """A value for each output → one for each place of the stream."""
+    """A value for each output → one for each position of the stream."""
     return np.tile(values.reshape(groups, out.size), (out.rows // groups, 1))

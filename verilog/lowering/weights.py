@@ -1,4 +1,4 @@
-"""A layer's own tensors as hardware holds them: integers by (output, input), with what their format says beside."""
+"""A layer's weights and biases for hardware: integer codes [outputs, inputs] with the scales of their format."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from espalier.model.graph.adapters import transposed
 from espalier.model.graph.graph import Node
 from espalier.model.graph.meta import Precision
 from espalier.model.graph.ports import choice, weight_at
-from espalier.verilog.numbers.fixed import Codes, Fixed, beyond, fixed_of
-from espalier.verilog.numbers.scaled import HARDWARE, stored
+from espalier.verilog.numbers.fixed import Codes, Fixed, clipped_share, fixed_of
+from espalier.verilog.numbers.scaled import HARDWARE, stored_weight
 
 if TYPE_CHECKING:
     from espalier.verilog.lowering.lower import Lowering
@@ -31,10 +31,10 @@ SIGN = Fixed(2, 0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """`codes` [outputs, inputs] in `form`, times `scale` [outputs] where there is one.
+    """`codes` [outputs, inputs] in `form`, times `scale` [outputs] if given.
 
-    `signs`: all are −1, 0 or +1. Blocks of `block` inputs have an exponent each: `exponents` [outputs, blocks].
-    `times`: how many outputs, one after the other, have the same bias.
+    `signs`: all codes are −1, 0 or +1. With blocks of `block` inputs: `exponents` [outputs, blocks].
+    `times`: number of consecutive outputs that share a bias.
     """
 
     codes: Codes
@@ -46,37 +46,37 @@ class Weights:
     times: int = 1
 
     def picked(self, columns: Any) -> Weights:
-        """With other columns, or the same in another order."""
+        """With the given columns."""
         return replace(self, codes=self.codes[:, columns])
 
 
 def weights(low: Lowering, node: Node, name: str = "weight") -> Weights | None:
-    """The weights of a layer, one row an output; None where it has none of its own. Raises EmitError."""
+    """The weights of a layer, one row per output; None without any. Raises EmitError."""
     if weight_at(node, name, low.graph) is None:
         return None
     chosen = choice(node, name)
     if chosen is None:
         text = f"{name} of {node.id} has no format."
         raise EmitError(text, f"Quantise it with {HARDWARE} (pass quantize).", node.id)
-    values, kept = masked(low, node, name)
+    values, mask = masked(low, node, name)
     values = values.reshape(len(values), -1).astype(np.float32)
-    found = _encoded(low, node, chosen, values)
-    if kept is None or chosen.format.keeps_zero:
-        return found
-    return replace(found, codes=np.where(kept.reshape(values.shape), found.codes, 0))
+    encoded = _encoded(low, node, chosen, values)
+    if mask is None or chosen.format.keeps_zero:
+        return encoded
+    return replace(encoded, codes=np.where(mask.reshape(values.shape), encoded.codes, 0))
 
 
 def masked(low: Lowering, node: Node, name: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """A tensor of a node after its mask, before its format, and that mask."""
+    """A node's masked, unquantised tensor, and the mask; None without one."""
     if node.adapters:
         raise EmitError(f"{node.id} has a LoRA adapter.", "Fuse it first (pass fuse_lora).", node.id)
     import torch
 
     from espalier.model.torch.build import effective
 
-    held = weight_at(node, name, low.graph)
-    assert held is not None
-    raw = torch.from_numpy(stored(held, low.graph, low.store, node))
+    weight = weight_at(node, name, low.graph)
+    assert weight is not None
+    raw = torch.from_numpy(stored_weight(weight, low.graph, low.store, node))
     work = effective(replace(node, precision={}), name, low.graph, low.store)
     values, mask = work(raw.float()).detach().numpy(), None if work.mask is None else work.mask.numpy()
     if name == "weight" and transposed(node):
@@ -88,45 +88,45 @@ def _encoded(low: Lowering, node: Node, chosen: Precision, values: NDArray[Any])
     form: Any = chosen.format
     if isinstance(form, Integer):
         fixed = fixed_of(form)
-        low.clipped[f"weight of {node.id}"] = beyond(fixed, values)
+        low.clipped[f"weight of {node.id}"] = clipped_share(fixed, values)
         return Weights(fixed.encode(values, form.rounding), fixed)
     if isinstance(form, MXInt) and form.rows == 1:
-        held = form.encode(values)
-        exponents = form.scale_exponent(held.shared[0].values).reshape(len(values), -1)
-        return Weights(held.codes, Fixed(form.width, form.width - 2), block=form.block, exponents=exponents)
+        encoded = form.encode(values)
+        exponents = form.scale_exponent(encoded.shared[0].values).reshape(len(values), -1)
+        return Weights(encoded.codes, Fixed(form.width, form.width - 2), block=form.block, exponents=exponents)
     if isinstance(form, Binary) and not form.stochastic:
         bits = form.encode(values).codes
         return Weights(2 * bits - 1 if form.bipolar else bits, SIGN, signs=True)
     if isinstance(form, ScaledInteger | BinaryScaled | Ternary) and getattr(form, "per", ROW) <= 0:
         return _scaled(low, node, chosen, form, values)
-    text = f"weight of {node.id} is in {form.label}, for which there is no hardware."
-    raise EmitError(text, f"Choose {HARDWARE}, with a scale for the tensor or for each channel.", node.id)
+    text = f"weight of {node.id} is in {form.label}, which the hardware does not support."
+    raise EmitError(text, f"Choose {HARDWARE}, with a scale per tensor or per channel.", node.id)
 
 
 def _scaled(low: Lowering, node: Node, chosen: Precision, form: Any, values: NDArray[Any]) -> Weights:
     if chosen.scale is None:
-        held = form.encode(values)
+        encoded = form.encode(values)
     else:
-        given = stored(chosen.scale, low.graph, low.store, node).astype(np.float32)
-        held = form.encode_with(values, given)
-    scale = form.stored_scale(held)
+        static = stored_weight(chosen.scale, low.graph, low.store, node).astype(np.float32)
+        encoded = form.encode_with(values, static)
+    scale = form.stored_scale(encoded)
     if isinstance(form, ScaledInteger) and not form.symmetric:
-        zero = held.shared[1].values.astype(np.int64)
-        codes = held.codes - spread(zero, form.per, held.codes.shape)
+        zero = encoded.shared[1].values.astype(np.int64)
+        codes = encoded.codes - spread(zero, form.per, encoded.codes.shape)
         return Weights(codes, Fixed(form.width + 1, 0), _by_row(scale[0], codes))
     if isinstance(form, BinaryScaled):
-        return Weights(2 * held.codes - 1, SIGN, _by_row(scale, held.codes), signs=True)
-    form_of = SIGN if isinstance(form, Ternary) else Fixed(form.element_bits, 0)
-    return Weights(held.codes, form_of, _by_row(scale, held.codes), signs=isinstance(form, Ternary))
+        return Weights(2 * encoded.codes - 1, SIGN, _by_row(scale, encoded.codes), signs=True)
+    fixed = SIGN if isinstance(form, Ternary) else Fixed(form.element_bits, 0)
+    return Weights(encoded.codes, fixed, _by_row(scale, encoded.codes), signs=isinstance(form, Ternary))
 
 
 def _by_row(scale: NDArray[Any], codes: Codes) -> NDArray[np.float64]:
-    """A number for each output."""
+    """The scale broadcast to one per output."""
     return np.broadcast_to(np.asarray(scale, np.float64).reshape(-1), (len(codes),)).copy()
 
 
 def bias_values(low: Lowering, node: Node) -> NDArray[np.float64] | None:
-    """The biases of a layer as real numbers, in their format where they have one; None where there are none."""
+    """The biases of a layer as real numbers, quantised if they have a format; None without biases."""
     if weight_at(node, "bias", low.graph) is None:
         return None
     values, _ = masked(low, node, "bias")
@@ -136,5 +136,5 @@ def bias_values(low: Lowering, node: Node) -> NDArray[np.float64] | None:
     if chosen.scale is None:
         return np.asarray(chosen.format.rounded(values), np.float64)
     form: Any = chosen.format
-    given = stored(chosen.scale, low.graph, low.store, node).astype(np.float32)
-    return np.asarray(form.decode(form.encode_with(values, given)), np.float64)
+    static = stored_weight(chosen.scale, low.graph, low.store, node).astype(np.float32)
+    return np.asarray(form.decode(form.encode_with(values, static)), np.float64)

@@ -1,1 +1,1 @@
-"""Numbers as hardware holds them: integer codes of a format, and exact changes between formats."""
+"""Number formats of the hardware: integer codes, and exact conversions between formats."""

@@ -1,4 +1,4 @@
-"""numba's `njit` where it is installed; without it the same functions run as they are, some hundred times slower."""
+"""numba's `njit` if it is installed; otherwise a no-op decorator, some hundred times slower."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ try:
 except ImportError:
 
     def njit(**_: Any) -> Callable[[Any], Any]:
-        """Leave a function as it is."""
+        """A decorator that returns the function unchanged."""
         return lambda function: function
 
 

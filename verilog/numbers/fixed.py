@@ -1,6 +1,6 @@
-"""Fixed point as hardware holds it: integer codes of a width, a power of two as the step, and exact changes of format.
+"""Fixed point: integer codes of a width with a power-of-two step, and exact conversions.
 
-Everything here is exact in int64; what would not fit is refused before it is computed.
+Everything here is exact in int64; callers check widths against `WIDEST` first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from espalier.model.formats.integer import Integer
 
 Codes = NDArray[np.int64]
 Rounding = Literal["nearest_even", "floor"]
-WIDEST = 62  # bits of an accumulator: sums of two of them still fit int64
+WIDEST = 62  # supported accumulator bits: the sum of two accumulators fits int64
 EXACT = 53  # bits up to which a float64 matrix product of integers is exact
 
 
@@ -41,7 +41,7 @@ class Fixed:
 
     @property
     def label(self) -> str:
-        """`int 8/4`, unsigned `uint 8/4`: width and fraction bits."""
+        """Text such as `int 8/4` or `uint 8/4`: width and fraction bits."""
         return f"{'int' if self.signed else 'uint'} {self.width}/{self.frac}"
 
     def holds(self, codes: Codes) -> bool:
@@ -49,28 +49,28 @@ class Fixed:
         return codes.size == 0 or (int(codes.min()) >= self.low and int(codes.max()) <= self.high)
 
     def values(self, codes: Codes) -> NDArray[np.float64]:
-        """What the codes stand for, exactly."""
+        """Decode exactly."""
         return np.ldexp(codes.astype(np.float64), -self.frac)
 
     def encode(self, values: NDArray[Any], rounding: Rounding = "nearest_even") -> Codes:
-        """The codes of real numbers, saturated; as `Integer.encode` has them."""
+        """Encode real numbers as `Integer.encode`: rounded and saturated."""
         return Integer(self.width, self.frac, self.signed, rounding).encode(np.asarray(values)).codes.astype(np.int64)
 
 
 def fixed_of(form: Integer) -> Fixed:
-    """The hardware's view of an `integer` format."""
+    """The fixed-point format of an `integer` format."""
     return Fixed(form.width, form.frac_width, form.signed)
 
 
 def covering(low: int, high: int, frac: int) -> Fixed:
-    """The narrowest format of step 2^−frac that holds the codes low … high."""
+    """The narrowest format of step 2^−frac for the codes low … high."""
     signed = low < 0
     width = max(high.bit_length(), (-low - 1).bit_length() if signed else 0) + signed
     return Fixed(max(width, 1), frac, signed)
 
 
 def aligned(formats: Iterable[Fixed]) -> int:
-    """The fraction in which sums of values of all `formats` are exact."""
+    """Fraction bits in which sums of values of all `formats` are exact."""
     return max(f.frac for f in formats)
 
 
@@ -79,30 +79,30 @@ def shifted(codes: Codes, places: int) -> Codes:
     return codes << np.int64(places)
 
 
-def beyond(fixed: Fixed, values: np.ndarray) -> float:
-    """The share of real numbers that a format clips, beyond the rounding to its ends."""
+def clipped_share(fixed: Fixed, values: np.ndarray) -> float:
+    """The share of real numbers that lie more than half a step outside the format's range."""
     steps = np.ldexp(values.astype(np.float64), fixed.frac)
     return float(np.mean((steps > fixed.high + 0.5) | (steps < fixed.low - 0.5)))
 
 
 def requantise(codes: Codes, frac: int, to: Fixed, rounding: Rounding = "nearest_even") -> Codes:
-    """Codes of step 2^−frac in the format `to`: rounded (ties to even, or down), then saturated. Exact in int64."""
+    """Convert codes of step 2^−frac to the format `to`: rounded (ties to even, or down), then saturated."""
     drop = frac - to.frac
     if drop <= 0:
         up = min(-drop, WIDEST)
-        least, most = -((-to.low) >> up), to.high >> up  # what fits when it is shifted up; 0 always does
+        least, most = -((-to.low) >> up), to.high >> up  # range of codes that fit after the shift
         inside = np.clip(codes, least, most) << np.int64(up)
         return np.where(codes < least, to.low, np.where(codes > most, to.high, inside))
     drop = min(drop, WIDEST)
-    kept = codes >> np.int64(drop)
+    whole = codes >> np.int64(drop)
     if rounding == "nearest_even":
         rest, half = codes & ((1 << drop) - 1), 1 << (drop - 1)
-        kept = kept + ((rest > half) | ((rest == half) & (kept & 1 == 1)))
-    return np.clip(kept, to.low, to.high)
+        whole = whole + ((rest > half) | ((rest == half) & (whole & 1 == 1)))
+    return np.clip(whole, to.low, to.high)
 
 
 def product(x: Codes, y: Codes, width: int, node: str) -> Codes:
-    """The matrix product of integers whose sums need `width` bits: by float64 where that is exact, else in int64."""
+    """Matrix product of integers whose sums need `width` bits: in float64 where that is exact, else in int64."""
     if width > WIDEST:
         text = f"The accumulator of {node} needs {width} bits; {WIDEST} are supported."
         raise EmitError(text, "Choose narrower formats for its data_in and weight.", node)

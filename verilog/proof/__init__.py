@@ -1,1 +1,1 @@
-"""Is the text right: lint, simulation against the integer model, and waves of what happened."""
+"""Verification of the emitted SystemVerilog: lint, simulation against the integer model, handshake waveforms."""

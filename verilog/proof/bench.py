@@ -1,26 +1,26 @@
-"""The test bench of a design: it drives the inputs from files, stalls as told, and logs every beat of every stream.
+"""Test bench of a design: drives the inputs from files with random stalls, and logs every beat of every stream.
 
-One text for Verilator and Icarus. Lines of a log: the beat as hexadecimal, and the cycle in which it was taken.
+The same text for Verilator and Icarus. A log line is the beat in hexadecimal and the cycle of its transfer.
 """
 
 from __future__ import annotations
 
 from espalier.verilog.design.netlist import Design, Wire
 
-STALLS = ("none", "input", "output", "both")  # which sides pause at random
-LOCKED = 4  # times as long as that: what is not done then is stuck
-QUIET = 64  # cycles beyond a frame of the slowest engine without any beat, after which nothing more will come
+STALLS = ("none", "input", "output", "both")  # sides that stall at random
+LOCKED = 4  # multiple of `quiet` after which an unfinished simulation counts as stuck
+QUIET = 64  # cycles added to a frame of the slowest engine
 
 
 def quiet(design: Design) -> int:
-    """Cycles without any beat after which nothing more will come: longer than the slowest engine's frame."""
+    """Cycles without a transfer after which a design is idle: longer than a frame of the slowest engine."""
     return QUIET + max((e.steps for i in design.instances for e in i.engines()), default=0)
 
 
 def bench(design: Design, frames: int) -> str:
-    """Module `bench`: clock in, `done` out after the last beat, `stuck` where it never comes.
+    """Module `bench` with input clk and outputs `done` (after the last beat) and `stuck` (deadlock).
 
-    +stall=0…3 (bits: inputs, outputs), +seed=N.
+    Plusargs: +stall=0…3 (bits: inputs, outputs), +seed=N.
     """
     body = [_head(design), *(_source(design, k, frames) for k in range(len(design.inputs)))]
     body += [_log(design, wire) for wire in design.all_wires()]
@@ -71,7 +71,7 @@ def _source(design: Design, k: int, frames: int) -> str:
     boundary = design.inputs[k]
     name, beats = boundary.name, boundary.stream.beats * frames
     return f"""
-  // {name}: a beat stays until it is taken, and may come late
+  // {name}: a beat is held until its transfer; a stall delays the next one
   logic [{boundary.stream.width - 1}:0] {name}_beats [0:{beats - 1}];
   initial $readmemh("{name}.hex", {name}_beats);
   int {name}_at;
@@ -102,7 +102,7 @@ def _handshakes(design: Design) -> str:
     pairs = [f"{at}_valid, {at}_ready" for wire in design.all_wires() for at in (_at(design, wire),)]
     high = 2 * len(pairs) - 1
     return f"""
-  // with +watch, the valid and ready of every stream, whenever one of them is another than before
+  // with +watch: valid and ready of every stream, whenever one of them changes
   logic [{high}:0] shakes, shakes_before;
   logic watch;
   int f_shakes;
@@ -135,7 +135,7 @@ def _tail(design: Design, frames: int) -> str:
         ends.append(f"{name}_seen >= {beats}")
     taken = [f"({at}_valid && {at}_ready)" for wire in design.all_wires() for at in (_at(design, wire),)]
     lines.append(f"""
-  // what no output hangs on may still move: done is when nothing has for a while
+  // streams without an effect on the outputs may still move: done after a while without a transfer
   int quiet;
   initial quiet = 0;
   always_ff @(posedge clk) quiet <= ({" || ".join(taken)}) ? 0 : quiet + 1;
@@ -149,7 +149,7 @@ def _at(design: Design, wire: Wire) -> str:
     return f"dut.{name}" if wire.source else name
 
 
-DRIVER = """// Clock of the simulation: runs until the bench is done or stuck or `limit` cycles have passed.
+DRIVER = """// Clock driver: runs until the bench is done or stuck, or for `limit` cycles.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -212,7 +212,7 @@ int main(int argc, char** argv) {
 }
 """
 
-CLOCK = """// Clock of the simulation for Icarus Verilog: until the bench is done or stuck or +limit cycles have passed.
+CLOCK = """// Clock driver for Icarus Verilog: runs until the bench is done or stuck, or for +limit cycles.
 `timescale 1ns / 1ps
 module clocked;
   logic clk, done, stuck;

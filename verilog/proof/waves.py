@@ -1,7 +1,7 @@
-"""Who waits for whom: valid and ready of every stream in every cycle of a simulation, as runs of equal states.
+"""Handshakes of a simulation: valid and ready of every stream in every cycle, run-length encoded.
 
-`handshakes.json` tells version, first and last cycle and the streams; `handshakes.bin` holds all runs, stream by
-stream, as little-endian 32-bit words, first cycle · 4 + state; a run lasts until the next begins."""
+`handshakes.json` holds the version, the first and last cycle and the streams; `handshakes.bin` all runs, stream by
+stream, as little-endian 32-bit words of first cycle · 4 + state; a run lasts until the next one begins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from espalier.verilog.design.netlist import Design
 LOG, HEAD, RUNS = "handshakes.log", "handshakes.json", "handshakes.bin"
 TRACES = ("waves.fst", "waves.vcd")
 VERSION = 1
-LINES = 1 << 16  # of a log, read at once
+LINES = 1 << 16  # log lines read at once
 NONE = 255  # no state yet
 
 
@@ -31,16 +31,17 @@ class State(IntEnum):
     """2 · valid + ready."""
 
     IDLE = 0
-    STARVED = 1  # the reader waits for a beat
-    STALLED = 2  # a beat waits for the reader
+    STARVED = 1  # ready without valid
+    STALLED = 2  # valid without ready
     TRANSFER = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lane:
-    """One stream. `starts` [runs]: the cycle in which each run begins; `states` [runs]: its State.
+    """The states of a stream. `starts` [runs]: first cycle of each run; `states` [runs]: its State.
 
-    `source` and `reader` are instances, "" at the design's ends; `output`: which of the source's; `node`: of the graph.
+    `source` and `reader` are instances, "" at the design's boundary; `output`: index of the source's output; `node`:
+    graph node.
     """
 
     name: str
@@ -52,14 +53,14 @@ class Lane:
     states: np.ndarray
 
     def counts(self, begin: int, end: int) -> np.ndarray:
-        """Cycles in each of the four states, from cycle `begin` to before `end`."""
+        """Cycles in each of the four states, from `begin` to `end` (exclusive)."""
         edges = np.clip(np.append(self.starts, max(end, begin)), begin, max(end, begin))
         return np.bincount(self.states, np.diff(edges), minlength=len(State)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Handshakes:
-    """Cycles `first` … `cycles` − 1 of a simulation; the last transfer is in the last of them. `trace`: its file."""
+    """Cycles `first` … `cycles` − 1 of a simulation, up to the last transfer. `trace`: the waveform file."""
 
     first: int
     cycles: int
@@ -67,29 +68,29 @@ class Handshakes:
     trace: Path | None = None
 
     def shares(self) -> list[dict[str, Any]]:
-        """By stream, the share of all cycles that it spends in each state.
+        """By stream, the share of all cycles in each state.
 
-        The stage that holds the others up is the one whose inputs are stalled and whose outputs are not.
+        The bottleneck is the stage whose inputs are stalled and whose outputs are not.
         """
-        found = []
+        rows = []
         for lane in self.lanes:
             counts = lane.counts(self.first, self.cycles) / max(self.cycles - self.first, 1)
             shares = {state.name.lower(): round(float(counts[state]), 4) for state in State}
-            found.append({"stream": lane.name, "node": lane.node, "reader": lane.reader, **shares})
-        return found
+            rows.append({"stream": lane.name, "node": lane.node, "reader": lane.reader, **shares})
+        return rows
 
 
 def handshakes(folder: Path) -> Handshakes:
-    """What a simulation left in its folder; raises SimulateError where nothing is, or something else."""
+    """Load the handshakes of a recorded simulation; raises SimulateError if they are missing or damaged."""
     try:
         head = read_json(folder / HEAD)
         words = np.fromfile(folder / RUNS, "<u4")
         if head["version"] > VERSION:
             raise SimulateError(f"{folder} is of a newer version.", "Simulate again.")
         lanes, at = [], 0
-        for told in head["streams"]:
-            runs = words[at : (at := at + told.pop("runs"))]
-            lanes.append(Lane(**told, starts=(runs >> 2).astype(np.int64), states=(runs & 3).astype(np.uint8)))
+        for stream in head["streams"]:
+            runs = words[at : (at := at + stream.pop("runs"))]
+            lanes.append(Lane(**stream, starts=(runs >> 2).astype(np.int64), states=(runs & 3).astype(np.uint8)))
         if at != len(words):
             raise ValueError("runs are missing")
         trace = next((folder / n for n in TRACES if (folder / n).exists()), None)
@@ -100,38 +101,35 @@ def handshakes(folder: Path) -> Handshakes:
         raise SimulateError(f"There are no handshakes in {folder}.", "Simulate again.") from error
 
 
-def keep(found: Handshakes, folder: Path) -> Handshakes:
-    """Write a record that `handshakes` reads, and the trace beside it, in place of what is there.
-
-    Raises SimulateError.
-    """
+def save(record: Handshakes, folder: Path) -> Handshakes:
+    """Write handshakes and waveform into `folder`, replacing older ones; raises SimulateError."""
     make_folder(folder, SimulateError)
     with filling(folder, SimulateError) as part:
-        _write(found, part)
-    trace = found.trace and folder / found.trace.name
+        _write(record, part)
+    trace = record.trace and folder / record.trace.name
     for name in TRACES:
         if trace is None or name != trace.name:
             (folder / name).unlink(missing_ok=True)
-    return replace(found, trace=trace)
+    return replace(record, trace=trace)
 
 
-def _write(found: Handshakes, folder: Path) -> None:
-    if found.trace is not None:
-        shutil.move(found.trace, folder / found.trace.name)
-    with (folder / RUNS).open("wb") as held:
-        for lane in found.lanes:
-            held.write(((lane.starts << 2) | lane.states).astype("<u4").tobytes())
+def _write(record: Handshakes, folder: Path) -> None:
+    if record.trace is not None:
+        shutil.move(record.trace, folder / record.trace.name)
+    with (folder / RUNS).open("wb") as file:
+        for lane in record.lanes:
+            file.write(((lane.starts << 2) | lane.states).astype("<u4").tobytes())
     streams = [
         {"name": x.name, "source": x.source, "output": x.output, "node": x.node, "reader": x.reader,
          "runs": len(x.starts)}
-        for x in found.lanes
+        for x in record.lanes
     ]  # fmt: skip
-    head = {"version": VERSION, "first": found.first, "cycles": found.cycles, "streams": streams}
+    head = {"version": VERSION, "first": record.first, "cycles": record.cycles, "streams": streams}
     (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n")
 
 
 def logged(design: Design, folder: Path) -> Handshakes:
-    """What the bench of a design wrote into `folder`."""
+    """Read the handshake log that a design's bench wrote into `folder`."""
     wires = list(design.all_wires())
     starts: list[list[np.ndarray]] = [[] for _ in wires]
     states: list[list[np.ndarray]] = [[] for _ in wires]
@@ -157,20 +155,20 @@ def logged(design: Design, folder: Path) -> Handshakes:
 
 
 def _last_transfer(lane: Lane, last: int) -> int:
-    """One past the last cycle with a transfer; 0 where there is none."""
+    """One past the last cycle with a transfer; 0 without any."""
     runs = np.flatnonzero(lane.states == State.TRANSFER)
     return int(np.append(lane.starts, last)[runs[-1] + 1]) if len(runs) else 0
 
 
 def _read(log: Path, streams: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Lines of a log, some at a time: the cycles, and [lines, streams] the states from each of them on.
+    """Read a log in parts: cycles [lines], and the states [lines, streams] from each of them on.
 
-    A line is the cycle and, stream 0 in the lowest two bits, all states, both hexadecimal.
+    A line holds the cycle and all states in hexadecimal, stream 0 in the lowest two bits.
     """
     digits = -(-streams // 2)
     length = 8 + 1 + digits + 1
-    with log.open("rb") as held:
-        while data := held.read(length * LINES):
+    with log.open("rb") as file:
+        while data := file.read(length * LINES):
             lines = np.frombuffer(data[: len(data) // length * length], np.uint8).reshape(-1, length)
             if not len(lines):
                 return
@@ -181,7 +179,7 @@ def _read(log: Path, streams: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _nibbles(text: np.ndarray) -> np.ndarray:
-    """Hexadecimal digits as numbers; x and z, which nobody knows, as 0."""
+    """Hexadecimal digits as numbers; x and z as 0."""
     return _DIGITS[text]
 
 

@@ -1,1 +1,1 @@
-"""SystemVerilog: the modules of the library, which lie here, edited copies of them, and the writing of a design."""
+"""SystemVerilog: the library modules (`.sv` files here), edited copies of them, and the writing of a design."""

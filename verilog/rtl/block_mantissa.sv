@@ -1,5 +1,5 @@
 // block_mantissa: elements of blocks under their exponents (x1, E8M0, one a block), as OCP MX has them:
-// y = clip(x / 2^(e - (Y_W - 2))), nearest, ties to even; the smallest code is left out. With BACK what these stand for
+// y = clip(x / 2^(e - (Y_W - 2))), nearest, ties to even; the smallest code is excluded. With BACK what these stand for
 // leaves in the fixed point in which x came, where all that a block can hold of it is a multiple of its step.
 // A row comes as BEATS beats of PAR elements, a block of it as STEPS of them; 2 cycles.
 module block_mantissa #(

@@ -1,4 +1,4 @@
-// cast_stream: LANES elements a beat into another fixed-point format; one cycle.
+// cast_stream: LANES elements per beat into another fixed-point format; one cycle.
 module cast_stream #(
     parameter int LANES = 1,
     parameter int X_W = 16,
@@ -18,7 +18,7 @@ module cast_stream #(
     output logic                 y_valid,
     input  logic                 y_ready
 );
-  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
+  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x is zero-extended
   logic ce;
   assign ce = ~y_valid | y_ready;
   assign x_ready = ce;

@@ -1,5 +1,5 @@
 // choose: element by element x1 where the bit x is set, x2 where it is not, in another format.
-// LANES elements a beat; all streams move together; 2 cycles.
+// LANES elements per beat; all streams move together; 2 cycles.
 module choose #(
     parameter int LANES = 1,
     parameter int X1_W = 8,
@@ -30,7 +30,7 @@ module choose #(
     output logic                  y_valid,
     input  logic                  y_ready
 );
-  localparam int A_W = X1_W + 1 - X1_S;          // an unsigned number gets a zero in front
+  localparam int A_W = X1_W + 1 - X1_S;          // an unsigned number is zero-extended
   localparam int B_W = X2_W + 1 - X2_S;
   logic ce, v1;
   assign ce = ~y_valid | y_ready;

@@ -30,7 +30,7 @@ module depthwise #(
   localparam int A_W = (WORDS > 1) ? $clog2(WORDS) : 1;
   localparam int T_W = (TAPS > 1) ? $clog2(TAPS) : 1;
   localparam int B_W = (BLOCKS > 1) ? $clog2(BLOCKS) : 1;
-  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
+  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x is zero-extended
   localparam int P_W = XE_W + W_W;
   localparam int F_W = (P_W > ACC_W) ? P_W : ACC_W;  // the constants may keep sums narrower than any product could be
   logic [LANES*W_W-1:0]   w_rom [0:WORDS-1];

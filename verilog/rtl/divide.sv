@@ -1,6 +1,6 @@
 // divide: x / x1, rounded (MODE 1: ties to even, 0: down) and saturated; a number over 0 saturates, 0 over 0 is 0.
 // Magnitudes bit by bit: x is shifted up by UP places, x1 by DOWN; N_W = max(X_W + UP, 2) bits of quotient.
-// LANES elements a beat; N_W + 1 cycles a beat, 2 from the last of them to the output.
+// LANES elements per beat; N_W + 1 cycles a beat, 2 from the last of them to the output.
 module divide #(
     parameter int LANES = 1,
     parameter int X_W = 8,

@@ -1,4 +1,4 @@
-// fold_max: the largest of COUNT beats, lane by lane, for BLOCKS beats that come by turns.
+// fold_max: the largest of COUNT beats, lane by lane, for BLOCKS beats that come in turns.
 // COUNT * BLOCKS beats come, and with the last round of them BLOCKS results leave; one cycle.
 module fold_max #(
     parameter int COUNT = 4,

@@ -1,4 +1,4 @@
-// fold_sum: the sum of COUNT beats, lane by lane, times MUL, in another format; for BLOCKS beats that come by turns.
+// fold_sum: the sum of COUNT beats, lane by lane, times MUL, in another format; for BLOCKS beats that come in turns.
 // COUNT * BLOCKS beats come, and with the last round of them BLOCKS results leave; 3 cycles from beat to result.
 module fold_sum #(
     parameter int COUNT = 4,

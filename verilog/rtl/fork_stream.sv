@@ -1,4 +1,4 @@
-// fork: one stream to N readers; a beat is taken when every reader has it. No cycle of delay.
+// fork: one stream to N readers; a beat is taken when every reader has it. Without latency.
 module fork_stream #(
     parameter int W = 8,
     parameter int N = 2

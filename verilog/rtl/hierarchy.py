@@ -1,4 +1,4 @@
-"""What a module is made of: the instances in its text, each with the lines it stands at."""
+"""Instances in the text of a module, with their line numbers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from bisect import bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass
 
-_ASIDE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+_COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*\(")
 _PARAMETERS = re.compile(r"\s*#\s*\(")
 _BRACKET = re.compile(r"[()]")
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
-    """An instance in a text: its name, its module, its first and last line (from 1)."""
+class TextInstance:
+    """An instance in a text: its name, its module, its first and last line (1-based)."""
 
     name: str
     module: str
@@ -23,28 +23,29 @@ class Inside:
     last: int
 
 
-def inside(text: str, modules: Collection[str]) -> tuple[Inside, ...]:
-    """The instances of these modules in a text, in its order; what a loop generates stands once."""
+def instances_in(text: str, modules: Collection[str]) -> tuple[TextInstance, ...]:
+    """The instances of these modules in a text, in order; instances of a generate loop count once."""
     if not modules:
         return ()
-    plain = _ASIDE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    plain = _COMMENT_OR_STRING.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
     starts = [0, *(m.end() for m in re.finditer("\n", plain))]
-    found: list[Inside] = []
+    instances: list[TextInstance] = []
     end = 0
     for word in re.finditer(rf"\b(?:{'|'.join(map(re.escape, modules))})\b", plain):
         if word.start() < end:
             continue
         at = word.end()
-        if given := _PARAMETERS.match(plain, at):
-            at = _closed(plain, given.end())
+        if parameters := _PARAMETERS.match(plain, at):
+            at = _closing(plain, parameters.end())
         if named := _NAMED.match(plain, at):
-            end = _closed(plain, named.end())
-            found.append(Inside(named[1], word[0], bisect_right(starts, word.start()), bisect_right(starts, end - 1)))
-    return tuple(found)
+            end = _closing(plain, named.end())
+            first, last = (bisect_right(starts, place) for place in (word.start(), end - 1))
+            instances.append(TextInstance(named[1], word[0], first, last))
+    return tuple(instances)
 
 
-def _closed(text: str, at: int) -> int:
-    """Past the bracket that closes the one before `at`; the end where none does."""
+def _closing(text: str, at: int) -> int:
+    """Position after the bracket that closes the one before `at`; the end of the text if there is none."""
     depth = 1
     for each in _BRACKET.finditer(text, at):
         depth += 1 if each[0] == "(" else -1

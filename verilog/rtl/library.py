@@ -1,4 +1,4 @@
-"""The library of modules in SystemVerilog, which lie beside this file."""
+"""The SystemVerilog module library: the `.sv` files in this folder."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from espalier.model.errors import EmitError
 
 RTL = Path(__file__).parent
-BENCH = ("bench", "clocked")  # modules beside a design
+BENCH = ("bench", "clocked")  # modules of the test bench
 
 
-def ours(module: str) -> str:
-    """The library's text of a module; raises EmitError where it has none."""
+def library_text(module: str) -> str:
+    """The library's text of a module; raises EmitError for an unknown one."""
     path = RTL / f"{module}.sv"
     if not path.is_file():
         raise EmitError(f"The module {module} has no text.", f"Put {module}.sv beside the plug-in that names it.")
@@ -19,5 +19,5 @@ def ours(module: str) -> str:
 
 
 def reserved() -> set[str]:
-    """The names that no other module of a design may have."""
+    """Names that other modules of a design may not have."""
     return {*(p.stem for p in RTL.glob("*.sv")), *BENCH}

@@ -1,9 +1,9 @@
 // linear: y = x W^T + b over TOKENS rows at once, fixed point, folded.
 // A row of IN_SIZE elements arrives as IN_SIZE/PAR_IN beats; OUT_SIZE/PAR_OUT beats leave.
-// PAR_IN x PAR_OUT x TOKENS products a cycle, so a block of TOKENS rows takes
-//   (IN_SIZE/PAR_IN) * (OUT_SIZE/PAR_OUT) cycles; a result leaves 5 cycles after its last product is asked for.
+// PAR_IN x PAR_OUT x TOKENS products per cycle, so a block of TOKENS rows takes
+//   (IN_SIZE/PAR_IN) * (OUT_SIZE/PAR_OUT) cycles; a result leaves 5 cycles after its last product is requested.
 // The first outputs consume the input, which a buffer replays for the others.
-// Of several GROUPS each row that comes meets the next group's weights.
+// Of several GROUPS each row that comes uses the next group's weights.
 module linear #(
     parameter int IN_SIZE  = 16,
     parameter int OUT_SIZE = 16,
@@ -36,12 +36,12 @@ module linear #(
 );
   localparam int SF = IN_SIZE / PAR_IN;
   localparam int NF = OUT_SIZE / PAR_OUT;
-  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
+  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x is zero-extended
   localparam int FULL_W = XE_W + W_W;            // sums are right modulo 2^ACC_W, so nothing needs to be wider
   localparam int P_W = (FULL_W < ACC_W) ? FULL_W : ACC_W;
   localparam int S_W = (P_W + $clog2(PAR_IN) < ACC_W) ? P_W + $clog2(PAR_IN) : ACC_W;
 
-  logic ce;                                      // the pipeline moves
+  logic ce;                                      // clock enable of the pipeline
   assign ce = ~y_valid | y_ready;
 
   // ---- stages 0, 1: walk through the row, read the operands

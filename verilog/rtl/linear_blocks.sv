@@ -1,8 +1,8 @@
 // linear_blocks: y = x W^T + b with exponents for blocks of x, of the weights, or of both; fixed-point sums, folded.
 // x comes as mantissas of blocks of X_STEPS beats, x1 as an exponent (E8M0) before each; rows of one token.
 // The sum of PAR_IN products is put in its place by both exponents, exactly, so that the order does not matter.
-// PAR_IN x PAR_OUT products a cycle, so a row takes (IN_SIZE/PAR_IN) * (OUT_SIZE/PAR_OUT) cycles; a result leaves
-//   6 cycles after its last product is asked for. The first outputs consume the input, which a buffer replays.
+// PAR_IN x PAR_OUT products per cycle, so a row takes (IN_SIZE/PAR_IN) * (OUT_SIZE/PAR_OUT) cycles; a result leaves
+//   6 cycles after its last product is requested. The first outputs consume the input, which a buffer replays.
 module linear_blocks #(
     parameter int IN_SIZE  = 16,
     parameter int OUT_SIZE = 16,
@@ -53,7 +53,7 @@ module linear_blocks #(
   localparam int WN_W = (W_STEPS > 1) ? $clog2(W_STEPS) : 1;
   localparam int EW_W = $clog2(W_MOST + 2);
   localparam int SH_W = $clog2(X_MOST + W_MOST + P_SHIFT + 2);
-  localparam int P_W = X_W + 1 - X_S + W_W;      // an unsigned x gets a zero in front
+  localparam int P_W = X_W + 1 - X_S + W_W;      // an unsigned x is zero-extended
   localparam int S_W = P_W + $clog2(PAR_IN);
   localparam int L_W = ((ACC_W > S_W) ? ACC_W : S_W) + DROP;
 
@@ -64,7 +64,7 @@ module linear_blocks #(
   initial $readmemh(E_FILE, e_rom);
   initial $readmemh(B_FILE, b_rom);
 
-  logic ce;                                      // the pipeline moves
+  logic ce;                                      // clock enable of the pipeline
   assign ce = ~y_valid | y_ready;
 
   // ---- stage 0: walk through the row, and the blocks

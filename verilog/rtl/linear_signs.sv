@@ -2,8 +2,8 @@
 // A subtracted x is added with its bits inverted; what is missing then, a constant, is part of b. For a x of one
 // bit and weights without zeros, that is XNOR and a count of ones.
 // PAR_IN x PAR_OUT x TOKENS terms a cycle, so a block of TOKENS rows takes
-//   (IN_SIZE/PAR_IN) * (OUT_SIZE/PAR_OUT) cycles; a result leaves 4 cycles after its last term is asked for.
-// Of several GROUPS each row that comes meets the next group's weights.
+//   (IN_SIZE/PAR_IN) * (OUT_SIZE/PAR_OUT) cycles; a result leaves 4 cycles after its last term is requested.
+// Of several GROUPS each row that comes uses the next group's weights.
 module linear_signs #(
     parameter int IN_SIZE  = 16,
     parameter int OUT_SIZE = 16,
@@ -38,7 +38,7 @@ module linear_signs #(
   localparam int T_W = X_W + 1 - X_S + $clog2(PAR_IN);
   localparam int S_W = (T_W < ACC_W) ? T_W : ACC_W; // sums are right modulo 2^ACC_W
 
-  logic ce;                                      // the pipeline moves
+  logic ce;                                      // clock enable of the pipeline
   assign ce = ~y_valid | y_ready;
 
   // ---- stages 0, 1: walk through the row, read the operands

@@ -1,4 +1,4 @@
-// lut: y = table[x], each code of x by itself; LANES elements a beat; one cycle.
+// lut: y = table[x], each code of x by itself; LANES elements per beat; one cycle.
 // Words: x as an unsigned number, from 0 up.
 module lut #(
     parameter int LANES = 1,

@@ -1,14 +1,14 @@
 // matmul: y = x · x1 of two streams, BATCH matrices x1 [K_SIZE, N_SIZE] a frame, fixed point, folded.
 // All of x1 is written into one of two banks (operand_banks); rows of x meet it TOKENS at once, REPEAT
 // blocks of rows with one matrix, then the next one. PAR_IN x PAR_OUT x TOKENS products a cycle, so a block of rows takes
-//   (K_SIZE/PAR_IN) * (N_SIZE/PAR_OUT) cycles; a result leaves 5 cycles after its last product is asked for, 6 where
+//   (K_SIZE/PAR_IN) * (N_SIZE/PAR_OUT) cycles; a result leaves 5 cycles after its last product is requested, 6 where
 // it is multiplied by MUL. The first outputs consume x, which a buffer replays for the others.
 module matmul #(
     parameter int K_SIZE = 8,
     parameter int N_SIZE = 8,
     parameter int BATCH  = 1,
     parameter int REPEAT = 1,
-    parameter int BLOCKS = 4,                    // blocks of rows a frame
+    parameter int BLOCKS = 4,                    // blocks of rows per frame
     parameter int PAR_IN  = 2,
     parameter int PAR_OUT = 2,
     parameter int TOKENS  = 1,
@@ -59,7 +59,7 @@ module matmul #(
   localparam int A_W = $clog2(2 * WORDS);
   localparam int LANES = (ACROSS == 0) ? PAR_OUT : PAR_IN;
   localparam int GROUP = (ACROSS == 0) ? PAR_IN : PAR_OUT;
-  localparam int XE_W = X_W + 1 - X_S;           // unsigned operands get a zero in front
+  localparam int XE_W = X_W + 1 - X_S;           // unsigned operands are zero-extended
   localparam int BE_W = B_W + 1 - B_S;
   localparam int P_W = XE_W + BE_W;
   localparam int S_W = P_W + $clog2(PAR_IN);

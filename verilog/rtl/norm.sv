@@ -1,4 +1,4 @@
-// norm: y = (x - mean) / sqrt(var + eps) * gamma + beta over each row of SIZE elements, PAR a beat; CENTER 0: without
+// norm: y = (x - mean) / sqrt(var + eps) * gamma + beta over each row of SIZE elements, PAR per beat; CENTER 0: without
 // the mean (RMS norm). All integer, with N = SIZE, S1 = sum x (CENTER 0: 0), S2 = sum x^2:
 //   v = max(N*S2 - S1^2 + EPS, 1) = u * 4^j / 2^22 with u in [2^22, 2^24);  r = rsqrt(u), of fraction R_F: a table of
 //   256 entries, one step of Newton;  t = (N*x - S1) * r >> (j + R_F - T_F);  y = requant(t * gamma + beta).
@@ -42,7 +42,7 @@ module norm #(
   localparam int A_W = (BANKS * SF > 1) ? $clog2(BANKS * SF) : 1;
   localparam int K_W = (BANKS > 1) ? $clog2(BANKS) : 1;
   localparam int C_W = $clog2(BANKS + 1);
-  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
+  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x is zero-extended
   localparam int L_W = $clog2(SIZE + 1);         // bits of N
   localparam int S1_W = XE_W + L_W;
   localparam int S2_W = 2 * XE_W + L_W;

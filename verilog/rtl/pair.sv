@@ -1,6 +1,6 @@
 // pair: two streams element by element, in another format: the sum (OP 0), the difference (1), the product (2), the
 // larger (3) or the smaller (4) of both; or a bit, whether the first is larger (5), not smaller (6), equal (7) or not (8).
-// LANES elements a beat; both streams move together; 2 cycles.
+// LANES elements per beat; both streams move together; 2 cycles.
 module pair #(
     parameter int OP = 0,
     parameter int LANES = 1,
@@ -29,7 +29,7 @@ module pair #(
     output logic                  y_valid,
     input  logic                  y_ready
 );
-  localparam int A_W = X_W + 1 - X_S;            // an unsigned number gets a zero in front
+  localparam int A_W = X_W + 1 - X_S;            // an unsigned number is zero-extended
   localparam int B_W = X1_W + 1 - X1_S;
   logic ce, v1;
   assign ce = ~y_valid | y_ready;

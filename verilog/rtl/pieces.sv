@@ -1,5 +1,5 @@
 // pieces: a function of one number as straight lines: the upper bits of x choose one, the LOW lower bits go along it.
-// y = (base * 2^SHIFT + slope * low) in another format; LANES elements a beat; 4 cycles.
+// y = (base * 2^SHIFT + slope * low) in another format; LANES elements per beat; 4 cycles.
 module pieces #(
     parameter int LANES = 1,
     parameter int X_W = 12,

@@ -1,4 +1,4 @@
-// reciprocal: floor(2^(E_F + R_W - 1) / by) for by from 2^E_F on, 0 for 0: restoring division, BITS bits a step.
+// reciprocal: floor(2^(E_F + R_W - 1) / by) for by from 2^E_F on, 0 for 0: restoring division, BITS bits per step.
 // The first of R_W/BITS steps takes `by`; `quotient` holds the bits so far, with those of the present step.
 module reciprocal #(
     parameter int S_W = 18,

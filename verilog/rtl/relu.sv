@@ -1,4 +1,4 @@
-// relu: max(x, 0) on LANES signed elements a beat; one cycle.
+// relu: max(x, 0) on LANES signed elements per beat; one cycle.
 module relu #(
     parameter int LANES = 1,
     parameter int W = 8

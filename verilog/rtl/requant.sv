@@ -1,6 +1,6 @@
 // requant: one fixed-point value, (IN_W, IN_F) signed -> (OUT_W, OUT_F), combinational.
 // MODE 0 = floor, 1 = nearest, ties to even. Always saturates. OUT_S 0: the result is unsigned.
-// EVEN 1: the smallest code of a signed result is left out, so that both ends are as far from 0.
+// EVEN 1: the smallest code of a signed result is excluded, so that both ends are as far from 0.
 module requant #(
     parameter int IN_W  = 24,
     parameter int IN_F  = 10,

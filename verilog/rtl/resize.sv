@@ -1,4 +1,4 @@
-// resize: PAR_IN elements a beat in, PAR_OUT a beat out, in the same order.
+// resize: PAR_IN elements per beat in, PAR_OUT a beat out, in the same order.
 // Beats gather in a register of lcm(PAR_IN, PAR_OUT) elements, which then moves to another one to be handed out, so
 // that a group takes max(lcm/PAR_IN, lcm/PAR_OUT) cycles. It is filled by shifting, which takes no tables.
 module resize #(

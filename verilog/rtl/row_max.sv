@@ -12,7 +12,7 @@ module row_max #(
     input  logic                       go,
     output logic signed [X_W-X_S:0]    most
 );
-  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
+  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x is zero-extended
   localparam logic signed [XE_W-1:0] LOWEST = {1'b1, {(XE_W - 1) {1'b0}}};
   function automatic logic signed [XE_W-1:0] wide(input logic [X_W-1:0] v);
     wide = (X_S == 1) ? XE_W'($signed(v)) : XE_W'({1'b0, v});

@@ -3,7 +3,7 @@
 module row_operands #(
     parameter int SF = 4,                        // beats of a row
     parameter int NF = 4,                        // rounds that a row is met in
-    parameter int GROUPS = 1,                    // each row that comes meets the next group's words
+    parameter int GROUPS = 1,                    // each row that comes uses the next group's words
     parameter int X_W = 8,                       // of a beat
     parameter int W_W = 8,                       // of all weights of a step
     parameter int B_W = 8,                       // of all biases of a round
@@ -12,7 +12,7 @@ module row_operands #(
 ) (
     input  logic           clk,
     input  logic           rst,
-    input  logic           ce,                   // the pipeline moves
+    input  logic           ce,                   // clock enable of the pipeline
     input  logic [X_W-1:0] x_data,
     input  logic           x_valid,
     output logic           x_ready,

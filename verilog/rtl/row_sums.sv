@@ -15,7 +15,7 @@ module row_sums #(
     output logic signed [S1_W-1:0] sum1,
     output logic [S2_W-1:0]        sum2
 );
-  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
+  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x is zero-extended
   function automatic logic signed [XE_W-1:0] wide(input logic [X_W-1:0] v);
     wide = (X_S == 1) ? XE_W'($signed(v)) : XE_W'({1'b0, v});
   endfunction

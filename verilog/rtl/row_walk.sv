@@ -1,6 +1,6 @@
 // row_walk: how the folded layers go through a row: SF beats come with the first of NF rounds, and are kept for the
 // others. In each step (`go`) it gives the addresses of weights and biases, and with the register behind it the beat.
-// Of several GROUPS each row that comes meets the next group's words.
+// Of several GROUPS each row that comes uses the next group's words.
 module row_walk #(
     parameter int SF = 4,
     parameter int NF = 4,
@@ -11,7 +11,7 @@ module row_walk #(
 ) (
     input  logic           clk,
     input  logic           rst,
-    input  logic           ce,                   // the pipeline moves
+    input  logic           ce,                   // clock enable of the pipeline
     input  logic           more,                 // whatever else a step needs is there
     input  logic [W-1:0]   x_data,
     input  logic           x_valid,

@@ -1,4 +1,4 @@
-// scale_shift: y = x * m + b, with constants that repeat after PERIOD beats; LANES elements a beat; 4 cycles.
+// scale_shift: y = x * m + b, with constants that repeat after PERIOD beats; LANES elements per beat; 4 cycles.
 module scale_shift #(
     parameter int LANES = 1,
     parameter int PERIOD = 1,
@@ -12,7 +12,7 @@ module scale_shift #(
     parameter int Y_F = 4,
     parameter int Y_S = 1,
     parameter int MODE = 1,
-    parameter int EVEN = 0,                      // 1: the smallest code is left out
+    parameter int EVEN = 0,                      // 1: the smallest code is excluded
     parameter M_FILE = "m.mem",
     parameter B_FILE = "b.mem"
 ) (
@@ -26,7 +26,7 @@ module scale_shift #(
     input  logic                 y_ready
 );
   localparam int A_W = (PERIOD > 1) ? $clog2(PERIOD) : 1;
-  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
+  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x is zero-extended
   localparam int P_W = XE_W + M_W;
   localparam int F_W = (P_W > S_W) ? P_W : S_W;  // the constants may keep sums narrower than any product could be
   logic [LANES*M_W-1:0] m_rom [0:PERIOD-1];

@@ -40,7 +40,7 @@ module softmax_rows #(
   localparam int A_W = (BANKS * SF > 1) ? $clog2(BANKS * SF) : 1;
   localparam int K_W = (BANKS > 1) ? $clog2(BANKS) : 1;
   localparam int N_W = $clog2(BANKS + 1);
-  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
+  localparam int XE_W = X_W + 1 - X_S;           // an unsigned x is zero-extended
   localparam int E_W = E_F + 1;
   localparam int S_W = E_W + $clog2(SIZE);
   localparam int R_W = R_F + 1;

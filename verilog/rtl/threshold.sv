@@ -1,4 +1,4 @@
-// threshold: one bit an element, x >= T, or x < T where BELOW is set; LANES elements a beat; one cycle.
+// threshold: one bit an element, x >= T, or x < T where BELOW is set; LANES elements per beat; one cycle.
 module threshold #(
     parameter int LANES = 1,
     parameter int X_W = 8,

@@ -1,4 +1,4 @@
-"""Design → files. The only place that knows how SystemVerilog is written; the modules themselves lie in verilog/rtl."""
+"""Design → files: generates the top module; the library modules are the `.sv` files of this folder."""
 
 from __future__ import annotations
 
@@ -10,64 +10,64 @@ from espalier.model.errors import EmitError
 from espalier.model.files import explained, replacing_folder
 from espalier.verilog.design.netlist import Design, Wire
 from espalier.verilog.design.template import Template, port
-from espalier.verilog.rtl.library import ours, reserved
+from espalier.verilog.rtl.library import library_text, reserved
 
 if TYPE_CHECKING:
-    from espalier.verilog.timing.schedule import Schedule  # it brings numba, which nobody needs before
+    from espalier.verilog.timing.schedule import Schedule  # imports numba
 
-BUILT = ("build/", "waves/")  # what is made from the design, and goes with it
-LIST = "files.txt"  # names all that was written, so that the next emission takes away nothing else
+BUILT = ("build/", "waves/")  # build products, which an emission may delete
+LIST = "files.txt"  # lists the emitted files, so that the next emission deletes no others
 
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """What was written: the folder and its files by name."""
+    """An emission: the folder and the names of its files."""
 
     folder: Path
     files: tuple[str, ...]
 
 
 def texts(design: Design, planned: Schedule | None = None) -> dict[str, str]:
-    """File name → content of everything that describes the design; equal designs give equal texts.
+    """File name → content of the design's modules and memories; equal designs give equal texts.
 
-    The schedule adds to the comments, to nothing else.
+    The schedule only affects comments.
     """
-    found = {f"{design.name}.sv": top(design, planned)}
-    made = _own_texts(design)
+    files = {f"{design.name}.sv": top(design, planned)}
+    own = _own_texts(design)
     for module in modules(design):
-        found[f"rtl/{module}.sv"] = design.edited.get(module) or made.get(module) or ours(module)
+        files[f"rtl/{module}.sv"] = design.edited.get(module) or own.get(module) or library_text(module)
     for instance in design.instances:
         for memory in instance.memories():
-            found[f"mem/{memory_file(instance, memory.parameter)}"] = memory.text()
-    return found
+            files[f"mem/{memory_file(instance, memory.parameter)}"] = memory.text()
+    return files
 
 
 def _own_texts(design: Design) -> dict[str, str]:
-    """The modules that the instances bring, each once and none by the name of another; raises EmitError."""
-    made: dict[str, str] = {}
+    """The modules from `Template.texts` of all instances; raises EmitError for a clash of names."""
+    own: dict[str, str] = {}
     taken = reserved() | {design.name}
     for instance in design.instances:
         for module, text in instance.texts().items():
-            if module in taken or made.setdefault(module, text) != text:
-                text = f"{instance.node} brings a module {module}; the design has another of that name."
+            if module in taken or own.setdefault(module, text) != text:
+                text = f"{instance.node} defines a module {module}; the design has another of that name."
                 raise EmitError(text, "Give the plug-in's module another name.", instance.node)
-    return made
+    return own
 
 
 def modules(design: Design) -> tuple[str, ...]:
-    """The modules that the design needs, of the library or made for it, sorted."""
+    """The sorted names of the design's modules other than the top."""
     return tuple(sorted({m for i in design.instances for m in (i.module, *i.uses())}))
 
 
 def memory_file(instance: Template, parameter: str) -> str:
-    """The file that a memory's words lie in."""
+    """File name of a memory."""
     return f"{instance.name}_{parameter.removesuffix('_FILE').lower()}.mem"
 
 
 def write(design: Design, folder: Path, more: dict[str, str] | None = None, planned: Schedule | None = None) -> Emitted:
-    """All files at once: a folder that is there already is replaced when the new one is whole, or left as it was.
+    """Write all files; an existing folder is replaced once the new one is complete, and left unchanged on errors.
 
-    Raises EmitError for a folder that holds something else.
+    Raises EmitError for a folder with other files.
     """
     folder = folder.resolve()
     files = {**texts(design, planned), **(more or {})}
@@ -84,17 +84,17 @@ def write(design: Design, folder: Path, more: dict[str, str] | None = None, plan
 
 
 def _check_folder(folder: Path) -> None:
-    """Whether all that lies there was written by an emission before; what was built there does not count."""
+    """Check that a folder holds only files of an earlier emission and build products; raises EmitError."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise EmitError(f"{folder} is a file.", "Name a folder.")
-    held = {str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir()}
-    known = set((folder / LIST).read_text().splitlines()) if LIST in held else set[str]()
-    foreign = sorted(name for name in held - known if not known or not name.startswith(BUILT))
+    present = {str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir()}
+    emitted = set((folder / LIST).read_text().splitlines()) if LIST in present else set[str]()
+    foreign = sorted(name for name in present - emitted if not emitted or not name.startswith(BUILT))
     if foreign:
         text = f"The folder {folder} holds other files, such as {foreign[0]}."
-        raise EmitError(text, "Name an empty or a new one, or move them away.")
+        raise EmitError(text, "Name an empty or a new folder, or move them away.")
 
 
 def _range(width: int) -> str:
@@ -102,7 +102,7 @@ def _range(width: int) -> str:
 
 
 def top(design: Design, planned: Schedule | None = None) -> str:
-    """The top module: instances and wires only."""
+    """The top module, of instances and wires only."""
     lines = [
         f"// {design.name}: generated; change the graph, not this file.{_pace(planned)}",
         f"module {design.name} (",
@@ -140,7 +140,7 @@ def _declared(design: Design, wire: Wire) -> list[str]:
 
 
 def _number(value: int) -> str:
-    """A parameter's value: one beyond 32 bits needs its size."""
+    """A parameter's value, with its size if it exceeds 32 bits."""
     return str(value) if -(1 << 31) < value < 1 << 31 else f"{'-' if value < 0 else ''}64'sd{abs(value)}"
 
 
@@ -153,8 +153,8 @@ def _pace(planned: Schedule | None) -> str:
 def _instance(design: Design, instance: Template, planned: Schedule | None) -> list[str]:
     shape = "×".join(map(str, instance.shape)) or "scalar"
     remark = f"; {instance.remark()}" if instance.remark() else ""
-    when = planned.told(design, instance) if planned else ""
-    lines = [f"  // {instance.node}: {shape}, {instance.outputs[0].label}{remark}{when and f'; {when}'}"]
+    timing = planned.summary(design, instance) if planned else ""
+    lines = [f"  // {instance.node}: {shape}, {instance.outputs[0].label}{remark}{timing and f'; {timing}'}"]
     values = [f".{name}({_number(value)})" for name, value in instance.parameters().items()]
     values += [f'.{m.parameter}("mem/{memory_file(instance, m.parameter)}")' for m in instance.memories()]
     if values:
@@ -167,7 +167,7 @@ def _instance(design: Design, instance: Template, planned: Schedule | None) -> l
     names = [design.label(Wire(instance.name, k)) for k in range(len(instance.outputs))]
     if len(names) == 1:
         pins += [f"      .y_{part}({names[0]}_{part})" for part in ("data", "valid", "ready")]
-    else:  # several outputs are one port each way, the first in the lowest bits
+    else:  # several outputs share a port, the first in the lowest bits
         for part in ("data", "valid", "ready"):
             pins.append(f"      .y_{part}({{{', '.join(f'{n}_{part}' for n in reversed(names))}}})")
     return [*lines, ",\n".join(pins), "  );"]

@@ -1,1 +1,1 @@
-"""One file per family of ops: how a node of the graph becomes instances of templates."""
+"""Lowering rules, one file per family of ops: from a node of the graph to instances of templates."""

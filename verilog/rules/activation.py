@@ -1,4 +1,4 @@
-"""Functions of one number: ReLU by itself, all others by tables that hold what torch computes in double precision."""
+"""Elementwise functions: ReLU as a module, all others by tables of torch's results in double precision."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import Template
-from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, unsupported
 from espalier.verilog.numbers.fixed import Fixed, Rounding, covering
 from espalier.verilog.rules.norm import scaled
 from espalier.verilog.templates.lut import WHOLE, WIDEST, Function, Lut, Pieces, fitted, tabled
 from espalier.verilog.templates.relu import Relu
 
-# op → the options that torch's function of that name takes: (our name, place among a call's arguments, default).
+# op → options of torch's function of that name: (name, position among a call's arguments, default).
 OPTIONS: dict[str, tuple[tuple[str, int, Any], ...]] = {
     "gelu": (("approximate", 1, "none"),), "leaky_relu": (("negative_slope", 1, 0.01),), "elu": (("alpha", 1, 1.0),),
     "celu": (("alpha", 1, 1.0),), "softplus": (("beta", 1, 1.0), ("threshold", 2, 20.0)),
@@ -32,25 +32,25 @@ OPTIONS: dict[str, tuple[tuple[str, int, Any], ...]] = {
 PLAIN = ("silu", "tanh", "sigmoid", "hardswish", "hardsigmoid", "relu6", "mish", "selu", "logsigmoid", "softsign")
 MATHS = ("exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "abs", "sin", "cos", "square", "exp2", "log2", "log1p",
          "expm1", "sign", "floor", "ceil", "round", "neg")  # fmt: skip
-# Their results stay within what their operand's format holds, and on its steps.
+# Functions whose results fit the operand's format.
 KEEP = ("abs", "neg", "sign", "floor", "ceil", "round")
 
 
 @lowers("relu")
 def relu(low: Lowering, node: Node) -> None:
-    """max(x, 0) in the format that comes; an unsigned input is left alone."""
+    """max(x, 0) in the input's format; the identity for unsigned inputs."""
     x = low.operand(node, node.inputs[0], "data_in")
     if x.fixed.signed:
-        made = Relu(name=node.id, node=node.id, inputs=(x.stream,), outputs=(x.stream,), shape=x.shape)
-        x = type(x)(low.add(made, (x.wire,)), x.stream, x.shape, x.index)
+        instance = Relu(name=node.id, node=node.id, inputs=(x.stream,), outputs=(x.stream,), shape=x.shape)
+        x = type(x)(low.add(instance, (x.wire,)), x.stream, x.shape, x.index)
     low.publish(node, x)
 
 
 @lowers(*OPTIONS, *PLAIN, *MATHS)
 def by_table(low: Lowering, node: Node) -> None:
-    """A word for every code of up to 10 bits, lines fitted to wider ones."""
+    """A table of all codes up to 10 bits, fitted line segments for wider ones."""
     if node.op == "round" and argument(node, "decimals", 1, 0) != 0:
-        raise refused(node, f"decimals={argument(node, 'decimals', 1, 0)}", "Round to whole numbers.")
+        raise unsupported(node, f"decimals={argument(node, 'decimals', 1, 0)}", "Round to whole numbers.")
     x = low.operand(node, node.inputs[0], "data_in")
     if node.op == "neg" and x.fixed.width > WHOLE:
         ones = np.ones((x.stream.rows, x.stream.size), np.int64)
@@ -62,10 +62,10 @@ def by_table(low: Lowering, node: Node) -> None:
 
 @lowers("prelu")
 def prelu(low: Lowering, node: Node) -> None:
-    """With one slope for all."""
+    """PReLU with a single slope."""
     stored = low.weight(node, "weight")
     if stored is None or stored[0].size != 1:
-        raise refused(node, "several slopes", "Use one slope for all channels.")
+        raise unsupported(node, "several slopes", "Use one slope for all channels.")
     slope = float(stored[1].values(stored[0]).reshape(()))
     x = low.operand(node, node.inputs[0], "data_in")
     to, rounding = _result(low, node, x.fixed)
@@ -109,20 +109,20 @@ def _kept(x: Fixed) -> Fixed:
 
 
 def function_of(node: Node) -> Function:
-    """What torch computes for a node, on numpy's doubles."""
+    """Torch's function of a node, on NumPy arrays in double precision."""
     import torch
 
     names = [(name, argument(node, name, place, default)) for name, place, default in OPTIONS.get(node.op, ())]
     if any(not isinstance(value, int | float | str | None) for _, value in names):
-        raise refused(node, "an option that is computed", "Use a constant.")
-    found: Callable[..., Any] | None = _torch(node.op)
-    if found is None:
-        raise refused(node, "no such function in torch", "Please report this.")
-    given = {name: value for name, value in names if value is not None}
+        raise unsupported(node, "a computed option", "Use a constant.")
+    torch_function: Callable[..., Any] | None = _torch(node.op)
+    if torch_function is None:
+        raise EmitError(f"{node.id} ({node.op}) is no function of torch.", "Please report this.", node.id)
+    options = {name: value for name, value in names if value is not None}
 
     def function(x: NDArray[Any]) -> NDArray[Any]:
         values = torch.from_numpy(np.asarray(x, np.float64))
-        return np.asarray(found(values, **given).detach())
+        return np.asarray(torch_function(values, **options).detach())
 
     return function
 

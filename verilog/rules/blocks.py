@@ -1,5 +1,5 @@
-"""Layers on numbers in blocks (MXINT): nn.Linear takes exponents beside mantissas; windows mix the blocks, so that
-convolutions take what blocks hold as fixed point. Sums are exact."""
+"""Layers with block formats (MXINT): nn.Linear takes mantissas and exponents; convolutions, whose windows mix blocks,
+take the blocks' values in fixed point. Sums are exact."""
 
 from __future__ import annotations
 
@@ -15,69 +15,69 @@ from espalier.model.graph.ports import choice
 from espalier.verilog.design.netlist import Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import cut, pixels, refused, reordered, rows_of
 from espalier.verilog.lowering.lower import Lowering
-from espalier.verilog.lowering.sums import Sums, finished, narrow_enough, summed
+from espalier.verilog.lowering.signal_order import cut, pixels, reordered, rows_of, unsupported
+from espalier.verilog.lowering.sums import Sums, check_width, scaled_layer, summed
 from espalier.verilog.lowering.weights import Weights
 from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, covering
 from espalier.verilog.numbers.scaled import plain
 from espalier.verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
 from espalier.verilog.templates.linear_blocks import LinearBlocks
 
-FAR = 25  # bits of weights in blocks as integers: the wider operand of a DSP block
+FAR = 25  # most bits of block weights as integers: the wider operand of a DSP block
 
 
 def blocks_of(node: Node) -> MXInt | None:
-    """The format of what flows into a layer, where it has blocks."""
-    found = choice(node, "data_in")
-    return found.format if found is not None and isinstance(found.format, MXInt) else None
+    """The block format of a layer's data_in; None for other formats."""
+    precision = choice(node, "data_in")
+    return precision.format if precision is not None and isinstance(precision.format, MXInt) else None
 
 
 def from_fixed_point(low: Lowering, node: Node) -> MXInt | None:
-    """The same, made of what comes in fixed point from another instance; raises EmitError."""
+    """`blocks_of`, checked to be computable from another instance's fixed point; raises EmitError."""
     form = blocks_of(node)
     if form is not None and form.rows > 1:
         text = f"data_in of {node.id} is in {form.label}, in blocks of several rows."
         raise EmitError(text, "Choose `mxint` with rows=1, or `integer`.", node.id)
     if form is not None and node.inputs[0].node in low.host:
-        text = f"data_in of {node.id} is in {form.label} and comes from the host, which sends fixed point."
+        text = f"data_in of {node.id} is in {form.label}, and the host only sends fixed point."
         raise EmitError(text, "Choose `integer` for data_in of the first layer.", node.id)
     return form
 
 
-def by_blocks(low: Lowering, node: Node, held: Weights) -> tuple[Signal, Wire, Stream]:
-    """The operand, and the result's wire and stream: blocks are made of the fixed point that comes, then multiplied."""
+def by_blocks(low: Lowering, node: Node, layer: Weights) -> tuple[Signal, Wire, Stream]:
+    """Lower nn.Linear on blocks computed from its fixed-point operand; returns operand, wire and stream."""
     form = from_fixed_point(low, node)
-    if held.scale is not None:
-        text = f"{node.id} multiplies numbers in blocks by scaled ones."
+    if layer.scale is not None:
+        text = f"{node.id} multiplies a block format by a scaled one."
         raise EmitError(text, "Choose `mxint` with rows=1 or `integer` for both operands.", node.id)
-    outputs, inputs = held.codes.shape
-    sizes = [min(b, inputs) for b in (held.block, form.block if form else 0) if b]
+    outputs, inputs = layer.codes.shape
+    sizes = [min(b, inputs) for b in (layer.block, form.block if form else 0) if b]
     par_in, par_out, _ = low.parallel(node, math.gcd(inputs, *sizes), outputs)
     x = rows_of(low, node, node.inputs[0], par_in)
     if not plain(x.fixed) or (x.index.reshape(-1, inputs) % inputs != np.arange(inputs)).any():
-        raise refused(node, "an operand whose blocks are not of elements in a row", "Choose `integer` for its data_in.")
+        raise unsupported(node, "an operand whose blocks are not contiguous", "Choose `integer` for its data_in.")
     out, rows = low.shape(node), x.stream.rows
-    exponents, least = lowest(held)
-    weight = replace(held.form, frac=held.form.frac - least)
+    exponents, least = lowest(layer)
+    weight = replace(layer.form, frac=layer.form.frac - least)
     wide = Fixed(x.fixed.width + x.fixed.signed, x.fixed.frac, x.fixed.signed)
-    of_w = held.block or inputs
-    narrow_enough(node, wide, Fixed(weight.width + int(exponents.max()), weight.frac), inputs)
-    sums = Sums(*summed(placed(held.codes, exponents, of_w), weight, wide, low.weight(node, "bias")))
-    streams, wires = made(low, node, x, form) if form else ((x.stream,), (x.wire,))
+    of_w = layer.block or inputs
+    check_width(node, wide, Fixed(weight.width + int(exponents.max()), weight.frac), inputs)
+    sums = Sums(*summed(placed(layer.codes, exponents, of_w), weight, wide, low.weight(node, "bias")))
+    streams, wires = as_blocks(low, node, x, form) if form else ((x.stream,), (x.wire,))
 
     def make(**rest: object) -> LinearBlocks:
         return LinearBlocks(
-            name=node.id, node=node.id, inputs=streams, shape=out, weight=held.codes, weight_format=weight,
+            name=node.id, node=node.id, inputs=streams, shape=out, weight=layer.codes, weight_format=weight,
             exponents=exponents, weight_block=of_w, bias=sums.biases, accumulator=sums.accumulator,
             block=form.block if form else 0, base=base(x.stream), source=x.fixed, **rest,  # type: ignore[arg-type]
         )  # fmt: skip
 
     exact = Stream(rows, outputs, sums.accumulator, par_out)
-    return x, *finished(low, node, make, wires, exact, sums, pace=inputs // par_in)
+    return x, *scaled_layer(low, node, make, wires, exact, sums, pace=inputs // par_in)
 
 
-def made(low: Lowering, node: Node, x: Signal, form: MXInt) -> tuple[tuple[Stream, ...], tuple[Wire, ...]]:
+def as_blocks(low: Lowering, node: Node, x: Signal, form: MXInt) -> tuple[tuple[Stream, ...], tuple[Wire, ...]]:
     """Mantissas and exponents of a fixed-point operand."""
     exponents, wire = exponents_of(low, node, x, form)
     elements = replace(x.stream, fixed=Fixed(form.width, form.width - 2))
@@ -87,7 +87,7 @@ def made(low: Lowering, node: Node, x: Signal, form: MXInt) -> tuple[tuple[Strea
 
 
 def exponents_of(low: Lowering, node: Node, x: Signal, form: MXInt) -> tuple[Stream, Wire]:
-    """Those of the blocks of each row."""
+    """Exponents of the blocks of each row."""
     stream = Stream(x.stream.rows, Cut(x.stream.size, x.stream.par, form.block).blocks, EXPONENT)
     first = BlockExponent(name=low.free(f"{node.id}_exponents"), node=node.id, inputs=(x.stream,), block=form.block,
                           outputs=(stream,), shape=x.shape)  # fmt: skip
@@ -95,18 +95,18 @@ def exponents_of(low: Lowering, node: Node, x: Signal, form: MXInt) -> tuple[Str
 
 
 def channels_of(low: Lowering, node: Node, par: int | None = None, shape: tuple[int, ...] = ()) -> tuple[Signal, Codes]:
-    """`pixels` of the operand of a convolution, with the values that blocks hold where its format has blocks.
+    """`pixels` of a convolution's operand, rounded to its block format if it has one.
 
-    Blocks lie along the channels, and windows mix them, so they are put back into the fixed point that came.
+    Blocks are along the channels, and windows mix them, so their values are converted back to fixed point.
     """
     form = from_fixed_point(low, node)
     x, channels = pixels(low, node, node.inputs[0], par, shape)
-    if form is None or (plain(x.fixed) and x.fixed.width < form.width):  # such blocks hold all that comes
+    if form is None or (plain(x.fixed) and x.fixed.width < form.width):  # the blocks represent x exactly
         return x, channels
     if not plain(x.fixed):
-        raise refused(node, f"blocks made of {x.fixed.label}", "Choose `integer` for its data_in.")
+        raise unsupported(node, f"blocks computed from {x.fixed.label}", "Choose `integer` for its data_in.")
     lanes, many, count = x.stream.par, x.stream.size, low.shape(node, "data_in")[0]
-    channels = np.arange(many).reshape(count, -1).T.reshape(-1)  # slices one after the other
+    channels = np.arange(many).reshape(count, -1).T.reshape(-1)  # slice by slice
     index = np.arange(x.index.size).reshape(many, -1)[channels].T.reshape(-1)
     x = reordered(low, node, x, index, many)
     x = cut(low, node, low.resize(node, x, math.gcd(lanes, count, min(form.block, count))), count)
@@ -118,31 +118,31 @@ def channels_of(low: Lowering, node: Node, par: int | None = None, shape: tuple[
     return low.resize(node, x, lanes), channels
 
 
-def lowest(held: Weights) -> tuple[Codes, int]:
-    """Exponents counted from the lowest one, and that; blocks of zeros have the lowest."""
-    if held.exponents is None:
-        return np.zeros((len(held.codes), 1), np.int64), 0
-    firsts = np.arange(held.exponents.shape[1]) * held.block
-    used = np.maximum.reduceat(np.abs(held.codes), firsts, axis=1) > 0
-    least = int(held.exponents[used].min()) if used.any() else 0
-    return np.where(used, held.exponents - least, 0), least
+def lowest(layer: Weights) -> tuple[Codes, int]:
+    """(exponents relative to the lowest one, the lowest one); blocks of zeros get the lowest."""
+    if layer.exponents is None:
+        return np.zeros((len(layer.codes), 1), np.int64), 0
+    firsts = np.arange(layer.exponents.shape[1]) * layer.block
+    used = np.maximum.reduceat(np.abs(layer.codes), firsts, axis=1) > 0
+    least = int(layer.exponents[used].min()) if used.any() else 0
+    return np.where(used, layer.exponents - least, 0), least
 
 
 def placed(weight: Codes, exponents: Codes, block: int) -> Codes:
-    """Weights times the power of two of their block."""
+    """Weights times the powers of two of their blocks."""
     each = np.repeat(exponents, block, axis=1)[:, : weight.shape[1]]
     return weight << np.minimum(each, WIDEST)
 
 
-def in_fixed_point(node: Node, held: Weights) -> Weights:
-    """Weights in blocks as integers of one step, wide enough for all exponents, where windows mix the blocks; exact."""
-    if not held.block:
-        return held
-    exponents, least = lowest(held)
-    codes, frac = placed(held.codes, exponents, held.block), held.form.frac - least
+def in_fixed_point(node: Node, layer: Weights) -> Weights:
+    """Block weights as integers of one step, exactly; raises EmitError if they are too wide."""
+    if not layer.block:
+        return layer
+    exponents, least = lowest(layer)
+    codes, frac = placed(layer.codes, exponents, layer.block), layer.form.frac - least
     form = covering(min(int(codes.min()), -1), max(int(codes.max()), 0), frac)
-    wide = held.form.width + int(exponents.max())
+    wide = layer.form.width + int(exponents.max())
     if wide > WIDEST or form.width > FAR:
-        text = f"The exponents of the weights of {node.id} lie so far apart that they need {wide} bits."
-        raise EmitError(text, f"{FAR} are supported: choose fewer bits or larger blocks, or `integer`.", node.id)
+        text = f"The weights of {node.id} need {wide} bits for their range of exponents; {FAR} are supported."
+        raise EmitError(text, "Choose fewer bits or larger blocks, or `integer`.", node.id)
     return Weights(codes, form)

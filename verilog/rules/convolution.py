@@ -1,4 +1,4 @@
-"""Convolutions: a window over the image, then the folded product of `linear` at each of its places."""
+"""Convolutions: a window over the image, then the folded product of `linear` at each of its positions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, lowers, stays_folded
-from espalier.verilog.lowering.sums import finished, summing
+from espalier.verilog.lowering.signal_order import argument, unsupported
+from espalier.verilog.lowering.sums import layer_sums, scaled_layer
 from espalier.verilog.lowering.weights import Weights, weights
 from espalier.verilog.numbers.scaled import Signs, zero_of
 from espalier.verilog.rules.blocks import channels_of, in_fixed_point
@@ -28,100 +28,102 @@ from espalier.verilog.templates.window import Pair, Walk, Window
 
 @lowers("conv1d", "conv2d")
 def convolution(low: Lowering, node: Node) -> None:
-    """Each place of the kernel is a row of taps × channels; the columns of the weight are put into that order."""
-    held = weights(low, node)
-    if held is None:
+    """Each position of the kernel is a row of taps × channels; the weight's columns are put into that order."""
+    layer = weights(low, node)
+    if layer is None:
         raise EmitError(f"{node.id} convolves two computed tensors.", "Trace the model from modules.", node.id)
-    held = in_fixed_point(node, held)
+    layer = in_fixed_point(node, layer)
     groups = int(argument(node, "groups", 6, 1))
     out, per = node.ports["weight"].sizes(low.symbols)[:2]
     walk = walk_of(low, node, node.ports["weight"].sizes(low.symbols)[2:])
     if low.options.engine == "unrolled" and fits(walk):
-        from espalier.verilog.lowering.unrolling import whole
+        from espalier.verilog.lowering.unrolling import block_diagonal
 
-        as_adders(low, node, walk, whole(groups, held))
+        as_adders(low, node, walk, block_diagonal(groups, layer))
         return
-    stays_folded(low, node, "its padding is so wide that several windows are complete with one pixel")
+    stays_folded(low, node, "its padding is so wide that one pixel completes several windows")
     if groups == out and per == 1:
-        _depthwise(low, node, walk, held)
+        _depthwise(low, node, walk, layer)
         return
     par_in, par_out, _ = low.parallel(node, per * walk.taps, out // groups)
     x, channels = channels_of(low, node, math.gcd(par_in, per))
     if groups > 1 and (np.diff(channels) != 1).any():
-        raise refused(node, "groups of channels that do not come together", "Keep the order of the channels.")
+        raise unsupported(node, "groups of reordered channels", "Keep the order of the channels.")
     places = np.arange(per * walk.taps).reshape(per, walk.taps)[channels if groups == 1 else slice(None)]
     rows = low.resize(node, windows(low, node, x, walk, groups, border(node, x, walk)), par_in)
-    low.publish(node, product(low, node, rows, walk, groups, held.picked(places.T.reshape(-1)), par_out))
+    low.publish(node, product(low, node, rows, walk, groups, layer.picked(places.T.reshape(-1)), par_out))
 
 
-def as_adders(low: Lowering, node: Node, walk: Walk, held: Weights, shape: tuple[int, ...] = ()) -> None:
-    """All products of a place at once, from windows that come a pixel a cycle; `shape`: that of the operand."""
-    from espalier.verilog.lowering.unrolling import lined, passed_on, unrolled
+def as_adders(low: Lowering, node: Node, walk: Walk, layer: Weights, shape: tuple[int, ...] = ()) -> None:
+    """Unrolled convolution: all products of a position at once, a pixel per cycle; `shape`: that of the operand."""
+    from espalier.verilog.lowering.unrolling import line_windows, publish_relu, unrolled
 
-    size = held.codes.shape[1] // walk.taps
+    size = layer.codes.shape[1] // walk.taps
     x, channels = channels_of(low, node, size, shape)
     columns = np.arange(size * walk.taps).reshape(size, walk.taps)[channels].T.reshape(-1)
-    rows, held = lined(low, node, x, walk, border(node, x, walk)), held.picked(columns)
-    wire, stream = unrolled(low, node, rows, held, summing(low, node, x.fixed, held))
+    rows, layer = line_windows(low, node, x, walk, border(node, x, walk)), layer.picked(columns)
+    wire, stream = unrolled(low, node, rows, layer, layer_sums(low, node, x.fixed, layer))
     index = np.arange(stream.elements).reshape(stream.size, walk.places).T.reshape(-1)
     low.publish(node, Signal(wire, stream, low.shape(node), index))
-    passed_on(low, node, wire)
+    publish_relu(low, node, wire)
 
 
 def border(node: Node, x: Signal, walk: Walk) -> int:
-    """The code of a zero, which lies around the image."""
+    """The code of 0, for the padding."""
     if isinstance(x.fixed, Signs) and x.fixed.bipolar and (walk.under() < 0).any():
-        raise refused(node, "a border of zeros around signs", "Use padding=0, or another format for its data_in.")
+        raise unsupported(node, "zero padding of signs", "Use padding=0, or another format for its data_in.")
     return zero_of(x.fixed)
 
 
-def product(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int, held: Weights, par_out: int) -> Signal:
-    """The folded products of the rows of windows, as pixels of the result."""
-    sums = summing(low, node, x.fixed, held)
-    shape, out = low.shape(node), len(held.codes)
+def product(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int, layer: Weights, par_out: int) -> Signal:
+    """Folded products of the window rows, as pixels of the result."""
+    sums = layer_sums(low, node, x.fixed, layer)
+    shape, out = low.shape(node), len(layer.codes)
     make = partial(
-        LinearSigns if held.signs else Linear, name=node.id, node=node.id, inputs=(x.stream,), shape=shape,
-        weight=held.codes, weight_format=held.form, bias=sums.biases, accumulator=sums.accumulator, groups=groups,
+        LinearSigns if layer.signs else Linear, name=node.id, node=node.id, inputs=(x.stream,), shape=shape,
+        weight=layer.codes, weight_format=layer.form, bias=sums.biases, accumulator=sums.accumulator, groups=groups,
     )  # fmt: skip
     first = Stream(x.stream.rows, out // groups, sums.accumulator, par_out)
-    wire, last = finished(low, node, make, (x.wire,), first, sums, groups, x.stream.size // x.stream.par, image=True)
+    wire, last = scaled_layer(
+        low, node, make, (x.wire,), first, sums, groups, x.stream.size // x.stream.par, image=True
+    )
     stream = replace(last, rows=walk.places, size=out)
     index = np.arange(stream.elements).reshape(out, walk.places).T.reshape(-1)
     return Signal(wire, stream, shape, index)
 
 
-def _depthwise(low: Lowering, node: Node, walk: Walk, held: Weights) -> None:
-    """One channel of the result for each of the operand: several of them side by side, tap by tap."""
-    lanes, _, _ = low.parallel(node, len(held.codes), 1)
+def _depthwise(low: Lowering, node: Node, walk: Walk, layer: Weights) -> None:
+    """Depthwise convolution: several channels in parallel, tap by tap."""
+    lanes, _, _ = low.parallel(node, len(layer.codes), 1)
     x, channels = channels_of(low, node, lanes)
-    rows = windows(low, node, x, walk, len(held.codes) // lanes, border(node, x, walk))
-    sums = summing(low, node, x.fixed, held).picked(channels)
+    rows = windows(low, node, x, walk, len(layer.codes) // lanes, border(node, x, walk))
+    sums = layer_sums(low, node, x.fixed, layer).picked(channels)
     make = partial(
         Depthwise, name=node.id, node=node.id, inputs=(rows.stream,), shape=low.shape(node), bias=sums.biases,
-        weight=held.codes[channels], weight_format=held.form, accumulator=sums.accumulator,
+        weight=layer.codes[channels], weight_format=layer.form, accumulator=sums.accumulator,
     )  # fmt: skip
-    first = Stream(walk.places, len(held.codes), sums.accumulator, lanes)
-    wire, stream = finished(low, node, make, (rows.wire,), first, sums, pace=walk.taps, image=True)
+    first = Stream(walk.places, len(layer.codes), sums.accumulator, lanes)
+    wire, stream = scaled_layer(low, node, make, (rows.wire,), first, sums, pace=walk.taps, image=True)
     index = channels[None, :] * walk.places + np.arange(walk.places)[:, None]
     low.publish(node, Signal(wire, stream, low.shape(node), index.reshape(-1)))
 
 
 def windows(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int = 1, pad: int = 0) -> Signal:
-    """What lies under the kernel at each of its places, as a stream; its `index` means nothing."""
+    """The elements under the kernel at each of its positions, as a stream; its `index` is a placeholder."""
     size = walk.taps * x.stream.size // groups
     out = Stream(walk.places * groups, size, x.fixed, x.stream.par)
-    made = Window(
+    instance = Window(
         name=low.free(f"{node.id}_window"), node=node.id, inputs=(x.stream,), outputs=(out,), walk=walk,
         groups=groups, pad=pad, shape=(walk.places * groups, size),
     )  # fmt: skip
-    return Signal(low.add(made, (x.wire,)), out, (out.rows, size), np.arange(out.elements))
+    return Signal(low.add(instance, (x.wire,)), out, (out.rows, size), np.arange(out.elements))
 
 
 def walk_of(low: Lowering, node: Node, kernel: tuple[int, ...]) -> Walk:
-    """Kernel, stride, dilation and padding of a convolution; a sequence is an image one pixel wide."""
+    """Geometry of a convolution; a sequence is an image one pixel wide."""
     image, out = low.shape(node, "data_in")[1:], low.shape(node)[1:]
     if argument(node, "padding_mode", 99, "zeros") != "zeros":
-        raise refused(node, "padding that is no zeros", "Use padding_mode='zeros'.")
+        raise unsupported(node, "padding other than zeros", "Use padding_mode='zeros'.")
     step, gap = (axes(argument(node, n, k, 1), len(image)) for n, k in (("stride", 3), ("dilation", 5)))
     padding = argument(node, "padding", 4, 0)
     if isinstance(padding, str):
@@ -133,12 +135,12 @@ def walk_of(low: Lowering, node: Node, kernel: tuple[int, ...]) -> Walk:
 
 
 def axes(value: Any, count: int) -> tuple[int, ...]:
-    """An option for each axis: a number for all, or one for each."""
+    """An option per axis, from a number for all axes or one for each."""
     many = tuple(int(v) for v in value) if isinstance(value, tuple | list) else (int(value),)
     return many * count if len(many) == 1 else many
 
 
 def pair(sizes: tuple[int, ...], other: int = 1) -> Pair:
-    """Both axes of an image; the second of a sequence is one wide."""
+    """Two axes of an image; `other` is the second one of a sequence."""
     first, second = (*sizes, other)[:2]
     return first, second

@@ -1,4 +1,4 @@
-"""Sums, differences and products of two tensors, or of a tensor and a constant."""
+"""Elementwise arithmetic of two tensors, or of a tensor and a constant."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from espalier.model.graph.graph import Node, Ref
-from espalier.verilog.design.signal import Signal, arranged
-from espalier.verilog.lowering.layout import cut, gathered, refused, reordered
+from espalier.verilog.design.signal import Signal, rows_and_size
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
+from espalier.verilog.lowering.signal_order import cut, gathered, reordered, unsupported
 from espalier.verilog.numbers.fixed import WIDEST, Fixed
-from espalier.verilog.rules.attention import BIT, added, needed
+from espalier.verilog.rules.attention import BIT, added, required_format
 from espalier.verilog.rules.norm import affine, multiplier_format, scaled
 from espalier.verilog.templates.chain import Replay
 from espalier.verilog.templates.divide import Divide
@@ -24,47 +24,47 @@ ONE = Fixed(2, 0)
 
 @lowers("add", "sub", "rsub", "mul", "div", "maximum", "minimum")
 def combine(low: Lowering, node: Node) -> None:
-    """Two streams meet in `pair`; constants go into `scale_shift`; a mask in front of a softmax is left to that."""
+    """Two streams in `pair`; constants in `scale_shift`; additive masks are applied by their softmax."""
     masking = added(low, node) if node.op == "add" else None
     if masking is not None:
         low.publish(node, low.operand(node, masking[1], port_of(low, node, masking[1])))
         return
     alpha = node.kwargs.get("alpha", node.args[2] if node.op == "rsub" and len(node.args) > 2 else 1)
     if len(node.args) < 2:
-        raise refused(node, "named operands", "Write it with two operands.")
+        raise unsupported(node, "keyword operands", "Pass both operands by position.")
     first, second = (node.args[k] for k in ((1, 0) if node.op == "rsub" else (0, 1)))
     if node.kwargs.get("rounding_mode") is not None:
-        raise refused(node, f"rounding_mode={node.kwargs['rounding_mode']}", "Divide without rounding.")
+        raise unsupported(node, f"rounding_mode={node.kwargs['rounding_mode']}", "Divide without rounding.")
     kind: Any = {"rsub": "sub", "maximum": "max", "minimum": "min"}.get(node.op, node.op)
-    fixed = [known(low, value) for value in (first, second)]
+    fixed = [constant_operand(low, value) for value in (first, second)]
     if isinstance(first, Ref) and isinstance(second, Ref) and (_both(fixed) or kind in ("max", "min")):
         _streams(low, node, kind, (first, second), float(alpha))  # type: ignore[arg-type]
     elif alpha != 1:
-        raise refused(node, f"alpha={alpha} with a constant", "Multiply the constant by it.")
+        raise unsupported(node, f"alpha={alpha} with a constant", "Multiply the constant by it.")
     else:
         _with_constant(low, node, kind, (first, second), fixed)
 
 
 def _both(fixed: list[Any]) -> bool:
-    """Whether both operands are computed."""
+    """Whether no operand is constant."""
     return all(f is None for f in fixed)
 
 
-def known(low: Lowering, value: Any) -> Any:
-    """The numbers of an operand that hangs on no input, None for others."""
+def constant_operand(low: Lowering, value: Any) -> Any:
+    """The value of a constant operand; None for a computed one."""
     return low.value(value) if isinstance(value, Ref) else np.asarray(float(value))
 
 
 def _with_constant(low: Lowering, node: Node, kind: str, values: tuple[Any, Any], fixed: list[Any]) -> None:
-    """x·m + b: constants in their port's format where one is chosen, else a scale in 16 bits and a shift exactly."""
+    """x·m + b: constants in their port's format, else m in 16 bits and b with up to 16 more fraction bits."""
     k = 0 if fixed[0] is None else 1
     if kind == "div" and k == 1:
-        raise refused(node, "a constant over a tensor", "Multiply by its reciprocal.")
+        raise unsupported(node, "a constant divided by a tensor", "Multiply by the reciprocal.")
     x = low.operand(node, values[k], port_of(low, node, values[k]))
     form = low.chosen(node, port_of(low, node, values[1 - k])) if isinstance(values[1 - k], Ref) else None
     constant = fixed[1 - k] if fixed[1 - k].ndim <= len(low.shape(node)) else fixed[1 - k][0]
     if x.shape != low.shape(node):
-        x = spread(low, node, x, low.shape(node))
+        x = broadcast(low, node, x, low.shape(node))
     placed = np.broadcast_to(constant, x.shape).reshape(-1)[x.index].reshape(x.stream.rows, x.stream.size)
     placed = placed if form is None else form.values(form.encode(placed))
     zero = np.zeros_like(placed)
@@ -84,7 +84,7 @@ def _with_constant(low: Lowering, node: Node, kind: str, values: tuple[Any, Any]
 
 
 def fraction(values: np.ndarray, least: int) -> int:
-    """The places in which all values are exact, at most 16 beyond `least`."""
+    """Fraction bits in which all values are exact, at most 16 beyond `least`."""
     return next((f for f in range(least, least + 16) if (np.ldexp(values, f) % 1 == 0).all()), least + 16)
 
 
@@ -111,34 +111,34 @@ def times(low: Lowering, node: Node, x: Signal, factor: float) -> Signal:
 
 
 def met(low: Lowering, node: Node, kind: Any, a: Signal, b: Signal, exactly: bool = False) -> Signal:
-    """Two signals element by element, the smaller broadcast; in the format of the node's result, or exact."""
+    """Combine two signals element by element, broadcasting the smaller; in the result's format, or exact."""
     a, b = together(low, node, a, b)
     name = low.free(node.id)
     if kind == "div":
-        to, rounding = needed(low, node)
+        to, rounding = required_format(low, node)
         quotient = Divide(name=name, node=node.id, inputs=(a.stream, b.stream), shape=a.shape, rounding=rounding,
                           outputs=(replace(a.stream, fixed=to),))  # fmt: skip
         if quotient.bits > WIDEST:
-            raise refused(node, f"a quotient of {quotient.bits} bits", "Choose narrower formats for its operands.")
+            raise unsupported(node, f"a quotient of {quotient.bits} bits", "Choose narrower formats for its operands.")
         return replace(a, wire=low.add(quotient, (a.wire, b.wire)), stream=quotient.outputs[0])
     total = exact_format(kind, a.fixed, b.fixed)
     known = BIT if kind in COMPARE else total if exactly else None
     to, rounding = (known, "nearest_even") if known else low.result(node, total)
     out = replace(a.stream, fixed=to)
-    made = Pair(name=name, node=node.id, inputs=(a.stream, b.stream), outputs=(out,), shape=a.shape, kind=kind,
-                total=total, rounding=rounding)  # fmt: skip
-    return replace(a, wire=low.add(made, (a.wire, b.wire)), stream=out)
+    instance = Pair(name=name, node=node.id, inputs=(a.stream, b.stream), outputs=(out,), shape=a.shape, kind=kind,
+                    total=total, rounding=rounding)  # fmt: skip
+    return replace(a, wire=low.add(instance, (a.wire, b.wire)), stream=out)
 
 
 def together(low: Lowering, node: Node, a: Signal, b: Signal) -> tuple[Signal, Signal]:
-    """Two signals in the same beats, the smaller broadcast."""
+    """Two signals in the same order and beats, the smaller broadcast."""
     if a.index.size < b.index.size:
         return like(low, node, repeated(low, node, a, b), b), b
     return a, like(low, node, repeated(low, node, b, a), a)
 
 
 def repeated(low: Lowering, node: Node, small: Signal, big: Signal) -> Signal:
-    """A signal broadcast to the shape of another one: given again for each of its rows."""
+    """A signal broadcast to another one's shape: replayed if its elements repeat in order, else gathered."""
     if small.shape == big.shape:
         return small
     numbers = np.arange(small.index.size).reshape(small.shape)
@@ -149,19 +149,19 @@ def repeated(low: Lowering, node: Node, small: Signal, big: Signal) -> Signal:
     par = math.gcd(big.stream.par, small.index.size)
     small = low.resize(node, reordered(low, node, small, rounds[0], small.index.size), par, 1)
     out = replace(small.stream, rows=small.stream.rows * len(rounds))
-    made = Replay(name=low.free(f"{node.id}_replay"), node=node.id, inputs=(small.stream,), outputs=(out,),
-                  times=len(rounds), shape=big.shape)  # fmt: skip
-    return Signal(low.add(made, (small.wire,)), out, big.shape, big.index)
+    instance = Replay(name=low.free(f"{node.id}_replay"), node=node.id, inputs=(small.stream,), outputs=(out,),
+                      times=len(rounds), shape=big.shape)  # fmt: skip
+    return Signal(low.add(instance, (small.wire,)), out, big.shape, big.index)
 
 
-def spread(low: Lowering, node: Node, x: Signal, shape: tuple[int, ...]) -> Signal:
-    """A signal broadcast to a shape, each element as often as it stands there."""
+def broadcast(low: Lowering, node: Node, x: Signal, shape: tuple[int, ...]) -> Signal:
+    """A signal broadcast to a shape, by gathering."""
     numbers = np.broadcast_to(np.arange(math.prod(x.shape)).reshape(x.shape), shape).reshape(-1)
-    return gathered(low, node, x, x.places[numbers], shape, np.arange(numbers.size), arranged(shape)[1])
+    return gathered(low, node, x, x.places[numbers], shape, np.arange(numbers.size), rows_and_size(shape)[1])
 
 
 def like(low: Lowering, node: Node, signal: Signal, other: Signal) -> Signal:
-    """The signal in the order and in the beats of another one of its shape."""
+    """The signal in the order and beats of another one of the same shape."""
     want = other.stream
     if (signal.index != other.index).any():
         signal = reordered(low, node, signal, other.index, want.size)

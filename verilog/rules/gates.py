@@ -1,12 +1,12 @@
-"""Gated linear units: one half of a tensor times the sigmoid of the other."""
+"""Gated linear units: one half of a tensor times the sigmoid of the other half."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from espalier.model.graph.graph import Node
-from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import BATCH_AXIS, argument, unsupported
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.activation import through
 from espalier.verilog.rules.elementwise import met
@@ -20,7 +20,7 @@ def gated(low: Lowering, node: Node) -> None:
     """The sigmoid by table, then a product."""
     axis = low.axis(node, int(argument(node, "dim", 1, -1)), "data_in")
     if axis < 0:
-        raise refused(node, "samples put together", "Take it over an axis of one sample.")
+        raise unsupported(node, BATCH_AXIS, "Apply it over an axis of the sample.")
     x = low.operand(node, node.inputs[0], "data_in")
     first, second = np.split(np.arange(x.index.size).reshape(x.shape), 2, axis)
     gate = through(low, node, taken(low, node, x, second), _sigmoid, GATE, "nearest_even")

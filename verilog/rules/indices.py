@@ -1,4 +1,4 @@
-"""Ops that pick elements of a tensor by place: transposes change an order, slices drop beats, repeats stay on paper."""
+"""Indexing ops: transposes and repeats only change a signal's order, slices drop beats, others gather."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from espalier.model.graph.graph import Node, Ref
-from espalier.verilog.design.signal import Signal, arranged
-from espalier.verilog.lowering.layout import argument, by_pixel, gathered, order, refused
+from espalier.verilog.design.signal import Signal, rows_and_size
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, by_pixel, gathered, order, unsupported
 from espalier.verilog.templates.reorder import Pick
 
 
@@ -18,69 +18,69 @@ from espalier.verilog.templates.reorder import Pick
         "narrow", "expand", "expand_as", "repeat_interleave", "repeat", "tile", "flip", "roll", "rot90", "diagonal",
         "index", "index_select", "unfold", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle")  # fmt: skip
 def by_place(low: Lowering, node: Node) -> None:
-    """The op itself tells, run on the numbers of the places."""
+    """Any indexing op: it is run on element indices."""
     x = low.operand(node, node.inputs[0], "data_in")
     low.publish(node, taken(low, node, x, _picked(low, node)))
 
 
 @lowers("interpolate")
 def resized(low: Lowering, node: Node) -> None:
-    """The nearest pixel, several times; nothing is computed."""
+    """Nearest-neighbour interpolation, by gathering."""
     if argument(node, "mode", 99, "nearest") != "nearest" or "linear" in node.target or "cubic" in node.target:
-        raise refused(node, "values between pixels", "Use mode='nearest'.")
+        raise unsupported(node, "another mode than nearest", "Use mode='nearest'.")
     x = low.operand(node, node.inputs[0], "data_in")
     low.publish(node, gathering(low, node, x, _picked(low, node)))
 
 
-def bordered(low: Lowering, node: Node) -> None:
-    """A border of a constant, or of the tensor's own values."""
+def padded_by_gathering(low: Lowering, node: Node) -> None:
+    """Padding in any mode, by gathering."""
     sides = [int(n) for n in argument(node, "pad", 1, argument(node, "padding", 1, ()))]
     value, mode = argument(node, "value", 3, 0) or 0, str(argument(node, "mode", 2, "constant"))
     if min(sides, default=0) < 0:
-        raise refused(node, "a border that cuts", "Slice instead.")
+        raise unsupported(node, "negative padding", "Slice instead.")
     x = low.operand(node, node.inputs[0], "data_in")
     code = int(x.fixed.encode(np.asarray(float(value))))
     if mode == "constant" and float(x.fixed.values(np.asarray(code))) != float(value):
-        raise refused(node, f"a border of {value}, which {x.fixed.label} does not hold", "Choose another format.")
+        raise unsupported(node, f"padding of {value}, inexact in {x.fixed.label}", "Choose another format.")
     import torch
 
     sizes = node.ports["data_in"].sizes(low.symbols)
     places = torch.arange(int(np.prod(sizes)), dtype=torch.float64).reshape(sizes)
     more = {"value": -1.0} if mode == "constant" else {}
-    made = torch.nn.functional.pad(places, sides, mode=mode, **more).numpy().astype(np.int64)
-    low.publish(node, gathering(low, node, x, made.reshape(low.shape(node)), code))
+    picked = torch.nn.functional.pad(places, sides, mode=mode, **more).numpy().astype(np.int64)
+    low.publish(node, gathering(low, node, x, picked.reshape(low.shape(node)), code))
 
 
 def _picked(low: Lowering, node: Node) -> np.ndarray:
-    """Which element of one sample of the operand each element of the result is."""
+    """The index in one sample of the operand of each element of the result."""
     import torch
 
     sizes = node.ports["data_in"].sizes(low.symbols)
     places = torch.arange(int(np.prod(sizes)), dtype=torch.float64).reshape(sizes)
     if node.call == "call_module":
-        found = _module(node)(places)
+        picked = _module(node)(places)
     else:
         from espalier.model.torch.targets import function_of
 
         rest = [_number(low, node, arg) for arg in node.args[1:]]
         named = {k: _number(low, node, arg) for k, arg in node.kwargs.items()}
-        found = function_of(node.target)(places, *rest, **named)
-    return found.numpy().astype(np.int64).reshape(low.shape(node))
+        picked = function_of(node.target)(places, *rest, **named)
+    return picked.numpy().astype(np.int64).reshape(low.shape(node))
 
 
 def _module(node: Node) -> Any:
-    """A module that only moves values, made anew."""
+    """The torch module of a data-moving node."""
     from torch import nn
 
     if node.op == "interpolate":
         return nn.Upsample(node.attrs.get("size"), node.attrs.get("scale_factor"))  # type: ignore[arg-type]
     if node.op != "pixel_shuffle":
-        raise refused(node, "a module for it", "Write it as a function.")
+        raise unsupported(node, "the form of a module", "Write it as a function.")
     return nn.PixelShuffle(node.attrs["upscale_factor"])  # type: ignore[arg-type]
 
 
 def _number(low: Lowering, node: Node, arg: Any) -> Any:
-    """An argument with numbers in place of the nodes that look up sizes or make constants."""
+    """An argument with its references to constants replaced by their values."""
     import torch
 
     if isinstance(arg, tuple | list):
@@ -89,21 +89,21 @@ def _number(low: Lowering, node: Node, arg: Any) -> Any:
         return arg
     value = low.value(arg)
     if value is None:
-        raise refused(node, f"an argument that {arg.node} computes", "Use sizes that are known.")
-    whole = torch.from_numpy(np.asarray(value)).to(torch.int64)
-    return whole if whole.ndim else int(whole)
+        raise unsupported(node, f"an argument computed by {arg.node}", "Use constant sizes.")
+    integers = torch.from_numpy(np.asarray(value)).to(torch.int64)
+    return integers if integers.ndim else int(integers)
 
 
 def taken(low: Lowering, node: Node, x: Signal, picked: np.ndarray) -> Signal:
-    """The elements `picked` of a signal: another view of it, what is left when other beats are dropped, or a gather."""
+    """The elements `picked` of a signal: a view if all are used, else by dropping beats or by gathering."""
     wanted = np.unique(picked)
     if wanted.size == x.index.size or x.repeated is not None:
         return x.viewed(picked)
     if wanted.size < picked.size:
         return gathering(low, node, x, picked)
-    kept = np.isin(x.index, wanted)
-    par = next(p for p in range(x.stream.par, 0, -1) if x.stream.par % p == 0 and _whole(kept, p))
-    beats = kept[::par]
+    mask = np.isin(x.index, wanted)
+    par = next(p for p in range(x.stream.par, 0, -1) if x.stream.par % p == 0 and _uniform(mask, p))
+    beats = mask[::par]
     edges = np.flatnonzero(np.diff(np.concatenate([[0], beats.astype(np.int8), [0]])))
     starts, counts = edges[::2], edges[1::2] - edges[::2]
     period, rest = divmod(len(beats), len(starts))
@@ -111,25 +111,25 @@ def taken(low: Lowering, node: Node, x: Signal, picked: np.ndarray) -> Signal:
         return gathering(low, node, x, picked)
     x = low.resize(node, x, par, 1)
     out = replace(x.stream, rows=len(starts), size=int(counts[0]) * par)
-    made = Pick(name=low.free(node.id), node=node.id, inputs=(x.stream,), outputs=(out,), shape=picked.shape,
-                period=period, start=int(starts[0]), count=int(counts[0]))  # fmt: skip
+    instance = Pick(name=low.free(node.id), node=node.id, inputs=(x.stream,), outputs=(out,), shape=picked.shape,
+                    period=period, start=int(starts[0]), count=int(counts[0]))  # fmt: skip
     place = np.full(x.index.size, -1)
     place[picked.reshape(-1)] = np.arange(picked.size)
-    return Signal(low.add(made, (x.wire,)), out, picked.shape, place[x.index[kept]])
+    return Signal(low.add(instance, (x.wire,)), out, picked.shape, place[x.index[mask]])
 
 
 def gathering(low: Lowering, node: Node, x: Signal, picked: np.ndarray, pad: int = 0) -> Signal:
-    """Any elements of a signal in a stream of their own, −1: the code `pad`; pixel by pixel where x comes so."""
+    """Any elements of a signal as a new stream (−1: the code `pad`), in pixel order if x is."""
     channels = x.shape[0] if len(x.shape) > 1 else 0
     by_pixels = picked.ndim > 1 and channels > 1 and x.repeated is None and order(x, channels) is not None
     index = by_pixel(picked.shape) if by_pixels else np.arange(picked.size)
-    size = picked.shape[0] if by_pixels else arranged(picked.shape)[1]
+    size = picked.shape[0] if by_pixels else rows_and_size(picked.shape)[1]
     flat = picked.reshape(-1)[index]
     places = np.where(flat < 0, -1, x.places[flat])
     return gathered(low, node, x, places, picked.shape, index, size, pad)
 
 
-def _whole(kept: np.ndarray, par: int) -> bool:
-    """Whether beats of `par` elements stay or go as a whole."""
-    groups = kept.reshape(-1, par)
+def _uniform(mask: np.ndarray, par: int) -> bool:
+    """Whether the mask is constant within each beat of `par` elements."""
+    groups = mask.reshape(-1, par)
     return bool((groups == groups[:, :1]).all())

@@ -1,4 +1,4 @@
-"""nn.Linear."""
+"""Rule of nn.Linear."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from espalier.model.graph.graph import Node
 from espalier.verilog.design.netlist import Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import rows_of
 from espalier.verilog.lowering.lower import Lowering, lowers, stays_folded
-from espalier.verilog.lowering.sums import finished, summing
+from espalier.verilog.lowering.signal_order import rows_of
+from espalier.verilog.lowering.sums import layer_sums, scaled_layer
 from espalier.verilog.lowering.sums import summed as summed
 from espalier.verilog.lowering.weights import Weights, weights
 from espalier.verilog.rules.blocks import blocks_of, by_blocks
@@ -24,54 +24,54 @@ from espalier.verilog.templates.linear_signs import LinearSigns
 
 @lowers("linear")
 def linear(low: Lowering, node: Node) -> None:
-    """One instance; the order in which a row's elements come is taken up by the columns of the weight."""
-    held = weights(low, node)
-    if held is None:
+    """One instance; the weight's columns are permuted to the order of a row's elements."""
+    layer = weights(low, node)
+    if layer is None:
         raise EmitError(f"{node.id} multiplies two computed tensors.", "Trace the model from modules.", node.id)
-    if held.block or blocks_of(node):
-        stays_folded(low, node, "numbers in blocks share exponents, which adders of constants have no place for")
-        published(low, node, *by_blocks(low, node, held))
+    if layer.block or blocks_of(node):
+        stays_folded(low, node, "its block format has shared exponents, which the unrolled engine does not support")
+        published(low, node, *by_blocks(low, node, layer))
         return
-    rows, (outputs, inputs) = math.prod(low.shape(node)[:-1]), held.codes.shape
+    rows, (outputs, inputs) = math.prod(low.shape(node)[:-1]), layer.codes.shape
     if low.options.engine == "unrolled":
-        _as_adders(low, node, held)
+        _as_adders(low, node, layer)
         return
     par_in, par_out, tokens = low.parallel(node, inputs, outputs, rows)
     x = rows_of(low, node, node.inputs[0], par_in, tokens)
-    held = held.picked(columns(x, node))
-    sums = summing(low, node, x.fixed, held)
+    layer = layer.picked(columns(x, node))
+    sums = layer_sums(low, node, x.fixed, layer)
     make = partial(
-        LinearSigns if held.signs else Linear, name=node.id, node=node.id, inputs=(x.stream,), shape=low.shape(node),
-        weight=held.codes, weight_format=held.form, bias=sums.biases, accumulator=sums.accumulator,
+        LinearSigns if layer.signs else Linear, name=node.id, node=node.id, inputs=(x.stream,), shape=low.shape(node),
+        weight=layer.codes, weight_format=layer.form, bias=sums.biases, accumulator=sums.accumulator,
     )  # fmt: skip
     out = Stream(rows, outputs, sums.accumulator, par_out, tokens)
-    wire, out = finished(low, node, make, (x.wire,), out, sums, pace=inputs // par_in)
+    wire, out = scaled_layer(low, node, make, (x.wire,), out, sums, pace=inputs // par_in)
     published(low, node, x, wire, out)
 
 
-def _as_adders(low: Lowering, node: Node, held: Weights) -> None:
-    """All products of a row at once."""
-    from espalier.verilog.lowering.unrolling import passed_on, unrolled
+def _as_adders(low: Lowering, node: Node, layer: Weights) -> None:
+    """Unrolled: all products of a row at once."""
+    from espalier.verilog.lowering.unrolling import publish_relu, unrolled
 
-    x = rows_of(low, node, node.inputs[0], held.codes.shape[1])
-    held = held.picked(columns(x, node))
-    wire, out = unrolled(low, node, x, held, summing(low, node, x.fixed, held))
+    x = rows_of(low, node, node.inputs[0], layer.codes.shape[1])
+    layer = layer.picked(columns(x, node))
+    wire, out = unrolled(low, node, x, layer, layer_sums(low, node, x.fixed, layer))
     published(low, node, x, wire, out)
-    passed_on(low, node, wire)
+    publish_relu(low, node, wire)
 
 
 def published(low: Lowering, node: Node, x: Signal, wire: Wire, out: Stream) -> None:
-    """Rows of results in the order of the rows of the operand."""
+    """Publish the results, with rows in the order of the operand's rows."""
     first = x.index.reshape(out.rows, -1)[:, 0] // x.stream.size
     index = first[:, None] * out.size + np.arange(out.size)
     low.give(node, wire, out, index.reshape(-1))
 
 
 def columns(x: Signal, node: Node) -> np.ndarray:
-    """Which column of the weight each element of a row meets; all rows must come in one order."""
+    """The weight column of each element of a row; raises EmitError unless all rows are contiguous in one order."""
     size = x.shape[-1] if x.shape else 1
     places = x.index.reshape(-1, size)
     order = places[0] % size
     if x.stream.size != size or not (places % size == order).all() or not (np.diff(places // size, axis=1) == 0).all():
-        raise EmitError(f"{node.id} reads rows whose elements do not come together.", "Please report this.", node.id)
+        raise EmitError(f"{node.id} reads rows that are not contiguous.", "Please report this.", node.id)
     return order

@@ -1,4 +1,4 @@
-"""Batch norms that have not been folded into the layer before: a scale and a shift for each channel."""
+"""Batch norms that were not folded into a layer, and affine maps: a scale and a shift for each channel or element."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
-from espalier.verilog.lowering.layout import argument, order
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, order
 from espalier.verilog.numbers.fixed import Codes, Fixed
 from espalier.verilog.templates.scale_shift import ScaleShift, totalled
 
-SCALE_BITS = 16  # of the scales of a batch norm, which have one fraction together
+SCALE_BITS = 16  # of a batch norm's scales, which share a fraction
 
 
 @lowers("batch_norm")
@@ -25,7 +25,7 @@ def batch_norm(low: Lowering, node: Node) -> None:
     mean, variance = (_stored(low, node, name) for name in ("running_mean", "running_var"))
     gamma, beta = (_stored(low, node, name) for name in ("weight", "bias"))
     if mean is None or variance is None:
-        text = f"{node.id} normalises by each batch's own mean."
+        text = f"{node.id} normalises by batch statistics."
         raise EmitError(text, "Use running statistics (track_running_stats=True).", node.id)
     scale = (1.0 if gamma is None else gamma) / np.sqrt(variance + float(argument(node, "eps", 7, 1e-5)))
     shift = (0.0 if beta is None else beta) - mean * scale
@@ -33,7 +33,7 @@ def batch_norm(low: Lowering, node: Node) -> None:
 
 
 def affine(low: Lowering, node: Node, x: Signal, scale: np.ndarray, shift: np.ndarray) -> Signal:
-    """x · scale + shift, real numbers for each place [rows, size], as near as 16 bits of scale go."""
+    """x · scale + shift with real numbers [rows, size]; scales are rounded to 16 bits."""
     form = multiplier_format(scale)
     frac = x.fixed.frac + form.frac
     added = np.rint(np.ldexp(shift, frac)).astype(np.int64)
@@ -42,20 +42,20 @@ def affine(low: Lowering, node: Node, x: Signal, scale: np.ndarray, shift: np.nd
 
 def scaled(low: Lowering, node: Node, x: Signal, scale: tuple[Codes, Fixed], shift: Codes, frac: int,
            exactly: bool = False) -> Signal:  # fmt: skip
-    """x · scale + shift, codes for each place; in the format of the node's result, or exact."""
+    """x · scale + shift with codes [rows, size]; in the format of the node's result, or exact."""
     codes, form = scale
     total, added = totalled(x.stream, codes, form, shift, frac)
     to, rounding = (total, "nearest_even") if exactly else low.result(node, total)
     out = replace(x.stream, fixed=to)
-    made = ScaleShift(
+    instance = ScaleShift(
         name=low.free(node.id), node=node.id, inputs=(x.stream,), outputs=(out,), shape=x.shape, scale=codes,
         scale_format=form, shift=added, total=total, rounding=rounding,
     )  # fmt: skip
-    return replace(x, wire=low.add(made, (x.wire,)), stream=out)
+    return replace(x, wire=low.add(instance, (x.wire,)), stream=out)
 
 
 def multiplier_format(values: np.ndarray) -> Fixed:
-    """The finest format of 16 bits that holds real numbers."""
+    """The finest format of 16 bits that covers real numbers."""
     most = float(np.abs(values).max(initial=0.0))
     exponent = math.frexp(most)[1] if most else 0
     fits = Fixed(SCALE_BITS, SCALE_BITS - 1 - exponent)
@@ -64,7 +64,7 @@ def multiplier_format(values: np.ndarray) -> Fixed:
 
 
 def _spread(x: Signal, values: np.ndarray, node: Node) -> np.ndarray:
-    """A value for each channel → one for each place of the stream."""
+    """A value for each channel → one for each position of the stream."""
     count = x.index.size // len(values)
     if order(x, len(values)) is None and count != 1 and (x.index // count >= len(values)).any():
         raise EmitError(f"{node.id} has no channels.", "Please report this.", node.id)
@@ -72,12 +72,12 @@ def _spread(x: Signal, values: np.ndarray, node: Node) -> np.ndarray:
 
 
 def _stored(low: Lowering, node: Node, name: str) -> np.ndarray | None:
-    """A tensor of the batch norm as it is computed with: in its format where it has one."""
+    """A tensor of the batch norm, quantised if it has a format; None if it is missing."""
     if name not in node.weights:
         return None
     if low.chosen(node, name) is not None:
-        found = low.weight(node, name)
-        return None if found is None else found[1].values(found[0])
+        weight = low.weight(node, name)
+        return None if weight is None else weight[1].values(weight[0])
     from espalier.model.torch.tensors import to_torch
 
     key = low.graph.weights[node.weights[name]].key

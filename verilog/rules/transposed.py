@@ -1,4 +1,4 @@
-"""Transposed convolutions: one convolution whose outputs are the parts of a finer image, put between each other."""
+"""Transposed convolutions: one convolution whose outputs are the phases of the larger image, interleaved."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import argument, pixels, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.sums import narrow_enough, summed
+from espalier.verilog.lowering.signal_order import argument, pixels, unsupported
+from espalier.verilog.lowering.sums import check_width, summed
 from espalier.verilog.numbers.fixed import Codes, Fixed
 from espalier.verilog.rules.convolution import axes, windows
 from espalier.verilog.rules.convolution import pair as both
@@ -25,8 +25,8 @@ from espalier.verilog.templates.window import Walk
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Along one axis: `size` results lie `step` to a place; `taps[r, e]`: the tap that result r of a place meets at the
-    e-th input under it, −1 for none; the first input lies `before` in front of the place's."""
+    """One axis: `size` results, `step` per kernel position; `taps[r][e]`: kernel tap of result r of a position for the
+    e-th input under it, −1 for none; the first of these inputs is `before` positions ahead."""
 
     size: int
     step: int
@@ -35,12 +35,12 @@ class Axis:
 
     @property
     def places(self) -> int:
-        """Of the kernel."""
+        """Positions of the kernel."""
         return -(-self.size // self.step)
 
 
 def axis_of(size: int, kernel: int, step: int, before: int, gap: int) -> Axis:
-    """Result o takes tap k from input i where i·step = o + before − k·gap."""
+    """The axis of a transposed convolution: result o uses tap k of input i if i·step = o + before − k·gap."""
     meets = {(r, k): (r + before - k * gap) // step
              for r in range(step) for k in range(kernel) if (r + before - k * gap) % step == 0}  # fmt: skip
     first, last = min(0, *meets.values()), max(0, *meets.values())
@@ -52,7 +52,7 @@ def axis_of(size: int, kernel: int, step: int, before: int, gap: int) -> Axis:
 
 @lowers("conv_transpose1d", "conv_transpose2d")
 def transposed(low: Lowering, node: Node) -> None:
-    """Each place of the image gives step × step results of each channel."""
+    """Each position of the image gives step × step results of each channel."""
     stored = low.weight(node, "weight")
     if stored is None:
         raise EmitError(f"{node.id} convolves two computed tensors.", "Trace the model from modules.", node.id)
@@ -70,49 +70,49 @@ def transposed(low: Lowering, node: Node) -> None:
     par_in, par_out, _ = low.parallel(node, per * walk.taps, len(weight) // groups)
     x, channels = pixels(low, node, node.inputs[0], gcd(par_in, per))
     if groups > 1 and (np.diff(channels) != 1).any():
-        raise refused(node, "groups of channels that do not come together", "Keep the order of the channels.")
+        raise unsupported(node, "groups of reordered channels", "Keep the order of the channels.")
     weight = weight[:, channels if groups == 1 else slice(None)].transpose(0, 2, 1).reshape(len(weight), -1)
     rows = low.resize(node, windows(low, node, x, walk, groups), par_in)
-    made = _product(low, node, rows, groups, (weight, form), parts, par_out)
-    low.publish(node, _image(low, node, made, sides, groups))
+    products = _product(low, node, rows, groups, (weight, form), parts, par_out)
+    low.publish(node, _image(low, node, products, sides, groups))
 
 
 def spread(codes: Codes, sides: list[Axis], groups: int) -> Codes:
     """[inputs, outputs of a group, height, width] → [group · part · output, inputs of a group, taps]."""
     inputs, outputs = codes.shape[:2]
-    padded = np.pad(codes, ((0, 0), (0, 0), (0, 1), (0, 1)))  # what −1 picks
-    held = padded.reshape(groups, inputs // groups, outputs, *padded.shape[2:])
+    padded = np.pad(codes, ((0, 0), (0, 0), (0, 1), (0, 1)))  # zeros at index −1
+    grouped = padded.reshape(groups, inputs // groups, outputs, *padded.shape[2:])
     parts = [
-        held[:, :, :, list(rows)][..., list(columns)].transpose(0, 2, 1, 3, 4)
+        grouped[:, :, :, list(rows)][..., list(columns)].transpose(0, 2, 1, 3, 4)
         for rows, columns in product(sides[0].taps, sides[1].taps)
     ]
     return np.stack(parts, axis=1).reshape(groups * len(parts) * outputs, inputs // groups, -1)
 
 
-def _product(low: Lowering, node: Node, x: Signal, groups: int, held: tuple[Codes, Fixed], parts: int,
+def _product(low: Lowering, node: Node, x: Signal, groups: int, weights: tuple[Codes, Fixed], parts: int,
              par_out: int) -> Signal:  # fmt: skip
-    weight, form = held
+    weight, form = weights
     bias = low.weight(node, "bias")
     if bias is not None:
         bias = np.tile(bias[0].reshape(groups, 1, -1), (1, parts, 1)).reshape(-1), bias[1]
-    narrow_enough(node, x.fixed, form, weight.shape[1])
+    check_width(node, x.fixed, form, weight.shape[1])
     accumulator, biases = summed(weight, form, x.fixed, bias)
     to, rounding = low.result(node, accumulator)
     out = Stream(x.stream.rows, len(weight) // groups, to, par_out)
-    made = Linear(
+    instance = Linear(
         name=low.free(node.id), node=node.id, inputs=(x.stream,), outputs=(out,), shape=low.shape(node), weight=weight,
         weight_format=form, bias=biases, accumulator=accumulator, rounding=rounding, groups=groups,
     )  # fmt: skip
     stream = Stream(out.elements // len(weight), len(weight), to, par_out)
-    return Signal(low.add(made, (x.wire,)), stream, (stream.elements,), np.arange(stream.elements))
+    return Signal(low.add(instance, (x.wire,)), stream, (stream.elements,), np.arange(stream.elements))
 
 
 def _image(low: Lowering, node: Node, x: Signal, sides: list[Axis], groups: int) -> Signal:
-    """Each result at its place in the image, and without those beyond it."""
+    """The results as an image, cropped to its size."""
     height, width = sides
     sizes = height.places, width.places, groups, height.step, width.step, -1
     numbers = np.arange(x.stream.elements).reshape(sizes)  # … and the channels of a group
-    found = numbers.transpose(2, 5, 0, 3, 1, 4).reshape(-1, height.places * height.step, width.places * width.step)
-    whole = Signal(x.wire, x.stream, found.shape, np.argsort(found.reshape(-1)))
-    kept = np.arange(found.size).reshape(found.shape)[:, : height.size, : width.size]
-    return taken(low, node, whole, kept.reshape(low.shape(node)))
+    image = numbers.transpose(2, 5, 0, 3, 1, 4).reshape(-1, height.places * height.step, width.places * width.step)
+    full = Signal(x.wire, x.stream, image.shape, np.argsort(image.reshape(-1)))
+    cropped = np.arange(image.size).reshape(image.shape)[:, : height.size, : width.size]
+    return taken(low, node, full, cropped.reshape(low.shape(node)))

@@ -1,6 +1,6 @@
-"""3-D convolutions: the slices of a volume are channels of an image, their weights a band with zeros beside it.
+"""3-D convolutions: the slices of a volume become channels of an image, with banded weights.
 
-Small volumes only: a result multiplies all slices, those beyond the kernel by zeros, which adders alone leave out.
+For small volumes: each result multiplies all slices, most by zeros, which only the unrolled engine omits.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node
-from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
+from espalier.verilog.lowering.signal_order import argument, unsupported
 from espalier.verilog.lowering.weights import weights
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.rules.blocks import channels_of, in_fixed_point
@@ -24,44 +24,44 @@ from espalier.verilog.templates.window import Walk
 
 @lowers("conv3d")
 def volume(low: Lowering, node: Node) -> None:
-    """A convolution of channels × slices by windows of two axes."""
-    held = weights(low, node)
-    if held is None:
+    """A 2-D convolution over channels × slices."""
+    layer = weights(low, node)
+    if layer is None:
         raise EmitError(f"{node.id} convolves two computed tensors.", "Trace the model from modules.", node.id)
-    held = in_fixed_point(node, held)
+    layer = in_fixed_point(node, layer)
     if int(argument(node, "groups", 6, 1)) != 1:
-        raise refused(node, "groups", "Use groups=1.")
+        raise unsupported(node, "groups", "Use groups=1.")
     if argument(node, "padding_mode", 99, "zeros") != "zeros" or isinstance(argument(node, "padding", 4, 0), str):
-        raise refused(node, "padding by name or of other than zeros", "Give it as numbers, of zeros.")
+        raise unsupported(node, "padding by name or other than zeros", "Use numbers and padding_mode='zeros'.")
     (channels, deep, *image), (outputs, slices, *out) = low.shape(node, "data_in"), low.shape(node)
     kernel = node.ports["weight"].sizes(low.symbols)[2:]
     step, before, gap = (axes(argument(node, n, k, d), 3)
                          for n, k, d in (("stride", 3, 1), ("padding", 4, 0), ("dilation", 5, 1)))  # fmt: skip
     walk = Walk(pair(tuple(image)), pair(tuple(out)), pair(kernel[1:]), pair(step[1:]), pair(gap[1:]),
                 pair(before[1:], 0))  # fmt: skip
-    taps = held.codes.reshape(outputs, channels, kernel[0], walk.taps)
+    taps = layer.codes.reshape(outputs, channels, kernel[0], walk.taps)
     wide = band(taps, deep, slices, (step[0], before[0], gap[0]))
-    scale = None if held.scale is None else np.repeat(held.scale, slices)
-    held = replace(held, codes=wide, scale=scale, times=slices)
+    scale = None if layer.scale is None else np.repeat(layer.scale, slices)
+    layer = replace(layer, codes=wide, scale=scale, times=slices)
     shape = channels * deep, *image
     if low.options.engine == "unrolled" and fits(walk):
-        as_adders(low, node, walk, held, shape)
+        as_adders(low, node, walk, layer, shape)
         return
     par_in, par_out, _ = low.parallel(node, wide.shape[1], len(wide))
     x, order = channels_of(low, node, gcd(par_in, shape[0]), shape)
     places = np.arange(wide.shape[1]).reshape(shape[0], walk.taps)[order]
     rows = low.resize(node, windows(low, node, x, walk, 1, border(node, x, walk)), par_in)
-    low.publish(node, product(low, node, rows, walk, 1, held.picked(places.T.reshape(-1)), par_out))
+    low.publish(node, product(low, node, rows, walk, 1, layer.picked(places.T.reshape(-1)), par_out))
 
 
 def band(taps: Codes, deep: int, slices: int, walk: tuple[int, int, int]) -> Codes:
-    """Weights [outputs, channels, taps, …] along an axis of `deep` slices as weights of all slices, for each result."""
+    """Weights [outputs, channels, taps, …] along an axis of `deep` slices → weights of all slices for each result."""
     step, before, gap = walk
     outputs, channels, count, rest = taps.shape
     wide = np.zeros((outputs, slices, channels, deep, rest), np.int64)
-    for made in range(slices):
+    for result in range(slices):
         for tap in range(count):
-            at = made * step + tap * gap - before
+            at = result * step + tap * gap - before
             if 0 <= at < deep:
-                wide[:, made, :, at] = taps[:, :, tap]
+                wide[:, result, :, at] = taps[:, :, tap]
     return wide.reshape(outputs * slices, -1)

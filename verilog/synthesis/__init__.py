@@ -1,1 +1,1 @@
-"""What a synthesiser and a router make of a design."""
+"""Synthesis by Yosys, and place and route by nextpnr."""

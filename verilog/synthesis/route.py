@@ -1,6 +1,6 @@
-"""A clock for a design: place and route by nextpnr, for ECP5 and iCE40, whose tools are free; nobody's are for Xilinx.
+"""Clock frequency by place and route with nextpnr, for ECP5 and iCE40.
 
-An iCE40 has few pins, so that there the ports are registers of a harness, filled and read bit by bit.
+An iCE40 has few pins, so its design is placed in a harness with shift registers at the ports.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "ecp5": ("--85k", "--package", "CABGA381", "--out-of-context"),
     "ice40": ("--up5k", "--package", "sg48", "--pcf-allow-unconstrained"),
 }
-MHZ = 200  # that is tried for
-_FOUND = re.compile(r"Max frequency for clock[^:]*:\s*([\d.]+) MHz")
+MHZ = 200  # target frequency
+_FREQUENCY = re.compile(r"Max frequency for clock[^:]*:\s*([\d.]+) MHz")
 
 
 def router(family: str) -> Tool:
-    """nextpnr for a family; raises SimulateError with how to install it."""
+    """nextpnr for a family; raises SimulateError with an install hint."""
     if family not in FAMILIES:
         text = f"There is no free place and route for {family}."
         raise SimulateError(text, "Choose ecp5 or ice40 for a clock, or run synth/vivado.tcl in Vivado.")
     tool = nextpnr(family)
     if tool is None:
-        raise SimulateError(f"There is no nextpnr-{family} here.", f"Install it: pip install yowasp-nextpnr-{family}.")
+        raise SimulateError(f"nextpnr-{family} is not installed.", f"Install it: pip install yowasp-nextpnr-{family}.")
     return tool
 
 
 def arguments(family: str, netlist: str) -> list[str]:
-    """What nextpnr is to do with a netlist."""
+    """Arguments of nextpnr for a netlist."""
     return [*FAMILIES[family], "--json", netlist, "--timing-allow-fail", "--freq", str(MHZ), "--seed", "1"]
 
 
-def frequency(said: str) -> float | None:
-    """MHz of the clock by nextpnr's last report; None where there is no path between registers."""
-    found = _FOUND.findall(said)
-    return float(found[-1]) if found else None
+def frequency(output: str) -> float | None:
+    """Clock frequency in MHz from nextpnr's last report; None without a path between registers."""
+    reports = _FREQUENCY.findall(output)
+    return float(reports[-1]) if reports else None
 
 
 def netlist_script(design: Design, sources: tuple[str, ...], target: str) -> str:
-    """Commands for Yosys that make a flat netlist with the harness around it."""
+    """Yosys script for a flat netlist of the design in its harness."""
     return "\n".join([
         f"read_verilog -sv -defer {' '.join(sources)}", f"read_verilog -sv {design.name}.sv synth/{HARNESS}.sv",
         f"hierarchy -check -top {HARNESS}", f"synth_ice40 -dsp -top {HARNESS}",
@@ -54,16 +54,16 @@ def netlist_script(design: Design, sources: tuple[str, ...], target: str) -> str
 
 
 def harness(design: Design) -> str:
-    """A top with four pins: inputs are shifted in, outputs are caught in registers and shifted out."""
+    """A top with four pins: inputs are shifted in, outputs are captured and shifted out."""
     ins, outs, pins = _ports(design)
-    return f"""// Generated: {design.name} between registers that are filled and read bit by bit, for place and route.
+    return f"""// Generated: {design.name} between shift registers, for place and route.
 module {HARNESS} (
     input  logic clk,
     input  logic rst,
     input  logic bit_in,
     output logic bit_out
 );
-  logic [{ins}:0] into;  // the highest bit says that the outputs are caught
+  logic [{ins}:0] into;  // the highest bit captures the outputs
   logic [{outs - 1}:0] from, held;
   always_ff @(posedge clk) begin
     into <= {{into[{ins - 1}:0], bit_in}};
@@ -80,7 +80,7 @@ endmodule
 
 
 def _ports(design: Design) -> tuple[int, int, str]:
-    """Bits that go in and come out, and the pins."""
+    """(input bits, output bits, port connections)."""
     bits = {"into": 0, "from": 0}
     pins: list[str] = []
 
@@ -101,6 +101,6 @@ def _ports(design: Design) -> tuple[int, int, str]:
 
 
 def write_harness(design: Design, folder: Path) -> None:
-    """The harness among the files of a synthesis."""
+    """Write the harness into the folder of a synthesis."""
     (folder / "synth").mkdir(exist_ok=True)
     (folder / "synth" / f"{HARNESS}.sv").write_text(harness(design))

@@ -1,6 +1,6 @@
-"""What a synthesiser makes of a design: its resources, instance by instance, by Yosys; where asked, its clock.
+"""Synthesis of a design by Yosys: resources of each instance, and optionally the clock frequency.
 
-Every instance is synthesised with its borders kept, so that what it takes is known; equal ones are done once.
+Hierarchy is kept at the instances, so that their resources are separate; equal modules are synthesised once.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from espalier.model.errors import SimulateError
 from espalier.model.leftovers import scratch
 from espalier.verilog.area.resources import Area
 from espalier.verilog.design.netlist import Design
-from espalier.verilog.proof.child import watched
+from espalier.verilog.proof.subprocesses import run_polled
 from espalier.verilog.proof.tools import Tool, yosys
 from espalier.verilog.rtl.write import modules, texts
 from espalier.verilog.synthesis.route import arguments, frequency, netlist_script, router, write_harness
 from espalier.verilog.templates.unrolled import Unrolled
 
 Target = Literal["xilinx", "ecp5", "ice40"]
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 TARGETS: tuple[Target, ...] = get_args(Target)
 COMMANDS: Mapping[str, str] = {
     "xilinx": "synth_xilinx -family xc7 -flatten", "ecp5": "synth_ecp5", "ice40": "synth_ice40 -dsp",
 }  # fmt: skip
 SECONDS = 7200
 _MODULE = re.compile(r"^module \w+", re.MULTILINE)
-_STRAY = re.compile(r'^[ \t]*[^\s"{}].*\n', re.MULTILINE)  # Yosys 0.23 puts text among it where modules lie in modules
+_STRAY = re.compile(r'^[ \t]*[^\s"{}].*\n', re.MULTILINE)  # Yosys 0.23 mixes text into the JSON of nested modules
 _PASS = re.compile(r"Executing (.+?) pass")
 
-# cells that take look-up tables, and how many; a RAM of tables counts those that it takes away
+# look-up tables of each cell type; distributed RAM counts the tables that it occupies
 LUTS: Mapping[str, int] = {
     **{f"LUT{n}": 1 for n in range(1, 7)}, "SRL16E": 1, "SRLC16E": 1, "SRLC32E": 1,
     "RAM16X1D": 2, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4, "RAM32M16": 8, "RAM64M8": 8,
@@ -50,7 +50,7 @@ BRAMS: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Synthesis:
-    """Resources of the whole and of each instance; `fmax`: MHz after place and route; `notes`: what was left out."""
+    """Resources in total and by instance; `fmax`: MHz after place and route; `notes`: why results are missing."""
 
     target: str
     tool: str
@@ -62,10 +62,11 @@ class Synthesis:
     cells: dict[str, int] = field(default_factory=dict)  # type: ignore[assignment]
 
 
-def synthesize(design: Design, target: str, say: Say = lambda text: None, route: bool = False) -> Synthesis:
-    """Raises SimulateError with Yosys' own message. `say` hears of every pass; what it raises stops the work.
+def synthesize(design: Design, target: str, progress: Progress = lambda text: None, route: bool = False) -> Synthesis:
+    """Synthesise a design; raises SimulateError with Yosys' message.
 
-    `route`: also place and route for a clock; why there is none is among the notes.
+    `progress` is called with the current pass; an exception that it raises stops the run. `route`: also place and
+    route for the clock frequency; if that fails, a note says why.
     """
     if target not in COMMANDS:
         raise SimulateError(f"There is no synthesis for {target}.", f"Choose one of {', '.join(TARGETS)}.")
@@ -74,19 +75,19 @@ def synthesize(design: Design, target: str, say: Say = lambda text: None, route:
         folder = Path(name)
         _files(design, folder)
         (folder / "synth.ys").write_text(script(design, target))
-        _started(tool, ["-s", "synth.ys"], folder, say, "yosys")
-        counted = json.loads(_STRAY.sub("", (folder / "stat.json").read_text()))["modules"]
+        _run_tool(tool, ["-s", "synth.ys"], folder, progress, "yosys")
+        statistics = json.loads(_STRAY.sub("", (folder / "stat.json").read_text()))["modules"]
         tops = json.loads((folder / "top.json").read_text())["modules"]
-        fmax, notes = _clock(design, target, tool, folder, say) if route else (None, ())
-    per = _Counts({_plain(n): m["num_cells_by_type"] for n, m in counted.items()})
+        fmax, notes = _clock(design, target, tool, folder, progress) if route else (None, ())
+    counts = _Counts({_plain(n): m["num_cells_by_type"] for n, m in statistics.items()})
     cells = next(m for n, m in tops.items() if _plain(n) == design.name)["cells"]
-    found = {n.removeprefix("u_"): area(per.cells(_plain(c["type"]))) for n, c in cells.items() if n.startswith("u_")}
-    every = per.cells(design.name)
-    return Synthesis(target, tool.command[0], area(every), found, fmax, notes, time.perf_counter() - begin, every)
+    areas = {n.removeprefix("u_"): area(counts.cells(_plain(c["type"]))) for n, c in cells.items() if n[:2] == "u_"}
+    every = counts.cells(design.name)
+    return Synthesis(target, tool.command[0], area(every), areas, fmax, notes, time.perf_counter() - begin, every)
 
 
 def script(design: Design, target: str) -> str:
-    """The commands for Yosys; all names are relative, since its wheel sees nothing but its folder."""
+    """The Yosys script; all paths are relative, since the wheel can only read its working folder."""
     return "\n".join([
         f"read_verilog -sv -defer {' '.join(sources(design))}",
         f"read_verilog -sv {design.name}.sv",
@@ -99,8 +100,8 @@ def script(design: Design, target: str) -> str:
 
 
 def commands(design: Design, target: str) -> tuple[str, ...]:
-    """What maps a design to a device. Networks of adders are made flat after the coarse passes: in one module these
-    take hours (the same look-up tables within 0.1 %)."""
+    """Yosys commands that map a design to a device. Networks of adders are flattened after the coarse passes, which
+    take hours on a flat network (look-up tables agree within 0.1 %)."""
     if target != "xilinx" or not any(isinstance(i, Unrolled) for i in design.instances):
         return (f"{COMMANDS[target]} -top {design.name}",)
     part = f"synth_xilinx -family xc7 -top {design.name} -run"
@@ -108,12 +109,12 @@ def commands(design: Design, target: str) -> tuple[str, ...]:
 
 
 def sources(design: Design) -> tuple[str, ...]:
-    """The library's files that a design needs, below its folder."""
+    """Paths of the modules of a design, relative to its folder."""
     return tuple(f"rtl/{m}.sv" for m in modules(design))
 
 
 def _files(design: Design, folder: Path) -> None:
-    """The design, with the borders of its instances marked as such."""
+    """Write the design, with keep_hierarchy on the modules of its instances."""
     marked = {f"rtl/{i.module}.sv" for i in design.instances}
     for name, text in texts(design).items():
         path = folder / name
@@ -121,34 +122,39 @@ def _files(design: Design, folder: Path) -> None:
         path.write_text(_MODULE.sub(r"(* keep_hierarchy *) \g<0>", text, count=1) if name in marked else text)
 
 
-def _started(tool: Tool, more: list[str], folder: Path, say: Say, name: str) -> str:
-    """Run a tool to its end, telling what it does; killed when `say` raises."""
-    code, said = watched([*tool.command, *more], folder, tool.environment, SECONDS, lambda log: say(_doing(log, name)))
+def _run_tool(tool: Tool, more: list[str], folder: Path, progress: Progress, name: str) -> str:
+    """Run a tool with progress messages; returns its output. An exception of `progress` kills it."""
+    command = [*tool.command, *more]
+    code, output = run_polled(
+        command, folder, tool.environment, SECONDS, lambda log: progress(_current_pass(log, name))
+    )
     if code:
-        wrong = [x.strip() for x in said.splitlines() if "ERROR" in x] or [said.strip()[-400:] or "no message"]
-        raise SimulateError(f"{name} failed: {wrong[0]}", "\n".join(wrong[1:5]) or "See its message.")
-    return said
+        errors = [x.strip() for x in output.splitlines() if "ERROR" in x] or [output.strip()[-400:] or "no message"]
+        raise SimulateError(f"{name} failed: {errors[0]}", "\n".join(errors[1:5]) or "See its message.")
+    return output
 
 
-def _doing(log: Path, name: str) -> str:
-    with log.open("rb") as held:
-        held.seek(max(log.stat().st_size - 4000, 0))
-        found = _PASS.findall(held.read().decode(errors="replace"))
-    return f"{name}: {found[-1]}" if found else name
+def _current_pass(log: Path, name: str) -> str:
+    with log.open("rb") as file:
+        file.seek(max(log.stat().st_size - 4000, 0))
+        passes = _PASS.findall(file.read().decode(errors="replace"))
+    return f"{name}: {passes[-1]}" if passes else name
 
 
-def _clock(design: Design, target: str, tool: Tool, folder: Path, say: Say) -> tuple[float | None, tuple[str, ...]]:
-    """MHz after place and route, or why nobody knows."""
+def _clock(
+    design: Design, target: str, tool: Tool, folder: Path, progress: Progress
+) -> tuple[float | None, tuple[str, ...]]:
+    """MHz after place and route, or None and a note with the reason."""
     try:
         placer = router(target)
         if target == "ice40":
             write_harness(design, folder)
             (folder / "flat.ys").write_text(netlist_script(design, sources(design), "flat.json"))
-            _started(tool, ["-s", "flat.ys"], folder, say, "yosys")
-        found = frequency(_started(placer, arguments(target, "flat.json"), folder, say, f"nextpnr-{target}"))
+            _run_tool(tool, ["-s", "flat.ys"], folder, progress, "yosys")
+        fmax = frequency(_run_tool(placer, arguments(target, "flat.json"), folder, progress, f"nextpnr-{target}"))
     except SimulateError as error:
-        return None, (f"No clock is told: {error.message} {error.hint}",)
-    return found, () if found else ("No clock is told: there is no path between registers.",)
+        return None, (f"No clock frequency: {error.message} {error.hint}",)
+    return fmax, () if fmax else ("No clock frequency: there is no path between registers.",)
 
 
 def _plain(name: str) -> str:
@@ -157,22 +163,22 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Cells of each module by type, other modules among them."""
+    """Cells of each module by type, including submodules."""
 
     modules: dict[str, dict[str, Any]]
 
     def cells(self, name: str) -> dict[str, int]:
-        """Primitive cells of a module and all within."""
-        found: dict[str, int] = {}
+        """Primitive cells of a module and its submodules."""
+        total: dict[str, int] = {}
         for kind, count in self.modules[name].items():
             within = self.cells(_plain(kind)) if _plain(kind) in self.modules else {_plain(kind): 1}
             for cell, n in within.items():
-                found[cell] = found.get(cell, 0) + n * int(count)
-        return found
+                total[cell] = total.get(cell, 0) + n * int(count)
+        return total
 
 
 def area(cells: Mapping[str, int]) -> Area:
-    """Cells by type as resources."""
+    """Resources of cells by type."""
 
     def of(weights: Mapping[str, int]) -> int:
         return sum(count * weights.get(kind, 0) for kind, count in cells.items())

@@ -1,1 +1,1 @@
-"""One file per operation: ports, body, bit-exact integer model and cost estimate."""
+"""Hardware templates, one file per operation: parameters, memories, bit-exact integer model and cycle model."""

@@ -1,6 +1,6 @@
-"""Blocks of a row as OCP MX has them: an exponent for each, then the elements under it.
+"""Block formats as in OCP MX: the shared exponent of each block, and its elements.
 
-Exponents travel as a stream of their own (E8M0, one a block); a FIFO keeps the elements that wait for theirs.
+Exponents are a separate stream (E8M0, one per block); a FIFO buffers the elements until their exponent is known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BIAS = 127  # of E8M0
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Rows of `size` elements, `par` a beat, cut into blocks of `block`; the last one may be short."""
+    """Division of rows of `size` elements, `par` per beat, into blocks of `block`; the last one may be shorter."""
 
     size: int
     par: int
@@ -27,35 +27,35 @@ class Cut:
 
     @property
     def steps(self) -> int:
-        """Beats of a block."""
+        """Beats per block."""
         return min(self.block, self.size) // self.par
 
     @property
     def beats(self) -> int:
-        """Beats of a row."""
+        """Beats per row."""
         return self.size // self.par
 
     @property
     def blocks(self) -> int:
-        """Blocks of a row."""
+        """Blocks per row."""
         return -(-self.size // self.block)
 
     def starts(self, rows: int) -> np.ndarray:
-        """[rows · beats]: which beats begin a block."""
+        """[rows · beats]: the first beats of blocks."""
         return np.tile(np.arange(self.beats) % self.steps == 0, rows)
 
     def ends(self, rows: int) -> np.ndarray:
-        """[rows · beats]: which beats end one."""
+        """[rows · beats]: the last beats of blocks."""
         return np.roll(self.starts(rows), -1)
 
     def spread(self, each: Codes) -> Codes:
-        """A number for each block […, blocks] → for each element […, size]."""
+        """Values per block […, blocks] → per element […, size]."""
         return np.repeat(each, min(self.block, self.size), axis=-1)[..., : self.size]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlockExponent(Template):
-    """floor(log2 max|x|) + 127 of each block; one of zeros gives the exponent of the step of x."""
+    """floor(log2 max|x|) + 127 of each block; the exponent of x's step for a block of zeros."""
 
     block: int
 
@@ -66,7 +66,7 @@ class BlockExponent(Template):
 
     @property
     def cut(self) -> Cut:
-        """How rows are cut."""
+        """Division of the rows into blocks."""
         return Cut(self.inputs[0].size, self.inputs[0].par, self.block)
 
     def parameters(self) -> dict[str, int]:
@@ -76,7 +76,7 @@ class BlockExponent(Template):
                 "BEATS": self.cut.beats, "BASE": base(x)}  # fmt: skip
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """The place of the highest bit in each block."""
+        """Position of the highest set bit in each block."""
         cut, sizes = self.cut, np.abs(codes[0])
         firsts = np.arange(cut.blocks) * cut.block
         most = np.maximum.reduceat(sizes, firsts, axis=-1)
@@ -86,14 +86,14 @@ class BlockExponent(Template):
         return (place,)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
+        """A beat per cycle."""
         ends = self.cut.ends(self.inputs[0].rows)
         return (Engine({"x": np.ones(len(ends), bool)}, {"y": ends}, 2),)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlockMantissa(Template):
-    """Elements (x) under the exponents of their blocks (x1): rounded, ties to even, the smallest code left out."""
+    """Elements (x) scaled by the exponents of their blocks (x1): rounded, ties to even, clipped symmetrically."""
 
     block: int
 
@@ -104,7 +104,7 @@ class BlockMantissa(Template):
 
     @property
     def cut(self) -> Cut:
-        """How rows are cut."""
+        """Division of the rows into blocks."""
         return Cut(self.inputs[0].size, self.inputs[0].par, self.block)
 
     def parameters(self) -> dict[str, int]:
@@ -114,11 +114,11 @@ class BlockMantissa(Template):
                 "BEATS": self.cut.beats, "BASE": base(x), "Y_W": self.outputs[0].fixed.width}  # fmt: skip
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """Shifted to the place of the block, rounded, clipped."""
+        """Shift by the block's exponent, round, clip."""
         return (self.elements(codes, self.outputs[0].fixed.width),)
 
     def elements(self, codes: tuple[Codes, ...], width: int) -> Codes:
-        """Those of `width` bits."""
+        """Elements of `width` bits."""
         places = width - 2
         drop = self.cut.spread(codes[1]) - base(self.inputs[0]) - places
         down, up = np.maximum(drop, 0), np.maximum(-drop, 0)
@@ -130,7 +130,7 @@ class BlockMantissa(Template):
         return np.clip(whole + more, -top, top)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle; the first of a block waits for its exponent."""
+        """A beat per cycle; the first of a block needs its exponent."""
         starts = self.cut.starts(self.inputs[0].rows)
         every = np.ones(len(starts), bool)
         return (Engine({"x": every, "x1": starts}, {"y": every}, 2),)
@@ -138,7 +138,7 @@ class BlockMantissa(Template):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlockRound(BlockMantissa):
-    """What elements of `width` bits stand for, in the fixed point in which x came: for whatever mixes the blocks."""
+    """Elements of `width` bits converted back to fixed point, for operations that mix blocks."""
 
     width: int
 
@@ -148,17 +148,17 @@ class BlockRound(BlockMantissa):
                 "O_W": self.outputs[0].fixed.width}  # fmt: skip
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """Elements put back in the place of their block."""
+        """Elements shifted back by the exponent of their block."""
         places = self.width - 2
         drop = self.cut.spread(codes[1]) - base(self.inputs[0])
         return ((self.elements(codes, self.width) << drop) >> places,)
 
 
 def back_in(source: Fixed) -> Fixed:
-    """The fixed point of what blocks of `source` stand for: beside the least code of all, the largest rounds up."""
+    """The fixed-point format of the values of blocks of `source`, whose largest values may round up."""
     return Fixed(source.width + source.signed, source.frac, source.signed)
 
 
 def base(x: Stream) -> int:
-    """The exponent of the step of a fixed-point stream."""
+    """Biased exponent of the step of a fixed-point stream."""
     return BIAS - x.fixed.frac

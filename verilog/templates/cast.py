@@ -1,4 +1,4 @@
-"""Cast: each element into another fixed-point format."""
+"""Cast: conversion of each element to another fixed-point format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Cast(Template):
         return "cast_stream"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return ("requant",)
 
     def parameters(self) -> dict[str, int]:
@@ -39,6 +39,6 @@ class Cast(Template):
         return (requantise(codes[0], self.inputs[0].fixed.frac, self.outputs[0].fixed, self.rounding),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
+        """A beat per cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every}, {"y": every}, 1),)

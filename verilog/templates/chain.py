@@ -1,4 +1,4 @@
-"""Chain: two streams one after the other, in turns; replay: a frame several times."""
+"""Chain: concatenation of two streams; replay: repetition of a frame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.verilog.numbers.fixed import Codes
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chain(Template):
-    """In each of `turns` turns of a frame a share of the first stream's beats, then one of the second's."""
+    """In each of `turns` turns per frame, a share of the first stream's beats, then one of the second's."""
 
     turns: int
 
@@ -26,18 +26,18 @@ class Chain(Template):
         return self.inputs[0].beats // self.turns, self.inputs[1].beats // self.turns
 
     def parameters(self) -> dict[str, int]:
-        """Width of a beat, and the beats of a turn."""
+        """Beat width, and the beats of a turn."""
         first, second = self._shares
         return {"W": self.inputs[0].width, "A": first, "B": second}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """Turn by turn."""
+        """Concatenation turn by turn."""
         parts = [c.reshape(len(c), self.turns, -1) for c in codes]
         y = self.outputs[0]
         return (np.concatenate(parts, axis=2).reshape(-1, y.rows, y.size),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
+        """A beat per cycle."""
         first, second = self._shares
         which = np.tile(np.arange(first + second) >= first, self.turns)
         return (Engine({"x": ~which, "x1": which}, {"y": np.ones(len(which), bool)}, 1),)
@@ -45,7 +45,7 @@ class Chain(Template):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Replay(Template):
-    """The frame that comes, `times` times."""
+    """Repeats each frame `times` times."""
 
     times: int
 
@@ -55,14 +55,14 @@ class Replay(Template):
         return "replay"
 
     def parameters(self) -> dict[str, int]:
-        """Width of a beat, beats and times."""
+        """Beat width, beats and times."""
         return {"W": self.inputs[0].width, "BEATS": self.inputs[0].beats, "TIMES": self.times}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """Copies one after the other."""
+        """Repeated frames."""
         return (np.tile(codes[0], (1, self.times, 1)),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle; the first round is the one that comes."""
+        """A beat per cycle; the first repetition takes the input."""
         steps = np.arange(self.outputs[0].beats)
         return (Engine({"x": steps < self.inputs[0].beats}, {"y": steps >= 0}, 1),)

@@ -1,4 +1,4 @@
-"""Choose: element by element one of two streams, by a stream of bits."""
+"""Choose: elementwise selection between two streams by a stream of bits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Choose(Template):
-    """x1 where the bit x is set, else x2; `total`: a signed format that holds both."""
+    """x1 where the bit x is set, else x2; `total`: a signed format that covers both."""
 
     total: Fixed
     rounding: Rounding = "nearest_even"
@@ -23,7 +23,7 @@ class Choose(Template):
         return "choose"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return ("requant",)
 
     def _up(self, index: int) -> int:
@@ -40,12 +40,12 @@ class Choose(Template):
         }  # fmt: skip
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """A choice, one requantisation."""
+        """A selection, one requantisation."""
         first, second = (codes[k] << np.int64(self._up(k)) for k in (1, 2))
         return (requantise(np.where(codes[0] == 1, first, second), self.total.frac, self.outputs[0].fixed,
                            self.rounding),)  # fmt: skip
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat of each a cycle."""
+        """A beat of each input per cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every, "x1": every, "x2": every}, {"y": every}, 2),)

@@ -1,4 +1,4 @@
-"""Depthwise: the taps of each channel by themselves, several channels at once."""
+"""Depthwise convolution: the taps of each channel, several channels in parallel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, requantise, s
 class Depthwise(Template):
     """`weight` [channels, taps], `bias` [channels] in the accumulator's fraction.
 
-    A row that comes holds tap by tap a block of channels, those that leave in one beat; blocks come by turns.
+    An input row has, tap by tap, a block of channels, which is output in one beat; the blocks alternate.
     """
 
     weight: Codes
@@ -29,7 +29,7 @@ class Depthwise(Template):
         return "depthwise"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return ("requant",)
 
     @property
@@ -55,7 +55,7 @@ class Depthwise(Template):
         }  # fmt: skip
 
     def memories(self) -> tuple[Memory, ...]:
-        """Weights by (block, tap), biases by block, a lane for each channel."""
+        """Weights by (block, tap), biases by block, a lane per channel."""
         blocks, taps, lanes = self._sizes
         words = self.weight.reshape(blocks, lanes, taps).transpose(0, 2, 1).reshape(-1, lanes)
         return (
@@ -73,6 +73,6 @@ class Depthwise(Template):
         return (requantise(sums, self.accumulator.frac, y.fixed, self.rounding).reshape(-1, y.rows, y.size),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A tap a cycle."""
+        """A tap per cycle."""
         tap = np.arange(self.inputs[0].beats) % self._sizes[1]
         return (Engine({"x": tap >= 0}, {"y": tap == self._sizes[1] - 1}, 4),)

@@ -1,4 +1,4 @@
-"""One stream over another, element by element: the exact quotient, rounded once."""
+"""Elementwise division of two streams: the exact quotient, rounded once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEPTH = 2  # cycles from the last bit to the output
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Divide(Template):
-    """x / x1; what is divided by 0 is the largest or smallest result, 0 / 0 is 0."""
+    """x / x1; saturated for x1 = 0, and 0 / 0 = 0."""
 
     rounding: Rounding = "nearest_even"
 
@@ -30,13 +30,13 @@ class Divide(Template):
 
     @property
     def _places(self) -> int:
-        """By how many the quotient of the codes is shifted up to be the result's code."""
+        """Left shift from the quotient of the codes to the result's code."""
         x, divisor, y = self.inputs[0].fixed, self.inputs[1].fixed, self.outputs[0].fixed
         return y.frac + divisor.frac - x.frac
 
     @property
     def bits(self) -> int:
-        """Of the quotient: as many cycles less one does a beat take."""
+        """Bits of the quotient; a beat takes one more cycle."""
         return max(self.inputs[0].fixed.width + max(self._places, 0), 2)
 
     def parameters(self) -> dict[str, int]:
@@ -49,7 +49,7 @@ class Divide(Template):
         }  # fmt: skip
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """Magnitudes divided, rounded, with their sign, saturated."""
+        """Magnitudes divided, rounded, signed, saturated."""
         x, divisor = codes
         y, minus = self.outputs[0].fixed, (x < 0) ^ (divisor < 0)
         top, bottom = np.abs(x) << max(self._places, 0), np.abs(divisor) << max(-self._places, 0)
@@ -60,10 +60,10 @@ class Divide(Template):
         else:
             whole = whole + (minus & (rest > 0))
         ends = np.where(minus, y.low, y.high)
-        found = np.clip(np.where(minus, -whole, whole), y.low, y.high)
-        return (np.where(x == 0, 0, np.where(bottom == 0, ends, found)),)
+        quotient = np.clip(np.where(minus, -whole, whole), y.low, y.high)
+        return (np.where(x == 0, 0, np.where(bottom == 0, ends, quotient)),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat of each, then a bit a cycle."""
+        """A beat of each input, then a bit per cycle."""
         step = np.arange(self.inputs[0].beats * (self.bits + 1)) % (self.bits + 1)
         return (Engine({"x": step == 0, "x1": step == 0}, {"y": step == self.bits}, DEPTH),)

@@ -1,4 +1,4 @@
-"""FIFO: beats that wait where a branch is shorter than the one that it meets again."""
+"""FIFO: buffers beats, such as on the shorter of two branches that join again."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes
 
-DEEP = 64  # beats from which a FIFO is a block RAM, which is read into a register
+DEEP = 64  # depth from which a FIFO is a RAM with an output register
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fifo(Template):
-    """Holds `depth` beats; one can be read in the cycle after it was written.
+    """A FIFO of `depth` beats; a beat can be read in the cycle after it was written.
 
-    Where `registered`, its memory is read into a register, which is a cycle later and holds one beat more.
+    If `registered`, its output register adds a cycle and holds one more beat.
     """
 
     depth: int
@@ -26,13 +26,13 @@ class Fifo(Template):
         return "fifo_ram" if self.registered else "fifo"
 
     def parameters(self) -> dict[str, int]:
-        """Width of a beat and depth."""
+        """Beat width and depth."""
         return {"W": self.inputs[0].width, "DEPTH": self.depth}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """What comes."""
+        """The input."""
         return (codes[0],)
 
     def engines(self) -> tuple[Engine, ...]:
-        """None: the schedule knows it as a channel that holds `depth` beats."""
+        """None: the schedule models it as a channel of `depth` beats."""
         return ()

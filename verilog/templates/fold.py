@@ -1,4 +1,4 @@
-"""Folds: the largest, or the sum, of several beats lane by lane; pools and means."""
+"""Folds: maximum or sum over several rows, lane by lane, for pools and means."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
 
-WIDEST_SUM = 22  # bits of a sum up to which the multiplier of a mean has as many
+WIDEST_SUM = 22  # most bits of the multiplier of a mean
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fold(Template):
-    """`count` rows of x become one of y, element by element."""
+    """Reduces `count` rows of x to one of y, element by element."""
 
     count: int
 
@@ -34,7 +34,7 @@ class Fold(Template):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FoldMax(Fold):
-    """The largest code."""
+    """Maximum."""
 
     @property
     def module(self) -> str:
@@ -48,11 +48,11 @@ class FoldMax(Fold):
                 "S": int(x.fixed.signed)}  # fmt: skip
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """The largest of each group."""
+        """Maximum of each group."""
         return (self._grouped(codes[0]).max(axis=2),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
+        """A beat per cycle."""
         return self._steps(1)
 
 
@@ -75,7 +75,7 @@ class FoldSum(Fold):
         return "fold_sum"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return ("requant",)
 
     def parameters(self) -> dict[str, int]:
@@ -95,15 +95,15 @@ class FoldSum(Fold):
         return (requantise(products, fraction, self.outputs[0].fixed, self.rounding),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
+        """A beat per cycle."""
         return self._steps(3)
 
 
 def reciprocal(count: int, x: Stream) -> tuple[int, int]:
-    """(multiplier, shift) whose quotient stands for 1 / count: exact for powers of two.
+    """(multiplier, shift) with multiplier·2^−shift ≈ 1 / count, exact for powers of two.
 
-    For others it has as many bits as the sum, so that a mean is off by less than 1/(2·count) of a step of x before it
-    is rounded; a sum of more than 22 bits gets no finer one.
+    The multiplier has as many bits as the sum, at most 22, so that for sums of up to 22 bits the error of a mean before
+    rounding is below 1/(2·count) of a step of x.
     """
     if count & (count - 1) == 0:
         return 1, count.bit_length() - 1
@@ -113,7 +113,7 @@ def reciprocal(count: int, x: Stream) -> tuple[int, int]:
 
 
 def summed_format(count: int, multiplier: int, shift: int, x: Fixed) -> Fixed:
-    """The narrowest format that holds every sum times multiplier·2^−shift."""
+    """The narrowest format of all sums times multiplier·2^−shift."""
     from espalier.verilog.numbers.fixed import covering
 
     return covering(x.low * count * multiplier, x.high * count * multiplier, x.frac + shift)

@@ -1,4 +1,4 @@
-"""Fork: one stream to several readers."""
+"""Fork: one stream for several readers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.verilog.numbers.fixed import Codes
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fork(Template):
-    """Each reader takes a beat when it can; the next comes when all have it. No cycle of delay."""
+    """Each reader takes a beat when it is ready; the next follows when all have taken it. Without latency."""
 
     @property
     def module(self) -> str:
@@ -21,7 +21,7 @@ class Fork(Template):
         return "fork_stream"
 
     def parameters(self) -> dict[str, int]:
-        """Width of a beat and readers."""
+        """Beat width and readers."""
         return {"W": self._stream.width, "N": len(self.outputs)}
 
     @property
@@ -33,6 +33,6 @@ class Fork(Template):
         return (codes[0],) * len(self.outputs)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle, handed through."""
+        """A beat per cycle, without latency."""
         every = np.ones(self._stream.beats, bool)
         return (Engine({"x": every}, {port("y", k): every for k in range(len(self.outputs))}, 0),)

@@ -9,14 +9,14 @@ import numpy as np
 from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise, shifted
 
-DEPTH = 5  # cycles from asking for the last product to the result
+DEPTH = 5  # cycles from reading the last operands to the result
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Linear(Template):
     """`weight` [outputs, inputs] and `bias` [outputs] are codes; the bias is in the accumulator's fraction.
 
-    Of several groups each row that comes meets the next one's weights: those are groups · y.size rows in all.
+    With several groups, successive rows use the weights of successive groups, of groups · y.size rows in total.
     """
 
     weight: Codes
@@ -32,7 +32,7 @@ class Linear(Template):
         return "linear"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return ("requant", "row_operands", "row_walk")
 
     @property
@@ -72,7 +72,7 @@ class Linear(Template):
         return (requantise(sums, self.accumulator.frac, self.outputs[0].fixed, self.rounding),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """(in blocks · out blocks) steps a block of rows; the first out block takes the input."""
+        """(in blocks · out blocks) steps per block of rows; the input is read with the first out block."""
         x, y = self.inputs[0], self.outputs[0]
         inner, outer, blocks = x.size // x.par, y.size // y.par, x.rows // x.tokens
         takes = np.tile(np.arange(inner * outer) < inner, blocks)

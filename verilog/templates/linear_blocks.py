@@ -1,4 +1,4 @@
-"""Linear with block exponents: of its operand, of its weights, or of both; sums in fixed point, in any order exact."""
+"""Linear with block exponents of its operand, its weights or both; sums are exact in fixed point."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
 from espalier.verilog.templates.blocks import Cut
 
-DEPTH = 6  # cycles from asking for the last product to the result
+DEPTH = 6  # cycles from reading the last operands to the result
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearBlocks(Template):
-    """`weight` [outputs, inputs] is multiplied by 2^`exponents` [outputs, blocks], none below 0; `bias` is in the
-    accumulator's fraction. With a second input, x are mantissas of blocks of `block`, and x1 their exponents:
-    `base` is the one that stands for the step `source` of the fixed-point operand that they were made of.
+    """`weight` [outputs, inputs] is multiplied by 2^`exponents` [outputs, blocks], none negative; `bias` is in the
+    accumulator's fraction. With a second input, x holds mantissas of blocks of `block`, and x1 their exponents:
+    `base` is the exponent of the step of `source`, the fixed-point format that they were computed from.
     """
 
     weight: Codes
@@ -37,7 +37,7 @@ class LinearBlocks(Template):
         return "linear_blocks" if self._mantissas else "linear_block_weights"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         inner = () if self._mantissas else ("linear_blocks",)
         return (*inner, "requant", "row_walk")
 
@@ -47,7 +47,7 @@ class LinearBlocks(Template):
 
     @property
     def _drop(self) -> int:
-        """Places of a mantissa behind its point."""
+        """Fraction bits of a mantissa."""
         return self.inputs[0].fixed.frac if self._mantissas else 0
 
     @property
@@ -58,7 +58,7 @@ class LinearBlocks(Template):
 
     @property
     def cuts(self) -> tuple[Cut, Cut]:
-        """How rows of x and of weights are cut."""
+        """Division of the rows of x and of the weights into blocks."""
         x = self.inputs[0]
         return Cut(x.size, x.par, self.block or x.size), Cut(x.size, x.par, self.weight_block)
 
@@ -66,7 +66,7 @@ class LinearBlocks(Template):
         """Sizes, parallelism, blocks, formats."""
         x, y = self.inputs[0], self.outputs[0]
         of_x, of_w = self.cuts
-        found = {
+        values = {
             "IN_SIZE": x.size, "OUT_SIZE": y.size, "PAR_IN": x.par, "PAR_OUT": y.par, "X_W": x.fixed.width,
             "X_S": int(x.fixed.signed), "W_W": self.weight_format.width, "W_STEPS": of_w.steps,
             "W_MOST": int(self.exponents.max()), "ACC_W": self.accumulator.width, "ACC_F": self.accumulator.frac,
@@ -74,8 +74,8 @@ class LinearBlocks(Template):
             "MODE": int(self.rounding == "nearest_even"),
         }  # fmt: skip
         if self._mantissas:
-            found |= {"X_STEPS": of_x.steps, "X_MOST": self.source.width - 1, "BASE": self.base, "DROP": self._drop}
-        return found
+            values |= {"X_STEPS": of_x.steps, "X_MOST": self.source.width - 1, "BASE": self.base, "DROP": self._drop}
+        return values
 
     def memories(self) -> tuple[Memory, ...]:
         """Weights by (out block, in block), exponents by (out block, block of weights), biases by out block."""
@@ -89,7 +89,7 @@ class LinearBlocks(Template):
         )
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """Products beat by beat, put in their place by both exponents; exact sums, one requantisation."""
+        """Products beat by beat, shifted by both exponents; exact sums, one requantisation."""
         x, y = self.inputs[0], self.outputs[0]
         (of_x, of_w), beats = self.cuts, x.size // x.par
         rows = codes[0].reshape(-1, beats, x.par)
@@ -104,7 +104,7 @@ class LinearBlocks(Template):
         return (requantise(sums, self.accumulator.frac, y.fixed, self.rounding),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """(in blocks · out blocks) steps a row; the first out block takes the input and its exponents."""
+        """(in blocks · out blocks) steps per row; the inputs are read with the first out block."""
         x, y = self.inputs[0], self.outputs[0]
         inner, outer = x.size // x.par, y.size // y.par
         steps = np.arange(inner * outer)

@@ -1,4 +1,4 @@
-"""Linear with weights −1, 0 and +1: the folded layer without products; one bit of x makes it XNOR and a count."""
+"""Linear with weights −1, 0 and +1: the folded layer without multipliers; XNOR and popcount for one-bit inputs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from espalier.verilog.design.template import Engine, Memory
 from espalier.verilog.templates.linear import Linear
 
-DEPTH = 4  # cycles from asking for the last term to the result
+DEPTH = 4  # cycles from reading the last operands to the result
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearSigns(Linear):
-    """As `Linear`, of weights −1, 0, +1. Inverted bits stand for a negative term: what they miss is in the bias."""
+    """`Linear` with weights −1, 0, +1. Negative terms are inverted bits, with their correction in the bias."""
 
     @property
     def module(self) -> str:
@@ -23,14 +23,14 @@ class LinearSigns(Linear):
 
     @property
     def _bits(self) -> int:
-        """Of a weight: a zero needs a second one."""
+        """Bits of a weight: 2 if there are zeros."""
         return 1 if (self.weight != 0).all() else 2
 
     def parameters(self) -> dict[str, int]:
         """Sizes, parallelism, formats."""
-        found = Linear.parameters(self)
-        del found["B_W"]
-        return {**found, "W_W": self._bits}
+        values = Linear.parameters(self)
+        del values["B_W"]
+        return {**values, "W_W": self._bits}
 
     def memories(self) -> tuple[Memory, ...]:
         """Weights as bits (+; or negative, not zero), and biases with the constants of the inverted terms."""
@@ -45,6 +45,6 @@ class LinearSigns(Linear):
         )
 
     def engines(self) -> tuple[Engine, ...]:
-        """As `linear`, a stage shorter."""
+        """As `Linear`, with fewer pipeline stages."""
         (engine,) = Linear.engines(self)
         return (Engine(engine.takes, engine.gives, DEPTH),)

@@ -1,4 +1,4 @@
-"""Lines: the whole window at each place of a kernel in one beat, from an image that brings a pixel a beat."""
+"""Lines: line buffers that output a whole window per beat, from an image of a pixel per beat."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DEPTH = 1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lines(Template):
-    """Rows of the result are places; a row holds tap by tap the channels, and is a beat."""
+    """Rows of the result are kernel positions; a row is one beat with the channels of all taps."""
 
     walk: Walk
-    pad: int = 0  # the code outside the image
+    pad: int = 0  # code of the padding
 
     @property
     def module(self) -> str:
@@ -28,8 +28,8 @@ class Lines(Template):
 
     @property
     def _along(self) -> Walk:
-        """The geometry; an image one pixel wide lies down, so that its rows have several."""
-        return lying(self.walk)
+        """The geometry; an image one pixel wide is transposed, so that its rows have several pixels."""
+        return as_row(self.walk)
 
     def parameters(self) -> dict[str, int]:
         """The geometry, its steps, and the elements of a pixel."""
@@ -43,45 +43,45 @@ class Lines(Template):
         }  # fmt: skip
 
     def area(self) -> Area:
-        """By its taps."""
+        """Area by the number of taps."""
         from espalier.verilog.area.unrolled import lines
 
         return lines(self.parameters())
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """The elements under each place, tap by tap."""
+        """The elements at each position, tap by tap."""
         x = self.inputs[0]
         padded = np.concatenate([codes[0], np.full((len(codes[0]), 1, x.size), self.pad)], axis=1)
         return (padded[:, self.walk.under()].reshape(len(padded), self.walk.places, -1),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A step a pixel; a window leaves with its last one."""
+        """A step per pixel; a window is output with its last one."""
         ends, pixels = last_steps(self._along), self.walk.pixels
         steps = np.arange(max(pixels, int(ends[-1]) + 1))
         return (Engine({"x": steps < pixels}, {"y": np.isin(steps, ends)}, DEPTH),)
 
 
-def lying(walk: Walk) -> Walk:
-    """A walk over a column as one over a row."""
+def as_row(walk: Walk) -> Walk:
+    """Transpose the geometry of a column to that of a row; others stay as they are."""
     if walk.image[1] > 1 or walk.out[1] > 1 or walk.kernel[1] > 1:
         return walk
 
-    def turned(pair: Pair) -> Pair:
+    def swapped(pair: Pair) -> Pair:
         return pair[1], pair[0]
 
-    return Walk(turned(walk.image), turned(walk.out), turned(walk.kernel), turned(walk.step), turned(walk.gap),
-                turned(walk.before))  # fmt: skip
+    return Walk(swapped(walk.image), swapped(walk.out), swapped(walk.kernel), swapped(walk.step), swapped(walk.gap),
+                swapped(walk.before))  # fmt: skip
 
 
 def last_steps(walk: Walk) -> Codes:
-    """The step of the last pixel under each place, as rows follow each other without a gap."""
+    """The step of the last pixel at each position, with rows following each other without a gap."""
     first = [-b + (k - 1) * g for b, k, g in zip(walk.before, walk.kernel, walk.gap, strict=True)]
     rows, columns = (np.arange(n) * s + f for n, s, f in zip(walk.out, walk.step, first, strict=True))
     return (rows[:, None] * walk.image[1] + columns).reshape(-1)
 
 
 def fits(walk: Walk) -> bool:
-    """Whether each window has a step of its own, after the one before it."""
-    flat = lying(walk)
+    """Whether each window is complete in a later step than the one before it."""
+    flat = as_row(walk)
     ends = last_steps(flat)
     return bool(ends[0] >= 0 and (np.diff(ends) > 0).all() and (flat.kernel[0] == 1 or flat.image[1] * flat.gap[0] > 1))

@@ -1,6 +1,6 @@
-"""Functions of one number by table: all codes, or straight lines between the upper bits of wide ones.
+"""Functions of one number by table: of all codes, or of line segments selected by the upper bits of wide codes.
 
-The integer model reads the same tables: they are the definition, and `worst` tells how far off they are.
+The integer model reads the same tables; `worst` is the largest error of the line segments.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.verilog.area.contents import figures_of, varying
+from espalier.verilog.area.memory_contents import table_counts, varying_bits
 from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, covering, requantise, shifted
 
-WHOLE = 10  # bits of codes up to which every one has its word
-WIDEST = 20  # bits of codes that lines are fitted to
-MOST = 10  # upper bits that choose a line
-FINER = 3  # places of bases and slopes below those of the result
+WHOLE = 10  # most code bits for a full table
+WIDEST = 20  # most code bits for line segments
+MOST = 10  # most upper bits that select a segment
+FINER = 3  # extra fraction bits of bases and slopes
 Function = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 def all_codes(form: Fixed) -> Codes:
-    """Every code, as unsigned numbers count up."""
+    """Every code, in the order of its bits as an unsigned number."""
     codes = np.arange(1 << form.width)
     return np.where(codes > form.high, codes - (1 << form.width), codes)
 
@@ -37,7 +37,7 @@ class Lut(Template):
 
     @property
     def approximates(self) -> bool:
-        """Functions in double precision, rounded once."""
+        """The function in double precision, rounded once."""
         return True
 
     @property
@@ -54,23 +54,23 @@ class Lut(Template):
         """The table."""
         return (Memory("T_FILE", self.table[:, None], self.outputs[0].fixed.width),)
 
-    def figures(self) -> dict[str, int]:
-        """How much the words repeat."""
+    def content_counts(self) -> dict[str, int]:
+        """Tables of the words, and their varying bits."""
         width = self.outputs[0].fixed.width
-        return {**figures_of(self.table, width), "KEPT": varying(self.table, width)}
+        return {**table_counts(self.table, width), "KEPT": varying_bits(self.table, width)}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """The words."""
+        """The words at the codes."""
         return (self.table[codes[0] & ((1 << self.inputs[0].fixed.width) - 1)],)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
+        """A beat per cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every}, {"y": every}, 1),)
 
 
 def tabled(function: Function, x: Fixed, to: Fixed, rounding: Rounding) -> Codes:
-    """The code of the function's value for each code of x; what has no value gives 0."""
+    """The code of the function's value for each code of x; 0 for NaN."""
     with np.errstate(all="ignore"):
         return to.encode(
             np.nan_to_num(function(x.values(all_codes(x))), nan=0.0, posinf=np.inf, neginf=-np.inf), rounding
@@ -79,13 +79,14 @@ def tabled(function: Function, x: Fixed, to: Fixed, rounding: Rounding) -> Codes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """`base` in the result's fraction and FINER, `slope` per step of x with `more` places beyond; `low` bits along."""
+    """Line segments: `base` with FINER more fraction bits than the result, `slope` with `more` beyond those; `low`:
+    code bits within a segment."""
 
     base: Codes
     slope: Codes
     low: int
     more: int
-    worst: float  # steps of the result between line and function, rounding included
+    worst: float  # largest error in steps of the result, including rounding
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,7 +98,7 @@ class Pieces(Template):
 
     @property
     def approximates(self) -> bool:
-        """Straight lines."""
+        """Line segments."""
         return True
 
     @property
@@ -106,12 +107,12 @@ class Pieces(Template):
         return "pieces"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return ("requant",)
 
     def remark(self) -> str:
-        """How far off the lines are."""
-        return f"{len(self.lines.base)} lines, at most {self.lines.worst:.2f} steps of the result off"
+        """Number and error of the segments."""
+        return f"{len(self.lines.base)} line segments, error at most {self.lines.worst:.2f} steps of the result"
 
     @property
     def _base(self) -> Fixed:
@@ -145,26 +146,26 @@ class Pieces(Template):
 
     @property
     def _words(self) -> Codes:
-        """{slope, base} of each line."""
+        """{slope, base} of each segment."""
         width = self._base.width
         return (self.lines.slope << width) | (self.lines.base & ((1 << width) - 1))
 
     def memories(self) -> tuple[Memory, ...]:
-        """A word for each line."""
+        """A word per segment."""
         return (Memory("T_FILE", self._words[:, None], self._base.width + self._slope.width),)
 
-    def figures(self) -> dict[str, int]:
-        """How much the words repeat, and how many bits of their halves vary."""
+    def content_counts(self) -> dict[str, int]:
+        """Tables of the words, and the varying bits of bases and slopes."""
         base, slope = self._base.width, self._slope.width
-        halves = {"BASES": varying(self.lines.base, base), "SLOPES": varying(self.lines.slope, slope)}
-        return {**figures_of(self._words, base + slope), **halves}
+        halves = {"BASES": varying_bits(self.lines.base, base), "SLOPES": varying_bits(self.lines.slope, slope)}
+        return {**table_counts(self._words, base + slope), **halves}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """The place on the line, one requantisation."""
+        """Linear interpolation, one requantisation."""
         return (requantise(self._sums(codes[0]), self._fraction, self.outputs[0].fixed, self.rounding),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
+        """A beat per cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every}, {"y": every}, 4),)
 
@@ -174,27 +175,27 @@ def _holding(codes: Codes) -> Fixed:
 
 
 def fitted(function: Function, x: Fixed, to: Fixed, goal: float = 1.0) -> Lines:
-    """The fewest lines, at most 2^10, that stay within `goal` steps of the result, or the closest found."""
+    """The fewest segments, at most 2^10, with errors within `goal` steps of the result, else the most accurate."""
     with np.errstate(all="ignore"):
         exact = np.ldexp(np.nan_to_num(function(x.values(all_codes(x))), nan=0.0), to.frac)
     wanted = np.clip(exact, to.low, to.high)
-    found: Lines | None = None
+    best: Lines | None = None
     for upper in range(2, min(MOST, x.width - 1) + 1):
-        made = _fit(wanted, x.width - upper)
-        if found is None or made.worst < found.worst:
-            found = made
-        if made.worst <= goal:
+        lines = _fit(wanted, x.width - upper)
+        if best is None or lines.worst < best.worst:
+            best = lines
+        if lines.worst <= goal:
             break
-    assert found is not None
-    return found
+    assert best is not None
+    return best
 
 
 def _fit(wanted: NDArray[np.float64], low: int) -> Lines:
-    """Each line through both ends of its piece, then moved to the middle of its errors."""
+    """Fit each segment through its end points, then centre its errors."""
     parts = wanted.reshape(-1, 1 << low)
     more, along = low, np.arange(1 << low)
     slope = np.rint(np.ldexp((parts[:, -1] - parts[:, 0]) / max(along[-1], 1), FINER + more)).astype(np.int64)
     off = parts - np.ldexp(slope[:, None] * along, -FINER - more)
     base = np.rint(np.ldexp((off.min(axis=1) + off.max(axis=1)) / 2, FINER)).astype(np.int64)
-    given = np.rint(np.ldexp(base[:, None], -FINER) + np.ldexp(slope[:, None] * along, -FINER - more))
-    return Lines(base, slope, low, more, float(np.abs(given - parts).max()))
+    rounded = np.rint(np.ldexp(base[:, None], -FINER) + np.ldexp(slope[:, None] * along, -FINER - more))
+    return Lines(base, slope, low, more, float(np.abs(rounded - parts).max()))

@@ -1,4 +1,4 @@
-"""Matmul of two streams: x · x1, the second one buffered whole."""
+"""Matrix product of two streams: x · x1, with x1 buffered."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Literal
 import numpy as np
 
 from espalier.model.errors import EmitError
+from espalier.verilog.design.address_loops import AddressLoops, as_loops
 from espalier.verilog.design.template import Engine, Template
-from espalier.verilog.design.walk import Walk, walk
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MatMul(Template):
-    """`batch` matrices [depth, columns] a frame; row block r of x meets number (r // repeat) % batch.
+    """`batch` matrices [depth, columns] per frame; row block r of x uses matrix (r // repeat) % batch.
 
-    `spots` [places of x1]: the element of [batch, depth, columns], flattened, that comes there; a beat of x1 lies along
-    `along`. The sums are multiplied by `multiplier`, of `scale_frac` fraction bits.
+    `spots` [positions of x1]: index into the flattened [batch, depth, columns]; a beat of x1 is along the axis `along`.
+    The sums are multiplied by `multiplier`, with `scale_frac` fraction bits.
     """
 
     batch: int
@@ -33,7 +33,7 @@ class MatMul(Template):
 
     @property
     def approximates(self) -> bool:
-        """A scale of a few bits."""
+        """A rounded scale."""
         return self.multiplier != 1
 
     @property
@@ -42,12 +42,12 @@ class MatMul(Template):
         return "matmul"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return "operand_banks", "requant", "walk"
 
     @property
     def scaled(self) -> Fixed:
-        """The sums after the multiplier."""
+        """Format of the sums after the multiplier."""
         more = self.multiplier.bit_length() if self.multiplier != 1 else 0
         return Fixed(self.accumulator.width + more, self.accumulator.frac + self.scale_frac)
 
@@ -56,7 +56,7 @@ class MatMul(Template):
         return self.inputs[0].rows // self.inputs[0].tokens
 
     def parameters(self) -> dict[str, int]:
-        """Sizes, parallelism, formats, and the loops of writing."""
+        """Sizes, parallelism, formats, and the loops of the write address."""
         x, b, y = self.inputs[0], self.inputs[1], self.outputs[0]
         words, lanes = self._writes()
         return {
@@ -69,26 +69,26 @@ class MatMul(Template):
             **words.parameters("W"), **lanes.parameters("L"),
         }  # fmt: skip
 
-    def _writes(self) -> tuple[Walk, Walk]:
-        """Which word, and which lane of it, each beat of x1 goes to."""
+    def _writes(self) -> tuple[AddressLoops, AddressLoops]:
+        """Word address and lane of each beat of x1; raises EmitError if nested loops cannot give them."""
         x, b, y = self.inputs[0], self.inputs[1], self.outputs[0]
         first = self.spots[:: b.par]
         matrix, place = np.divmod(first, x.size * self.columns)
         row, column = np.divmod(place, self.columns)
         deep, wide = x.size // x.par, self.columns // y.par
-        words = walk((matrix * wide + column // y.par) * deep + row // x.par)
-        lanes = walk(column % y.par if self.along == "depth" else row % x.par)
+        words = as_loops((matrix * wide + column // y.par) * deep + row // x.par)
+        lanes = as_loops(column % y.par if self.along == "depth" else row % x.par)
         if words is None or lanes is None:
-            text = f"The second operand of {self.node} comes in an order that no six nested loops give."
+            text = f"The second operand of {self.node} is in an order that six nested loops cannot address."
             raise EmitError(text, "Use transposes and views only.", self.node)
         return words, lanes
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """Exact sums, one requantisation."""
         x, y = self.inputs[0], self.outputs[0]
-        held = np.empty((len(codes[1]), self.batch * x.size * self.columns), np.int64)
-        held[:, self.spots] = codes[1].reshape(len(codes[1]), -1)
-        matrices = held.reshape(-1, self.batch, x.size, self.columns)
+        buffer = np.empty((len(codes[1]), self.batch * x.size * self.columns), np.int64)
+        buffer[:, self.spots] = codes[1].reshape(len(codes[1]), -1)
+        matrices = buffer.reshape(-1, self.batch, x.size, self.columns)
         which = np.repeat(np.arange(self._blocks) // self.repeat % self.batch, x.tokens)
         sums = np.empty((len(codes[0]), x.rows, self.columns), np.int64)
         for k in range(self.batch):
@@ -96,7 +96,7 @@ class MatMul(Template):
         return (requantise(sums * self.multiplier, self.scaled.frac, y.fixed, self.rounding),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """x1 is written into one of two banks; the rows of x wait for a whole one."""
+        """x1 is written into one of two banks; the rows of x need a full bank."""
         x, b, y = self.inputs[0], self.inputs[1], self.outputs[0]
         inner, outer = x.size // x.par, self.columns // y.par
         fill, steps = np.arange(b.beats), np.arange(inner * outer * self._blocks)
@@ -115,5 +115,5 @@ class MatMul(Template):
         return {"full": 2, "free": 2}
 
     def primed(self) -> dict[str, int]:
-        """Both are free at the start."""
+        """Both are initially free."""
         return {"free": 2}

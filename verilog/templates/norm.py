@@ -1,4 +1,4 @@
-"""LayerNorm and RMS norm over rows: exact sums, an inverse root by table and Newton, scale and shift."""
+"""LayerNorm and RMS norm over rows: exact sums, inverse square root by table and Newton, scale and shift."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, covering, requantise
 
-ROOT = 18  # fraction bits of the inverse root
-PLACES = 22  # fraction bits of what it is taken of
+ROOT = 18  # fraction bits of the inverse square root
+PLACES = 22  # fraction bits of its argument
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Norm(Template):
-    """`gamma` and `beta` [size] are codes, in the order in which a row's elements come; beta has `shift`'s fraction.
+    """`gamma` and `beta` [size] are codes in the order of a row's elements; beta has `beta_frac` fraction bits.
 
     `eps` is in units of (size · step of x)².
     """
@@ -30,7 +30,7 @@ class Norm(Template):
 
     @property
     def approximates(self) -> bool:
-        """An inverse root by table and Newton."""
+        """An inverse square root by table and Newton."""
         return True
 
     @property
@@ -39,7 +39,7 @@ class Norm(Template):
         return "norm"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return "inverse_root", "requant", "row_sums"
 
     @property
@@ -53,12 +53,12 @@ class Norm(Template):
 
     @property
     def _normal(self) -> int:
-        """Bits of the normalised value: its magnitude is at most the root of the size."""
+        """Bits of the normalised value, whose magnitude is at most √size."""
         return self._places + ((self._size - 1).bit_length() + 1) // 2 + 2
 
     @property
     def _sum(self) -> Fixed:
-        """In which t·gamma + beta is exact."""
+        """The format in which t·gamma + beta is exact."""
         frac = max(self._places + self.gamma_format.frac, self.beta_frac)
         most = 1 << (self._normal + self.gamma_format.width - 2 + frac - self._places - self.gamma_format.frac)
         most += int(np.abs(self.beta).max()) << (frac - self.beta_frac)
@@ -71,7 +71,7 @@ class Norm(Template):
 
     @property
     def _banks(self) -> int:
-        """Rows under way at once when none waits."""
+        """Rows in flight without stalls."""
         beats = self._size // self.inputs[0].par
         return -(-(2 * beats + 24) // beats) + 1
 
@@ -89,7 +89,7 @@ class Norm(Template):
         }  # fmt: skip
 
     def memories(self) -> tuple[Memory, ...]:
-        """The table of roots; gamma and beta by beat."""
+        """The table of inverse square roots; gamma and beta by beat."""
         par, total = self.inputs[0].par, self._sum
         beta = self.beta << np.int64(total.frac - self.beta_frac)
         return (
@@ -99,12 +99,12 @@ class Norm(Template):
         )
 
     def _table(self) -> Codes:
-        """1/√u by the 8 top bits of u in [1, 4); the first 64 entries are never read."""
+        """1/√u by the 8 highest bits of u in [1, 4); the first 64 entries are never read."""
         middle = (np.maximum(np.arange(256), 64) + 0.5) / 64
         return np.rint(2.0**ROOT / np.sqrt(middle)).astype(np.int64)
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """Sums, inverse root, product, shift: all integers."""
+        """Sums, inverse square root, product and shift in integers."""
         x, size = codes[0], self._size
         s1 = x.sum(-1, keepdims=True) if self.centered else np.zeros((*x.shape[:-1], 1), np.int64)
         v = np.maximum(size * (x * x).sum(-1, keepdims=True) - s1 * s1 + self.eps, 1)
@@ -127,7 +127,7 @@ class Norm(Template):
         return (r * ((3 << ROOT) - error)) >> (ROOT + 1), exponent
 
     def engines(self) -> tuple[Engine, ...]:
-        """Rows are written, their roots found, and read again."""
+        """Rows are written, their inverse square roots computed, and read again."""
         x = self.inputs[0]
         beats = x.size // x.par
         step = np.tile(np.arange(beats), x.rows)
@@ -140,9 +140,9 @@ class Norm(Template):
         )
 
     def buffers(self) -> dict[str, int]:
-        """A place for each row under way."""
+        """A slot for each row in flight."""
         return dict.fromkeys(("free", "added", "rooted"), self._banks)
 
     def primed(self) -> dict[str, int]:
-        """All places are free at the start."""
+        """All slots are initially free."""
         return {"free": self._banks}

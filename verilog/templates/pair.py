@@ -1,4 +1,4 @@
-"""Two streams element by element: sum, difference, product, the larger, the smaller, or how they compare."""
+"""Elementwise operations of two streams: sum, difference, product, maximum, minimum and comparisons."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, covering, req
 
 Kind = Literal["add", "sub", "mul", "max", "min", "gt", "ge", "eq", "ne"]
 KINDS: tuple[Kind, ...] = ("add", "sub", "mul", "max", "min", "gt", "ge", "eq", "ne")
-COMPARE = KINDS[5:]  # whose results are bits
+COMPARE = KINDS[5:]  # give bits
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pair(Template):
-    """`total`: the format that holds every exact result; of a comparison, both operands."""
+    """`total`: the format of every exact result; for a comparison, of both operands."""
 
     kind: Kind
     total: Fixed
@@ -29,7 +29,7 @@ class Pair(Template):
         return "pair"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return ("requant",)
 
     def _up(self, index: int) -> int:
@@ -37,7 +37,7 @@ class Pair(Template):
 
     @property
     def _frac(self) -> int:
-        """Of the exact result; a bit has none."""
+        """Fraction bits of the exact result."""
         return 0 if self.kind in COMPARE else self.total.frac
 
     def parameters(self) -> dict[str, int]:
@@ -56,13 +56,13 @@ class Pair(Template):
         return (requantise(exact, self._frac, self.outputs[0].fixed, self.rounding),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat of each a cycle."""
+        """A beat of each input per cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every, "x1": every}, {"y": every}, 2),)
 
 
 def combined(kind: Kind, a: Codes, b: Codes) -> Codes:
-    """The sum, difference, product, larger or smaller of codes, or the bit of a comparison."""
+    """The exact result for aligned codes."""
     match kind:
         case "add":
             return a + b
@@ -85,7 +85,7 @@ def combined(kind: Kind, a: Codes, b: Codes) -> Codes:
 
 
 def exact_format(kind: Kind, a: Fixed, b: Fixed) -> Fixed:
-    """The narrowest signed format of every result, wide enough for both operands as well."""
+    """The narrowest signed format of all results and both operands."""
     kind = "max" if kind in COMPARE else kind
     frac = a.frac + b.frac if kind == "mul" else max(a.frac, b.frac)
     up = (0, 0) if kind == "mul" else (frac - a.frac, frac - b.frac)

@@ -1,4 +1,4 @@
-"""ReLU: max(x, 0), in the format that comes."""
+"""ReLU: max(x, 0) in the input's format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.verilog.numbers.fixed import Codes
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relu(Template):
-    """Negative codes become 0; the format stays."""
+    """Replaces negative codes by 0."""
 
     @property
     def module(self) -> str:
@@ -28,6 +28,6 @@ class Relu(Template):
         return (np.maximum(codes[0], 0),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
+        """A beat per cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every}, {"y": every}, 1),)

@@ -1,4 +1,4 @@
-"""Reorder: the beats of a frame in another order; pick: some of the beats."""
+"""Reorder: the beats of a frame in another order; pick: a periodic selection of beats."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from espalier.model.errors import EmitError
+from espalier.verilog.design.address_loops import AddressLoops, as_loops
 from espalier.verilog.design.template import Engine, Template
-from espalier.verilog.design.walk import Walk, walk
 from espalier.verilog.numbers.fixed import Codes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reorder(Template):
-    """`beats[q]`: which beat that came leaves as beat q, of a frame or of each part of it. Two banks.
+    """`beats[q]`: the input beat that is output as beat q, of a frame or of each part of it. Two banks.
 
-    A part is `part` beats, where given; else as many as leave. Beats may leave several times, or not at all.
+    A part has `part` beats, by default as many as are output. Beats may be output several times, or never.
     """
 
     beats: np.ndarray
@@ -32,22 +32,22 @@ class Reorder(Template):
         return "reorder"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return ("walk",)
 
     def parameters(self) -> dict[str, int]:
-        """Width and number of the beats of a bank, and the loops of reading."""
+        """Beat width, beats of a bank, and the loops of the read address."""
         return {"W": self.inputs[0].width, "BEATS": self._part, **self._walk().parameters("R")}
 
-    def _walk(self) -> Walk:
-        found = walk(self.beats)
-        if found is None:
-            text = f"{self.node} reads elements in an order that no six nested loops give."
+    def _walk(self) -> AddressLoops:
+        loops = as_loops(self.beats)
+        if loops is None:
+            text = f"{self.node} reads elements in an order that six nested loops cannot address."
             raise EmitError(text, "Use transposes, views and slices only.", self.node)
-        return found
+        return loops
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """Beats by their new places."""
+        """Beats in their new order."""
         x, y = self.inputs[0], self.outputs[0]
         beats = codes[0].reshape(-1, self._part, x.par)[:, self.beats]
         return (beats.reshape(-1, y.rows, y.size),)
@@ -61,12 +61,12 @@ class Reorder(Template):
         return {"full": 2, "free": 2}
 
     def primed(self) -> dict[str, int]:
-        """Both are free at the start."""
+        """Both are initially free."""
         return {"free": 2}
 
 
 def banked(came: int, part: int, leave: int, depth: int) -> tuple[Engine, ...]:
-    """The engines of two banks: of the `came` beats of a frame each `part` become `leave`."""
+    """The engines of two banks: each `part` of the `came` input beats of a frame becomes `leave` output beats."""
     into, out = np.arange(came) % part, np.arange(came // part * leave) % leave
     return (
         Engine({"x": into >= 0, "free": into == 0}, {"full": into == part - 1}, 1),
@@ -76,7 +76,7 @@ def banked(came: int, part: int, leave: int, depth: int) -> tuple[Engine, ...]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pick(Template):
-    """Of every `period` beats `count`, from `start` on; one row a beat."""
+    """Of every `period` beats, the `count` beats from `start` on; one row per beat."""
 
     period: int
     start: int
@@ -88,19 +88,19 @@ class Pick(Template):
         return "pick"
 
     def parameters(self) -> dict[str, int]:
-        """Width and the beats that stay."""
+        """Beat width and the selection."""
         return {"W": self.inputs[0].width, "PERIOD": self.period, "START": self.start, "COUNT": self.count}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """The beats that stay."""
+        """The selected beats."""
         x, y = self.inputs[0], self.outputs[0]
-        return (codes[0].reshape(-1, x.beats, x.par)[:, self._kept()].reshape(-1, y.rows, y.size),)
+        return (codes[0].reshape(-1, x.beats, x.par)[:, self._selected()].reshape(-1, y.rows, y.size),)
 
-    def _kept(self) -> np.ndarray:
+    def _selected(self) -> np.ndarray:
         place = np.arange(self.inputs[0].beats) % self.period
         return (place >= self.start) & (place < self.start + self.count)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
-        kept = self._kept()
-        return (Engine({"x": np.ones(len(kept), bool)}, {"y": kept}, 1),)
+        """A beat per cycle."""
+        selected = self._selected()
+        return (Engine({"x": np.ones(len(selected), bool)}, {"y": selected}, 1),)

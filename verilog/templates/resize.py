@@ -1,4 +1,4 @@
-"""Resize: the same rows, another number of elements a beat."""
+"""Resize: the same rows with another number of elements per beat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.verilog.numbers.fixed import Codes
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resize(Template):
-    """A register of lcm(PAR_IN, PAR_OUT) elements is filled, then emptied, both at once where they do not meet."""
+    """A register of lcm(PAR_IN, PAR_OUT) elements is filled while another one is read."""
 
     @property
     def module(self) -> str:
@@ -21,16 +21,16 @@ class Resize(Template):
         return "resize"
 
     def parameters(self) -> dict[str, int]:
-        """Both sides' elements a beat, and an element's width."""
+        """Elements per beat on both sides, and the element width."""
         x, y = self.inputs[0], self.outputs[0]
         return {"PAR_IN": x.par, "PAR_OUT": y.par, "W": x.fixed.width}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """What comes."""
+        """The input."""
         return (codes[0],)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A group of lcm elements: read beat by beat into a register, then written beat by beat from another."""
+        """Two engines: groups of lcm elements are filled beat by beat, then output beat by beat."""
         x, y = self.inputs[0], self.outputs[0]
         group = math.lcm(x.par, y.par)
         groups = x.elements // group

@@ -1,4 +1,4 @@
-"""Scale and shift: a constant for each element to multiply with, and one to add; batch norms, scales, biases."""
+"""Scale and shift: a constant factor and summand for each element, for batch norms, scales and biases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEPTH = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScaleShift(Template):
-    """`scale` and `shift` [rows, size] are codes, `shift` in the fraction of the `total`."""
+    """`scale` and `shift` [rows, size] are codes, `shift` in the fraction of `total`."""
 
     scale: Codes
     scale_format: Fixed
@@ -25,7 +25,7 @@ class ScaleShift(Template):
 
     @property
     def approximates(self) -> bool:
-        """Scales of a few bits."""
+        """Rounded scales."""
         return bool((np.abs(self.scale) != 1).any())
 
     @property
@@ -34,12 +34,12 @@ class ScaleShift(Template):
         return "scale_shift"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return ("requant",)
 
     @property
     def _places(self) -> int:
-        """From a product's fraction to the sum's."""
+        """Shift from a product's fraction to the sum's."""
         return self.total.frac - self.inputs[0].fixed.frac - self.scale_format.frac
 
     @property
@@ -49,7 +49,7 @@ class ScaleShift(Template):
         return form if form.signed else Fixed(form.width + 1, form.frac)
 
     def _words(self) -> tuple[Codes, Codes]:
-        """The constants beat by beat, as far as they do not repeat."""
+        """The constants of one period of beats."""
         x = self.inputs[0]
         beats = [x.pack(c[None]) for c in (self.scale, self.shift)]
         both = np.concatenate(beats, axis=1)
@@ -68,7 +68,7 @@ class ScaleShift(Template):
         }  # fmt: skip
 
     def memories(self) -> tuple[Memory, ...]:
-        """A word for each beat until they repeat."""
+        """A word per beat of one period."""
         scale, shift = self._words()
         return Memory("M_FILE", scale, self._signed.width), Memory("B_FILE", shift, self.total.width)
 
@@ -78,13 +78,13 @@ class ScaleShift(Template):
         return (requantise(sums, self.total.frac, self.outputs[0].fixed, self.rounding),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
+        """A beat per cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every}, {"y": every}, DEPTH),)
 
 
 def totalled(x: Stream, scale: Codes, form: Fixed, shift: Codes, shift_frac: int) -> tuple[Fixed, Codes]:
-    """The narrowest signed format of every x · scale + shift, and the shifts in its fraction."""
+    """The narrowest signed format of all x · scale + shift, and the shifts in its fraction."""
     frac = max(x.fixed.frac + form.frac, shift_frac)
     added = shift.astype(object) * (1 << (frac - shift_frac))
     up = 1 << (frac - x.fixed.frac - form.frac)

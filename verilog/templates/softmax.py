@@ -1,4 +1,4 @@
-"""Softmax over rows: a table of powers of two, an exact sum, one reciprocal a row."""
+"""Softmax over rows: a table of powers of two, an exact sum, one reciprocal per row."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BEYOND = 6  # bits of log2 e beyond the table's
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Softmax(Template):
-    """With a second input, one bit an element, only elements whose bit is `keep` count; the others give 0."""
+    """The second input, if any, is a mask: elements whose bit is not `keep` give 0."""
 
     keep: int = 1
     rounding: Rounding = "nearest_even"
 
     @property
     def approximates(self) -> bool:
-        """A table of powers and a reciprocal of a few bits."""
+        """A table of powers and a rounded reciprocal."""
         return True
 
     @property
@@ -32,12 +32,12 @@ class Softmax(Template):
         return "softmax_rows" if len(self.inputs) > 1 else "softmax"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return "powers", "reciprocal", "requant", "row_max", "softmax_rows"
 
     @property
     def _places(self) -> int:
-        """Bits of the exponent's fraction: the table has 2^_places entries."""
+        """Fraction bits of the exponent: the table has 2^_places entries."""
         return min(max(self.outputs[0].fixed.frac - 1, 8), 11)
 
     @property
@@ -54,7 +54,7 @@ class Softmax(Template):
         return self.inputs[0].fixed.frac + BEYOND
 
     def _division(self) -> tuple[int, int]:
-        """(bits of the quotient a cycle, cycles): no slower than a row, by at most four bits."""
+        """(quotient bits per cycle, at most 4, and cycles), to take no longer than a row if possible."""
         size = self.inputs[0].size
         wanted = max(self.outputs[0].fixed.frac, 4) + 3 + (size - 1).bit_length()
         bits = min(-(-wanted // (size // self.inputs[0].par)), 4)
@@ -68,7 +68,7 @@ class Softmax(Template):
 
     @property
     def _banks(self) -> int:
-        """Rows under way at once when none waits."""
+        """Rows in flight without stalls."""
         beats, steps = self.inputs[0].size // self.inputs[0].par, self._division()[1]
         return -(-(3 * beats + steps + 18) // max(beats, steps)) + 1
 
@@ -92,24 +92,24 @@ class Softmax(Template):
         return np.rint(powers).astype(np.int64)
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """Maximum, exponentials, sum, reciprocal, product: all integers."""
-        x, kept = codes[0], self._kept(*codes)
-        peak = np.where(kept, x, self.inputs[0].fixed.low).max(-1, keepdims=True)
-        scaled = np.where(kept, peak - x, 0) * self._log2e
+        """Maximum, exponentials, sum, reciprocal and product in integers."""
+        x, unmasked = codes[0], self._unmasked(*codes)
+        peak = np.where(unmasked, x, self.inputs[0].fixed.low).max(-1, keepdims=True)
+        scaled = np.where(unmasked, peak - x, 0) * self._log2e
         drop = self._drop
         t = (scaled + (1 << (drop - 1))) >> drop if drop > 0 else scaled << -drop
         powers = self._table()[t & ((1 << self._places) - 1)] >> np.minimum(t >> self._places, 62)
-        powers = np.where(kept, powers, 0)
+        powers = np.where(unmasked, powers, 0)
         total = powers.sum(-1, keepdims=True)
         frac = self._fraction + self._reciprocal
         reciprocal = np.where(total > 0, (1 << frac) // np.maximum(total, 1), 0)
         return (requantise(powers * reciprocal, frac, self.outputs[0].fixed, self.rounding),)
 
-    def _kept(self, x: Codes, *mask: Codes) -> np.ndarray:
+    def _unmasked(self, x: Codes, *mask: Codes) -> np.ndarray:
         return mask[0] == self.keep if mask else np.ones(x.shape, bool)
 
     def engines(self) -> tuple[Engine, ...]:
-        """Rows are written, read for their exponentials, divided, and read again."""
+        """Rows are written, read for their exponentials, divided, and read for the result."""
         x = self.inputs[0]
         beats = x.size // x.par
         step = np.tile(np.arange(beats), x.rows)
@@ -125,9 +125,9 @@ class Softmax(Template):
         )
 
     def buffers(self) -> dict[str, int]:
-        """A place for each row under way."""
+        """A slot for each row in flight."""
         return dict.fromkeys(("free", "peaked", "summed", "divided"), self._banks)
 
     def primed(self) -> dict[str, int]:
-        """All places are free at the start."""
+        """All slots are initially free."""
         return {"free": self._banks}

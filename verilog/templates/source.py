@@ -1,4 +1,4 @@
-"""Source: a constant tensor as a stream, the same in every frame, from a memory of its own."""
+"""Source: a constant tensor from a memory as a stream, the same in every frame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.verilog.numbers.fixed import Codes
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source(Template):
-    """`codes` [rows, size], which leave again and again."""
+    """Outputs `codes` [rows, size] repeatedly."""
 
     codes: Codes
 
@@ -23,12 +23,12 @@ class Source(Template):
 
     @property
     def _beats(self) -> Codes:
-        """The beats of a frame; one where all are equal."""
+        """The beats of a frame; a single one if all are equal."""
         beats = self.outputs[0].pack(self.codes[None])
         return beats[:1] if (beats == beats[:1]).all() else beats
 
     def parameters(self) -> dict[str, int]:
-        """Width of a beat, and how many are held."""
+        """Beat width and stored beats."""
         return {"W": self.outputs[0].width, "BEATS": len(self._beats)}
 
     def memories(self) -> tuple[Memory, ...]:
@@ -36,9 +36,9 @@ class Source(Template):
         return (Memory("D_FILE", self._beats, self.outputs[0].fixed.width),)
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """One frame; all are as this one."""
+        """One frame, for all frames."""
         return (self.codes[None],)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
+        """A beat per cycle."""
         return (Engine({}, {"y": np.ones(self.outputs[0].beats, bool)}, 1),)

@@ -1,4 +1,4 @@
-"""Threshold: one bit for each element, whether its code reaches a constant; signs are made so."""
+"""Threshold: comparison of each element's code with a constant, also for signs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.verilog.numbers.fixed import Codes
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Threshold(Template):
-    """1 where code ≥ `least`; the other way round where `below`."""
+    """1 where code ≥ `least`; if `below`, 1 where code < `least`."""
 
     least: int = 0
     below: bool = False
@@ -33,6 +33,6 @@ class Threshold(Template):
         return (((codes[0] >= self.least) != self.below).astype(np.int64),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A beat a cycle."""
+        """A beat per cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every}, {"y": every}, 1),)

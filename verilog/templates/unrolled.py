@@ -1,4 +1,4 @@
-"""A constant matrix as adders, all of it at once: a row of the operand comes in a beat, a row of results leaves."""
+"""A fully unrolled constant matrix product by adders: a row of operands in a beat, a row of results in a beat."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.verilog.area.resources import Area
-from espalier.verilog.constant.layout import Laid, laid
+from espalier.verilog.constant.module_text import ModuleSpec, ResultRounding, module_text
 from espalier.verilog.constant.network import Network, Range, form_of, width
-from espalier.verilog.constant.solve import solved
-from espalier.verilog.constant.text import Settling, Written, module_text
+from espalier.verilog.constant.pipeline import Pipeline, pipelined
+from espalier.verilog.constant.solve import solve_cached
 from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise, shifted
 
@@ -21,7 +21,7 @@ from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, product, requ
 class Unrolled(Template):
     """`weight` [outputs, inputs] and `bias` [outputs] are codes, the bias in the accumulator's fraction.
 
-    `span`: what the operand's codes keep to; `relu`: what is below 0 becomes 0; `every`: adders between registers.
+    `span`: range of the operand's codes; `relu`: fused ReLU; `every`: adders between registers.
     """
 
     weight: Codes
@@ -35,15 +35,15 @@ class Unrolled(Template):
 
     @property
     def module(self) -> str:
-        """A module of its own."""
+        """The generated module's name."""
         return f"unrolled_{self.name}"
 
     def uses(self) -> tuple[str, ...]:
-        """Modules below it."""
+        """Submodules."""
         return ("adder", "settle")
 
     def parameters(self) -> dict[str, int]:
-        """None: all is in the text."""
+        """None: the module is generated."""
         return {}
 
     @property
@@ -58,81 +58,83 @@ class Unrolled(Template):
 
     @cached_property
     def _rounds(self) -> NDArray[np.bool_]:
-        """The outputs whose sums have more places than their results."""
+        """The outputs whose sums have more fraction bits than their results."""
         low = (shifted(self.weight, self._shift) | self.bias[:, None]) & ((1 << max(self._drop, 0)) - 1)
         return np.asarray(low.any(axis=1) & self.weight.any(axis=1))
 
     @cached_property
     def network(self) -> Network:
-        """The adders; half a step of the result is in the constants where sums are rounded to the nearest."""
+        """The adders; the constants include half a step of the result where sums are rounded to the nearest."""
         half = 1 << (self._drop - 1) if self._drop > 0 and self.rounding == "nearest_even" else 0
         constants = np.where(self._rounds, self.bias + half, self.bias) * self.weight.any(axis=1)
-        return solved(shifted(self.weight, self._shift), self.span, constants)
+        return solve_cached(shifted(self.weight, self._shift), self.span, constants)
 
     @cached_property
-    def laid(self) -> Laid:
-        """Its registers."""
-        return laid(self.network, self.every)
+    def pipeline(self) -> Pipeline:
+        """The pipeline registers."""
+        return pipelined(self.network, self.every)
 
     @cached_property
-    def settling(self) -> tuple[Settling, ...]:
-        """What becomes of each sum."""
-        constants = self._settled(self.bias)
-        found = []
+    def result_rounding(self) -> tuple[ResultRounding, ...]:
+        """Rounding of each sum."""
+        constants = self._rounded(self.bias)
+        roundings = []
         for k, out in enumerate(self.network.outputs):
             if out.value < 0 or not self.weight[k].any():
-                found.append(Settling(constant=int(constants[k])))
+                roundings.append(ResultRounding(constant=int(constants[k])))
             else:
                 even = bool(self._rounds[k]) and self.rounding == "nearest_even"
-                found.append(Settling(self._drop - out.shift, even))
-        return tuple(found)
+                roundings.append(ResultRounding(self._drop - out.shift, even))
+        return tuple(roundings)
 
-    def _settled(self, sums: Codes) -> Codes:
+    def _rounded(self, sums: Codes) -> Codes:
         codes = requantise(sums, self.accumulator.frac, self.outputs[0].fixed, self.rounding)
         return np.maximum(codes, 0) if self.relu else codes
 
     def texts(self) -> dict[str, str]:
-        """The module."""
+        """The generated module."""
         x, y, net = self.inputs[0], self.outputs[0], self.network
         about = (
             f"{self.module}: y = x W^T + b of {self.node} by additions, generated; change the graph, not this file.",
-            f"{y.size} results of {x.size} elements: {len(net.adders)} adders, {net.bits} bits added, "
-            f"{net.depth} adders deep; a register after {self.every}.",
-            f"A row a cycle; its results leave {self.laid.stages} cycles later.",
+            f"{y.size} results of {x.size} elements: {len(net.adders)} adders of {net.bits} bits in total, "
+            f"depth {net.depth}, with a register after every {self.every}.",
+            f"A row per cycle, with a latency of {self.pipeline.stages} cycles.",
         )
-        written = Written(self.module, net, self.laid, self.settling, x.fixed.width, y.fixed.width, y.fixed.signed,
-                          self.relu, about)  # fmt: skip
-        return {self.module: module_text(written)}
+        spec = ModuleSpec(
+            self.module, net, self.pipeline, self.result_rounding, x.fixed.width, y.fixed.width, y.fixed.signed,
+            self.relu, about,
+        )  # fmt: skip
+        return {self.module: module_text(spec)}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """Exact sums, one requantisation."""
         sums = product(codes[0], self.weight.T, self.accumulator.width, self.node)
-        return (self._settled(shifted(sums, self._shift) + self.bias),)
+        return (self._rounded(shifted(sums, self._shift) + self.bias),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A row a cycle."""
+        """A row per cycle."""
         every = np.ones(self.inputs[0].beats, bool)
-        return (Engine({"x": every}, {"y": every}, self.laid.stages),)
+        return (Engine({"x": every}, {"y": every}, self.pipeline.stages),)
 
-    def figures(self) -> dict[str, int]:
-        """What its area hangs on: bits that are added, kept in registers, rounded and saturated."""
+    def content_counts(self) -> dict[str, int]:
+        """Bits that are added, stored in registers, rounded and saturated."""
         ranges, y = self.network.ranges(), self.outputs[0].fixed
-        ends = [(ranges[o.value], s) for o, s in zip(self.network.outputs, self.settling, strict=True)
+        ends = [(ranges[o.value], s) for o, s in zip(self.network.outputs, self.result_rounding, strict=True)
                 if s.constant is None]  # fmt: skip
         cut = [max(width(r) - s.drop - y.width + (not form_of(r).signed), 0) for r, s in ends]
         return {
-            "ADD": self.network.bits, "KEEP": self.laid.kept(ranges, y.width),
+            "ADD": self.network.bits, "KEEP": self.pipeline.register_bits(ranges, y.width),
             "ROUND": sum(-(-s.drop // 5) for _, s in ends if s.even),
             "CUT": sum(y.width + -(-c // 5) for c in cut if c) + sum(y.width for c in cut if not c and self.relu),
         }  # fmt: skip
 
     def area(self) -> Area:
-        """By its adders."""
+        """Area by the number of adders."""
         from espalier.verilog.area.unrolled import adders
 
-        return adders(self.figures())
+        return adders(self.content_counts())
 
     def remark(self) -> str:
-        """How large it is."""
+        """Size of the network."""
         net = self.network
-        return f"{len(net.adders)} adders of {net.bits} bits, {net.depth} deep"
+        return f"{len(net.adders)} adders of {net.bits} bits, depth {net.depth}"

@@ -1,4 +1,4 @@
-"""Window: the elements under each place of a kernel that walks over an image; convolutions and pools begin with it."""
+"""Window: the elements under each position of a sliding kernel, for convolutions and pools."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from espalier.verilog.design.template import Engine, Template
 from espalier.verilog.numbers.fixed import Codes
 
-DEPTH = 2  # cycles from the ring to the output
+DEPTH = 2  # cycles from the ring buffer to the output
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Where a kernel stands: sizes of the image and of the result, and per axis kernel, stride, dilation, padding."""
+    """Geometry of a sliding kernel: image and result sizes, and kernel, stride, dilation and padding by axis."""
 
     image: Pair
     out: Pair
@@ -26,33 +26,33 @@ class Walk:
 
     @property
     def pixels(self) -> int:
-        """Of the image."""
+        """Pixels of the image."""
         return self.image[0] * self.image[1]
 
     @property
     def places(self) -> int:
-        """Of the kernel: pixels of the result."""
+        """Positions of the kernel, the pixels of the result."""
         return self.out[0] * self.out[1]
 
     @property
     def taps(self) -> int:
-        """Of the kernel."""
+        """Taps of the kernel."""
         return self.kernel[0] * self.kernel[1]
 
     @property
     def ring(self) -> int:
-        """Rows of the image that are held: those under the kernel, and those that come in the meantime."""
+        """Rows of the ring buffer: those under the kernel and those that arrive meanwhile."""
         return min((self.kernel[0] - 1) * self.gap[0] + 1 + self.step[0], self.image[0])
 
     def under(self) -> Codes:
-        """[places, taps]: the pixel under each tap, −1 outside the image."""
+        """The pixel under each tap [positions, taps], −1 outside the image."""
         rows, columns = (self._along(axis) for axis in (0, 1))
         inside = (rows[:, None, :, None] >= 0) & (columns[None, :, None, :] >= 0)
         pixel = rows[:, None, :, None] * self.image[1] + columns[None, :, None, :]
         return np.where(inside, pixel, -1).reshape(self.places, self.taps)
 
     def _along(self, axis: int) -> Codes:
-        """[out, kernel]: the position along one axis, far below 0 where it is outside."""
+        """Positions along one axis [out, kernel], −1 outside the image."""
         at = np.arange(self.out[axis])[:, None] * self.step[axis] - self.before[axis]
         at = at + np.arange(self.kernel[axis]) * self.gap[axis]
         return np.where((at >= 0) & (at < self.image[axis]), at, -1)
@@ -62,11 +62,11 @@ class Walk:
         return min(reach, self.image[axis] - 1)
 
     def needed(self, row: int, column: int) -> int:
-        """Pixels that must have come before the window at (row, column) is given."""
+        """Pixels that must have arrived before the window at (row, column) is output."""
         return self._last(0, row) * self.image[1] + self._last(1, column) + 1
 
     def limit(self, row: int) -> int:
-        """Pixels that may have come while the windows of an output row are given."""
+        """Pixels that may have arrived while the windows of an output row are output."""
         if self.ring >= self.image[0]:
             return self.pixels
         return min((row * self.step[0] - self.before[0] + self.ring) * self.image[1], self.pixels)
@@ -74,11 +74,11 @@ class Walk:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Window(Template):
-    """Rows of the result are places × groups of channels; a row holds tap by tap the channels of its group."""
+    """Rows of the result are kernel positions × groups; a row has, tap by tap, the channels of its group."""
 
     walk: Walk
     groups: int = 1
-    pad: int = 0  # the code outside the image
+    pad: int = 0  # code of the padding
 
     @property
     def module(self) -> str:
@@ -90,7 +90,7 @@ class Window(Template):
         return self.inputs[0].size // self.inputs[0].par
 
     def parameters(self) -> dict[str, int]:
-        """The geometry, and the beats of a pixel."""
+        """The geometry and the beats per pixel."""
         w, x = self.walk, self.inputs[0]
         return {
             "IN_H": w.image[0], "IN_W": w.image[1], "OUT_H": w.out[0], "OUT_W": w.out[1], "BLOCKS": self._blocks,
@@ -100,14 +100,14 @@ class Window(Template):
         }  # fmt: skip
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
-        """The elements of each place, group by group, tap by tap."""
+        """The elements at each position, group by group, tap by tap."""
         x, under, per = self.inputs[0], self.walk.under(), self.inputs[0].size // self.groups
         padded = np.concatenate([codes[0], np.full((len(codes[0]), 1, x.size), self.pad)], axis=1)
-        taken = padded[:, under].reshape(len(padded), self.walk.places, self.walk.taps, self.groups, per)
-        return (taken.transpose(0, 1, 3, 2, 4).reshape(len(padded), -1, self.walk.taps * per),)
+        windows = padded[:, under].reshape(len(padded), self.walk.places, self.walk.taps, self.groups, per)
+        return (windows.transpose(0, 1, 3, 2, 4).reshape(len(padded), -1, self.walk.taps * per),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """Beats are taken while there is room, and given once the whole window is there; both in one step."""
+        """Beats are taken while the ring has room, and output once a window is complete; both can be in one step."""
         takes: list[np.ndarray] = []
         gives: list[np.ndarray] = []
         total, each, come = self.walk.pixels * self._blocks, self.walk.taps * self._blocks, 0

@@ -1,1 +1,1 @@
-"""When every beat moves: the schedule of a design, cycle by cycle, and the FIFOs that it needs."""
+"""Cycle-accurate schedule of a design, and the FIFOs that it needs."""

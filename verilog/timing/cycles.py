@@ -1,7 +1,7 @@
-"""The cycles of a network of engines: what is valid, what is ready, what moves. Compiled where numba is installed.
+"""Event-driven cycle simulation of a network of engines, forks and FIFOs. Compiled where numba is installed.
 
-An engine stands while a beat at its end is not taken. A fork hands a beat to each reader that can take it; a FIFO shows
-it a cycle later. Only units that something happens to are looked at: stretches without any beat cost nothing."""
+An engine stalls while a beat at its output is not taken. A fork passes a beat to each reader as it becomes ready; a
+FIFO outputs a beat a cycle after it was written. Only units with events are evaluated, so idle stretches are free."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from espalier.verilog.numbers.compiled import njit
 DONE, STUCK = 0, 1
 ENGINE, FORK, FIFO = 0, 1, 2
 _KINDS = {"engine": ENGINE, "fork": FORK, "fifo": FIFO}
-RUNS, DRAINS, STANDS = 0, 1, 2  # what a sleeping engine does each cycle: step and shift; shift; nothing
+RUNS, DRAINS, STALLS = 0, 1, 2  # a sleeping engine in each cycle: steps and shifts; shifts; does nothing
 NEVER = 1 << 62
 IN, OUT = 0, 1
 
-# columns of a unit: what it is, then how it stands
-KIND, DEPTH, STEPS, FRAMES, FIRST, HELD, STEP, FRAME, MODE, LAST, ALARM = range(11)
-# columns of a channel: beats in all, a frame's, where its stamps begin, its ends, whether it leads into a FIFO, out
-BEATS, PER, STAMPS, WRITER, READER, WAITS, SINK, VALID, READY, MOVED, WHEN, OPENS, MOST = range(13)
+# columns of a unit: constants (KIND … FIRST), then its state
+KIND, DEPTH, STEPS, FRAMES, FIRST, LEVEL, STEP, FRAME, MODE, LAST, ALARM = range(11)
+# columns of a channel: beats in total and per frame, offset of its stamps, its ends, whether it feeds a FIFO or leaves
+# the design, then its state
+BEATS, PER, STAMPS, WRITER, READER, TO_FIFO, SINK, VALID, READY, MOVED, WHEN, OPENS, PEAK = range(13)
 
 
 @dataclass(frozen=True, slots=True)
-class Clockwork:
-    """`units` in the order of the data, `beats` of each channel in all frames, and the channels at the ends."""
+class UnitNetwork:
+    """`units` in topological order, `beats` of each channel over all frames, and the boundary channels."""
 
     units: list[dict[str, Any]]
     beats: list[int]
@@ -38,27 +39,27 @@ class Clockwork:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ran:
-    """`stamps[channel]`: the cycle of each beat; `most[channel]`: the most beats that a FIFO before it held."""
+class CycleResult:
+    """`stamps[channel]`: the cycle of each beat; `peaks[channel]`: the peak fill of the FIFO before it."""
 
     state: int
     stamps: list[np.ndarray]
-    most: np.ndarray
+    peaks: np.ndarray
 
 
-def run(work: Clockwork) -> Ran:
-    """Go on until every beat has reached a sink, or nothing moves any more."""
+def run(work: UnitNetwork) -> CycleResult:
+    """Simulate until every beat has reached a sink, or nothing can move."""
     count, width = len(work.units), max((max(len(u["ins"]), len(u["outs"])) for u in work.units), default=1)
     units, links = np.zeros((count, 11), np.int64), np.full((count, 2, width), -1)
     channels = _channels(work)
     at = 0
     for k, unit in enumerate(work.units):
-        units[k, [KIND, DEPTH, HELD, FIRST]] = _KINDS[unit["kind"]], unit["depth"], unit.get("primed", 0), at
-        units[k, [MODE, ALARM]] = STANDS, NEVER
+        units[k, [KIND, DEPTH, LEVEL, FIRST]] = _KINDS[unit["kind"]], unit["depth"], unit.get("primed", 0), at
+        units[k, [MODE, ALARM]] = STALLS, NEVER
         links[k, IN, : len(unit["ins"])], links[k, OUT, : len(unit["outs"])] = unit["ins"], unit["outs"]
         channels[unit["outs"], WRITER], channels[unit["ins"], READER] = k, k
         if unit["kind"] == "fifo":
-            channels[unit["ins"], WAITS] = 1
+            channels[unit["ins"], TO_FIFO] = 1
         elif unit["kind"] == "engine":
             units[k, [STEPS, FRAMES]] = unit["steps"], unit["frames"]
             at += unit["steps"]
@@ -66,11 +67,11 @@ def run(work: Clockwork) -> Ran:
     stamps = np.full(sum(work.beats) + 1, -1, np.int64)
     state = _run(units, channels, links, marks, quiet, stamps, np.array(work.sources, np.int64), work.spacing)
     ends = channels[:, STAMPS] + channels[:, BEATS]
-    pieces = [stamps[a:b] for a, b in zip(channels[:, STAMPS], ends, strict=True)]
-    return Ran(int(state), pieces, channels[:, MOST])
+    by_channel = [stamps[a:b] for a, b in zip(channels[:, STAMPS], ends, strict=True)]
+    return CycleResult(int(state), by_channel, channels[:, PEAK])
 
 
-def _channels(work: Clockwork) -> np.ndarray:
+def _channels(work: UnitNetwork) -> np.ndarray:
     channels = np.zeros((len(work.beats), 13), np.int64)
     channels[:, BEATS] = work.beats
     channels[1:, STAMPS] = np.cumsum(work.beats)[:-1]
@@ -81,7 +82,7 @@ def _channels(work: Clockwork) -> np.ndarray:
 
 
 def _marks(engines: list[dict[str, Any]], total: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of all steps of all engines: the channels taken from and given to as bits; the steps before the next with any."""
+    """For all steps of all engines: input and output channels as bit masks, and the steps until the next with any."""
     marks, quiet = np.zeros((max(total, 1), 2), np.uint16), np.zeros(max(total, 1), np.int64)
     at = 0
     for unit in engines:
@@ -90,7 +91,7 @@ def _marks(engines: list[dict[str, Any]], total: int) -> tuple[np.ndarray, np.nd
         for side, those in enumerate((unit["takes"], unit["gives"])):
             for slot, mark in enumerate(those):
                 mine[:, side] |= np.asarray(mark, np.uint16) << np.uint16(slot)
-        busy = np.append(np.where(mine.any(axis=1), np.arange(steps), steps), steps)  # a frame's end is an event
+        busy = np.append(np.where(mine.any(axis=1), np.arange(steps), steps), steps)  # the end of a frame is an event
         quiet[at : at + steps] = np.minimum.accumulate(busy[::-1])[::-1][:-1] - np.arange(steps)
         at += steps
     return marks, quiet
@@ -98,16 +99,16 @@ def _marks(engines: list[dict[str, Any]], total: int) -> tuple[np.ndarray, np.nd
 
 @njit()
 def _advance(u: int, cycle: int, units: Any, pipe: Any) -> None:
-    """Bring an engine that slept up to the start of a cycle."""
-    gone = cycle - units[u, LAST]
+    """Advance a sleeping engine to the start of a cycle."""
+    elapsed = cycle - units[u, LAST]
     units[u, LAST] = cycle
-    if gone <= 0 or units[u, KIND] != ENGINE or units[u, MODE] == STANDS:
+    if elapsed <= 0 or units[u, KIND] != ENGINE or units[u, MODE] == STALLS:
         return
     mask = (1 << units[u, DEPTH]) - 1
     for k in range(pipe.shape[1]):
-        pipe[u, k] = ((pipe[u, k] << gone) & mask) if gone < 63 else 0
+        pipe[u, k] = ((pipe[u, k] << elapsed) & mask) if elapsed < 63 else 0
     if units[u, MODE] == RUNS:
-        units[u, STEP] += gone
+        units[u, STEP] += elapsed
         if units[u, STEP] >= units[u, STEPS]:
             units[u, STEP] -= units[u, STEPS]
             units[u, FRAME] += 1
@@ -115,7 +116,7 @@ def _advance(u: int, cycle: int, units: Any, pipe: Any) -> None:
 
 @njit()
 def _offer(u: int, units: Any, links: Any, pipe: Any, channels: Any, hot: Any) -> None:
-    """Which channels a unit has a beat for, and whether a FIFO has room; those whom a change concerns become hot."""
+    """Set valid of a unit's outputs, and ready of a FIFO's input; units affected by a change become hot."""
     for k in range(links.shape[2]):
         c = links[u, OUT, k]
         if c < 0:
@@ -125,19 +126,19 @@ def _offer(u: int, units: Any, links: Any, pipe: Any, channels: Any, hot: Any) -
         elif units[u, KIND] == FORK:
             now = channels[links[u, IN, 0], VALID] & (1 - pipe[u, k])
         else:
-            now = 1 if units[u, HELD] > 0 else 0
+            now = 1 if units[u, LEVEL] > 0 else 0
         if now != channels[c, VALID]:
             channels[c, VALID] = now
             if channels[c, READER] >= 0:
                 hot[channels[c, READER]] = True
     if units[u, KIND] == FIFO:
-        channels[links[u, OUT, 0], MOST] = max(channels[links[u, OUT, 0], MOST], units[u, HELD])
-        _answer(links[u, IN, 0], 1 if units[u, HELD] < units[u, DEPTH] else 0, len(hot), channels, hot, hot)
+        channels[links[u, OUT, 0], PEAK] = max(channels[links[u, OUT, 0], PEAK], units[u, LEVEL])
+        _set_ready(links[u, IN, 0], 1 if units[u, LEVEL] < units[u, DEPTH] else 0, len(hot), channels, hot, hot)
 
 
 @njit()
-def _answer(c: int, now: int, by: int, channels: Any, hot: Any, later: Any) -> None:
-    """Whether unit `by` takes a beat; a change concerns the channel's writer, in the next cycle if it had its turn."""
+def _set_ready(c: int, now: int, by: int, channels: Any, hot: Any, later: Any) -> None:
+    """Set ready of a channel read by unit `by`; a change wakes the writer, in the next cycle if already evaluated."""
     if now != channels[c, READY]:
         channels[c, READY] = now
         writer = channels[c, WRITER]
@@ -149,7 +150,7 @@ def _answer(c: int, now: int, by: int, channels: Any, hot: Any, later: Any) -> N
 
 @njit()
 def _enabled(u: int, links: Any, channels: Any) -> bool:
-    """Whether the pipeline of an engine may move: no beat at its end is left standing."""
+    """Whether the pipeline of an engine may move: every beat at its outputs is taken."""
     for k in range(links.shape[2]):
         c = links[u, OUT, k]
         if c >= 0 and channels[c, VALID] and not channels[c, READY]:
@@ -159,7 +160,7 @@ def _enabled(u: int, links: Any, channels: Any) -> bool:
 
 @njit()
 def _fed(u: int, takes: int, links: Any, channels: Any) -> bool:
-    """Whether all beats that a step takes are there."""
+    """Whether all input beats of a step are valid."""
     for k in range(links.shape[2]):
         if links[u, IN, k] >= 0 and (takes >> k) & 1 and not channels[links[u, IN, k], VALID]:
             return False
@@ -170,7 +171,7 @@ def _fed(u: int, takes: int, links: Any, channels: Any) -> bool:
 def _engine(
     u: int, cycle: int, units: Any, links: Any, pipe: Any, channels: Any, marks: Any, quiet: Any, hot: Any, later: Any
 ) -> None:
-    """One cycle of an engine, and until when it may sleep then, unless it is woken."""
+    """Evaluate one cycle of an engine, and set the alarm until which it may sleep."""
     enable, runs = _enabled(u, links, channels), units[u, FRAME] < units[u, FRAMES]
     place = units[u, FIRST] + units[u, STEP]
     takes = int(marks[place, IN]) if runs else 0
@@ -178,9 +179,9 @@ def _engine(
     for k in range(links.shape[2]):
         if links[u, IN, k] < 0:
             break
-        _answer(links[u, IN, k], (takes >> k) & 1 if go else 0, u, channels, hot, later)
+        _set_ready(links[u, IN, k], (takes >> k) & 1 if go else 0, u, channels, hot, later)
     units[u, LAST] = cycle + 1
-    units[u, MODE] = DRAINS if enable else STANDS
+    units[u, MODE] = DRAINS if enable else STALLS
     if not enable:
         return
     gives, asleep = int(marks[place, OUT]) if go else 0, NEVER
@@ -195,7 +196,7 @@ def _engine(
         if units[u, FRAME] < units[u, FRAMES]:
             units[u, MODE] = RUNS
             asleep = min(asleep, quiet[units[u, FIRST] + units[u, STEP]])
-    if asleep == 0 or (go and (takes != 0 or units[u, MODE] == DRAINS)):  # its inputs are answered once more
+    if asleep == 0 or (go and (takes != 0 or units[u, MODE] == DRAINS)):  # to update ready of its inputs
         later[u] = True
     elif asleep < NEVER:
         units[u, ALARM] = cycle + 1 + asleep
@@ -203,32 +204,32 @@ def _engine(
 
 @njit()
 def _ahead(pipe: int, depth: int) -> int:
-    """Cycles until the first beat of a pipeline is at its end."""
+    """Cycles until the first beat of a pipeline reaches its output."""
     if pipe == 0:
         return NEVER
-    found = 0
-    while (pipe >> (depth - 1 - found)) & 1 == 0:
-        found += 1
-    return found
+    cycles = 0
+    while (pipe >> (depth - 1 - cycles)) & 1 == 0:
+        cycles += 1
+    return cycles
 
 
 @njit()
 def _fork(u: int, links: Any, had: Any, channels: Any, hot: Any, later: Any) -> None:
-    """One cycle of a fork."""
-    whole = True
+    """Evaluate one cycle of a fork; `had`: outputs that have already taken the current beat."""
+    done = True
     for k in range(links.shape[2]):
         if links[u, OUT, k] >= 0 and not (had[u, k] or channels[links[u, OUT, k], READY]):
-            whole = False
-    _answer(links[u, IN, 0], 1 if whole else 0, u, channels, hot, later)
+            done = False
+    _set_ready(links[u, IN, 0], 1 if done else 0, u, channels, hot, later)
     if channels[links[u, IN, 0], VALID]:
         for k in range(links.shape[2]):
             if links[u, OUT, k] >= 0:
-                had[u, k] = 1 if not whole and (had[u, k] or channels[links[u, OUT, k], READY]) else 0
+                had[u, k] = 1 if not done and (had[u, k] or channels[links[u, OUT, k], READY]) else 0
 
 
 @njit()
 def _open(cycle: int, sources: Any, spacing: int, channels: Any, hot: Any) -> None:
-    """The beats that the design's inputs bring."""
+    """Set valid of the design's inputs."""
     for c in sources:
         if channels[c, OPENS] > cycle:
             continue
@@ -244,23 +245,24 @@ def _open(cycle: int, sources: Any, spacing: int, channels: Any, hot: Any) -> No
 
 @njit()
 def _transfer(c: int, cycle: int, units: Any, channels: Any, stamps: Any, later: Any) -> int:
-    """Move a beat that is valid and ready, once a cycle; its ends are looked at again in the next one.
+    """Transfer a beat that is valid and ready, at most once per cycle; both ends are evaluated in the next cycle.
 
-    How many came to a sink. An engine that stands gives nothing, so that nothing goes into a FIFO twice."""
+    Returns the number of beats that reached a sink. A stalled engine transfers nothing, or a FIFO would get a beat
+    twice."""
     if not (channels[c, VALID] and channels[c, READY]) or channels[c, WHEN] == cycle:
         return 0
     writer, reader = channels[c, WRITER], channels[c, READER]
-    if channels[c, WAITS] and writer >= 0 and units[writer, KIND] == ENGINE and units[writer, MODE] == STANDS:
+    if channels[c, TO_FIFO] and writer >= 0 and units[writer, KIND] == ENGINE and units[writer, MODE] == STALLS:
         return 0
     channels[c, WHEN] = cycle
     if writer >= 0:
         later[writer] = True
-        units[writer, HELD] -= 1
+        units[writer, LEVEL] -= 1
     else:
         channels[c, OPENS] = cycle + 1
     if reader >= 0:
         later[reader] = True
-        units[reader, HELD] += 1
+        units[reader, LEVEL] += 1
     if channels[c, MOVED] == channels[c, BEATS]:
         return 0
     stamps[channels[c, STAMPS] + channels[c, MOVED]] = cycle
@@ -270,7 +272,7 @@ def _transfer(c: int, cycle: int, units: Any, channels: Any, stamps: Any, later:
 
 @njit()
 def _next(cycle: int, soon: int, sources: Any, channels: Any, later: Any) -> int:
-    """The next cycle in which something can happen."""
+    """The next cycle with an event."""
     for u in range(len(later)):
         if later[u]:
             return cycle + 1
@@ -281,7 +283,7 @@ def _next(cycle: int, soon: int, sources: Any, channels: Any, later: Any) -> int
 
 @njit()
 def _wake(cycle: int, units: Any, hot: Any) -> int:
-    """Those whose time has come are hot; when the next one's comes."""
+    """Mark units whose alarm is due as hot; returns the next alarm."""
     soon = NEVER
     for u in range(len(units)):
         if units[u, ALARM] <= cycle:
@@ -294,19 +296,19 @@ def _wake(cycle: int, units: Any, hot: Any) -> int:
 @njit()
 def _cycle(
     cycle: int, units: Any, channels: Any, links: Any, pipe: Any, marks: Any, quiet: Any, hot: Any, later: Any,
-    looked: Any,
+    evaluated: Any,
 ) -> int:  # fmt: skip
-    """One cycle of all that is hot; how many that was, of `looked`."""
+    """Evaluate one cycle of all hot units; they are listed in `evaluated`, and their number is returned."""
     count, many = len(units), 0
-    for u in range(count):  # what is there, in the order of the data
+    for u in range(count):  # valid, in topological order
         if hot[u]:
             _advance(u, cycle, units, pipe)
             _offer(u, units, links, pipe, channels, hot)
-    for v in range(count):  # what is taken, against it
+    for v in range(count):  # ready, in reverse order
         u = count - 1 - v
         if not hot[u]:
             continue
-        hot[u], units[u, ALARM], looked[many] = False, NEVER, u
+        hot[u], units[u, ALARM], evaluated[many] = False, NEVER, u
         many += 1
         if units[u, KIND] == ENGINE:
             _advance(u, cycle, units, pipe)
@@ -319,27 +321,27 @@ def _cycle(
 @njit(cache=True)
 def _run(units: Any, channels: Any, links: Any, marks: Any, quiet: Any, stamps: Any, sources: Any, spacing: int) -> int:
     count = len(units)
-    pipe = np.zeros((count, links.shape[2]), np.int64)  # of an engine, bit d: a beat d cycles from its step; of a fork
-    hot, later, looked = np.ones(count, np.bool_), np.zeros(count, np.bool_), np.zeros(count, np.int64)
-    left, cycle, soon = np.sum(channels[:, BEATS] * channels[:, SINK]), 0, NEVER
-    while left > 0:
+    pipe = np.zeros((count, links.shape[2]), np.int64)  # engine: bit d is a beat d cycles after its step; fork: `had`
+    hot, later, evaluated = np.ones(count, np.bool_), np.zeros(count, np.bool_), np.zeros(count, np.int64)
+    remaining, cycle, soon = np.sum(channels[:, BEATS] * channels[:, SINK]), 0, NEVER
+    while remaining > 0:
         if soon <= cycle:
             soon = _wake(cycle, units, hot)
         _open(cycle, sources, spacing, channels, hot)
-        many = _cycle(cycle, units, channels, links, pipe, marks, quiet, hot, later, looked)
+        many = _cycle(cycle, units, channels, links, pipe, marks, quiet, hot, later, evaluated)
         for c in sources:
-            left -= _transfer(c, cycle, units, channels, stamps, later)
+            remaining -= _transfer(c, cycle, units, channels, stamps, later)
         for n in range(many):
-            soon = min(soon, units[looked[n], ALARM])
+            soon = min(soon, units[evaluated[n], ALARM])
             for k in range(2 * links.shape[2]):
-                c = links[looked[n], k & 1, k >> 1]
+                c = links[evaluated[n], k & 1, k >> 1]
                 if c >= 0:
-                    left -= _transfer(c, cycle, units, channels, stamps, later)
+                    remaining -= _transfer(c, cycle, units, channels, stamps, later)
         hot, later = later, hot
         cycle = _next(cycle, soon, sources, channels, hot)
-        if cycle == NEVER and left > 0:
+        if cycle == NEVER and remaining > 0:
             return STUCK
     for u in range(count):
         if units[u, KIND] == FIFO:
-            channels[links[u, OUT, 0], MOST] = max(channels[links[u, OUT, 0], MOST], units[u, HELD])
+            channels[links[u, OUT, 0], PEAK] = max(channels[links[u, OUT, 0], PEAK], units[u, LEVEL])
     return DONE

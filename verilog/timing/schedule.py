@@ -1,6 +1,6 @@
-"""When every beat of a design moves: its engines stepped cycle by cycle under the handshakes, without any data.
+"""Schedule of a design: its engines simulated cycle by cycle under the handshakes, without data.
 
-It gives latency, interval, the busy share of each instance and the beats that wait in each FIFO.
+It gives latency, interval, the utilisation of each instance and the peak fill of each FIFO.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from espalier.verilog.design.netlist import Design, Wire
 from espalier.verilog.design.template import Template, port
 from espalier.verilog.templates.fifo import Fifo
 from espalier.verilog.templates.fork import Fork
-from espalier.verilog.timing.cycles import STUCK, Clockwork, run
+from espalier.verilog.timing.cycles import STUCK, UnitNetwork, run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """Cycles of a design whose inputs never pause and whose outputs are taken at once.
+    """Cycles of a design without stalls at its inputs and outputs.
 
     `first` and `latency`: from the first input beat of a frame to its first and past its last output beat, in an idle
-    design. `interval`: between frames when they follow each other. `busy` by instance: the share of the interval in
-    which it works. `stamps` by wire: when each beat moves. `waiting` by FIFO: the most beats that it held.
+    design. `interval`: between consecutive frames in the steady state. `busy` by instance: its active share of the
+    interval. `stamps` by wire: the cycle of each transfer. `peaks` by FIFO: its peak fill in beats.
     """
 
     first: int
@@ -32,7 +32,7 @@ class Schedule:
     interval: float
     busy: dict[str, float]
     stamps: dict[Wire, np.ndarray]
-    waiting: dict[str, int]
+    peaks: dict[str, int]
     stuck: bool
 
     @property
@@ -41,33 +41,33 @@ class Schedule:
         return max(self.busy, key=lambda name: self.busy[name], default="")
 
     def delay(self, design: Design, instance: Template) -> int | None:
-        """Cycles from the first beat that goes into an instance to the first that comes out; None if none does."""
-        came = [self.stamps[w][0] for w in design.wires[instance.name]]
-        gone = self.stamps[Wire(instance.name)][0]
-        return None if gone < 0 or min(came, default=-1) < 0 else int(gone - min(came))
+        """Cycles from an instance's first input beat to its first output beat; None without one of them."""
+        inputs = [self.stamps[w][0] for w in design.wires[instance.name]]
+        output = self.stamps[Wire(instance.name)][0]
+        return None if output < 0 or min(inputs, default=-1) < 0 else int(output - min(inputs))
 
-    def told(self, design: Design, instance: Template) -> str:
-        """`128 cycles a sample (100 %), first beat after 12`: how long an instance works and takes."""
+    def summary(self, design: Design, instance: Template) -> str:
+        """Text such as `128 cycles a sample (100%), first beat after 12`."""
         steps, delay = max((e.steps for e in instance.engines()), default=0), self.delay(design, instance)
         busy = f" ({self.busy[instance.name]:.0%})" if self.busy.get(instance.name) else ""
-        words = [f"{steps} cycles a sample{busy}"] if steps and not isinstance(instance, Fork | Fifo) else []
-        words += [f"{self.waiting[instance.name]} beats wait at most"] if instance.name in self.waiting else []
-        return ", ".join([*words, *([f"first beat after {delay}"] if delay is not None else [])])
+        parts = [f"{steps} cycles a sample{busy}"] if steps and not isinstance(instance, Fork | Fifo) else []
+        parts += [f"peak fill {self.peaks[instance.name]} beats"] if instance.name in self.peaks else []
+        return ", ".join([*parts, *([f"first beat after {delay}"] if delay is not None else [])])
 
 
 def schedule(design: Design, frames: int = 4, spacing: int = 0) -> Schedule:
-    """Step `frames` frames; `spacing`: cycles between the starts of frames at the inputs (0: as fast as they go)."""
+    """Simulate `frames` frames; `spacing`: cycles between the starts of frames at the inputs (0: without gaps)."""
     return _scheduled(design, frames, spacing)
 
 
-@lru_cache(maxsize=1)  # the last one that FIFOs are sized with is that of the design
+@lru_cache(maxsize=1)  # the last schedule of the FIFO sizing is that of the final design
 def _scheduled(design: Design, frames: int, spacing: int) -> Schedule:
-    made = _Plan(design, frames)
-    found = run(made.clockwork(spacing))
-    stamps = {wire: found.stamps[c] for wire, c in made.channels.items()}
+    plan = _Plan(design, frames)
+    result = run(plan.network(spacing))
+    stamps = {wire: result.stamps[c] for wire, c in plan.channels.items()}
     outs = [stamps[w] for w in design.ends]
     begin = min((int(stamps[Wire("", k)][0]) for k in range(len(design.inputs)) if len(stamps[Wire("", k)])), default=0)
-    stuck = found.state == STUCK
+    stuck = result.state == STUCK
     first, latency, interval = 0, 0, 0.0
     if not stuck:
         beats = [b.stream.beats for b in design.outputs]
@@ -81,28 +81,28 @@ def _scheduled(design: Design, frames: int, spacing: int) -> Schedule:
         for i in design.instances
         if not isinstance(i, Fork | Fifo)
     }
-    waiting = {name: int(found.most[c]) for name, c in made.fifos.items()}
-    return Schedule(first, latency, interval, busy, stamps, waiting, stuck)
+    peaks = {name: int(result.peaks[c]) for name, c in plan.fifos.items()}
+    return Schedule(first, latency, interval, busy, stamps, peaks, stuck)
 
 
 def never_stuck(design: Design, frames: int) -> bool:
-    """Whether the design comes to its end however inputs and outputs pause.
+    """Whether the design is free of deadlock under any stalls of inputs and outputs.
 
-    Whether bounded streams lock up depends on what they hold, not on when; a pipeline into which pauses came as gaps
-    holds a single beat when it is stopped. So the design is stepped with pipelines of one beat.
+    Deadlock of bounded streams depends on capacities, not on timing; a pipeline that stalls have filled with gaps
+    holds a single beat. So the design is simulated with pipelines of one beat.
     """
-    return run(_Plan(design, frames, shallow=True).clockwork(0)).state != STUCK
+    return run(_Plan(design, frames, shallow=True).network(0)).state != STUCK
 
 
-def held(design: Design, frames: int, spacing: int) -> dict[str, int]:
-    """The most beats that each FIFO held with pipelines of one beat: with such depths, pauses lock nothing up."""
-    made = _Plan(design, frames, shallow=True)
-    found = run(made.clockwork(spacing))
-    return {name: int(found.most[c]) for name, c in made.fifos.items()}
+def fifo_peaks(design: Design, frames: int, spacing: int) -> dict[str, int]:
+    """Peak fill of each FIFO with pipelines of one beat; with these depths there is no deadlock under stalls."""
+    plan = _Plan(design, frames, shallow=True)
+    result = run(plan.network(spacing))
+    return {name: int(result.peaks[c]) for name, c in plan.fifos.items()}
 
 
 class _Plan:
-    """The design as numbered engines and channels; `shallow`: pipelines hold a beat, as when there were pauses."""
+    """The design as numbered engines and channels; `shallow`: pipelines of one beat, as under stalls."""
 
     def __init__(self, design: Design, frames: int, shallow: bool = False) -> None:
         self.design, self.frames, self.shallow = design, frames, shallow
@@ -117,8 +117,8 @@ class _Plan:
         self.beats.append(beats * self.frames)
         return len(self.beats) - 1
 
-    def clockwork(self, spacing: int) -> Clockwork:
-        """Everything as arrays, in the order of the data."""
+    def network(self, spacing: int) -> UnitNetwork:
+        """The units and channels, in topological order."""
         units: list[dict[str, Any]] = []
         for instance in self.design.instances:
             ins = {port("x", k): self.channels[w] for k, w in enumerate(self.design.wires[instance.name])}
@@ -130,34 +130,34 @@ class _Plan:
             units += self._engines(instance, ins, outs, kind)
         sources = [self.channels[Wire("", k)] for k in range(len(self.design.inputs))]
         per = [b.stream.beats for b in self.design.inputs]
-        return Clockwork(units, self.beats, sources, per, [self.channels[w] for w in self.design.ends], spacing)
+        return UnitNetwork(units, self.beats, sources, per, [self.channels[w] for w in self.design.ends], spacing)
 
-    def _fifo(self, instance: Fifo, came: int, gone: int) -> list[dict[str, Any]]:
-        """A FIFO, and behind it the register where it has one."""
+    def _fifo(self, instance: Fifo, source: int, target: int) -> list[dict[str, Any]]:
+        """A FIFO, and its output register if it has one."""
         beats = instance.inputs[0].beats
-        held = self._channel(beats) if instance.registered else gone
-        self.fifos[instance.name] = held
-        made: list[dict[str, Any]] = [{"kind": "fifo", "ins": [came], "outs": [held], "depth": instance.depth}]
+        inner = self._channel(beats) if instance.registered else target
+        self.fifos[instance.name] = inner
+        units: list[dict[str, Any]] = [{"kind": "fifo", "ins": [source], "outs": [inner], "depth": instance.depth}]
         if instance.registered:
             each = [np.ones(1, bool)]
-            made.append({"kind": "engine", "depth": 1, "steps": 1, "frames": beats * self.frames, "ins": [held],
-                         "outs": [gone], "takes": each, "gives": each})  # fmt: skip
-        return made
+            units.append({"kind": "engine", "depth": 1, "steps": 1, "frames": beats * self.frames, "ins": [inner],
+                          "outs": [target], "takes": each, "gives": each})  # fmt: skip
+        return units
 
     def _engines(self, instance: Any, ins: dict[str, int], outs: dict[str, int], kind: str) -> list[dict[str, Any]]:
         buffers, primed, engines = instance.buffers(), instance.primed(), instance.engines()
-        inner: dict[str, tuple[int, int]] = {}  # a buffer's channels: where it is written, where it is read
+        inner: dict[str, tuple[int, int]] = {}  # a buffer's channels: written, read
         fifos: list[dict[str, Any]] = []
         for engine in engines:
             for name, gives in engine.gives.items():
                 if name not in outs:
                     into = self._channel(int(gives.sum()))
-                    held = buffers.get(name, 1)
-                    away = into if held == 1 else self._channel(int(gives.sum()))
+                    size = buffers.get(name, 1)
+                    away = into if size == 1 else self._channel(int(gives.sum()))
                     inner[name] = into, away
-                    if held > 1:
+                    if size > 1:
                         start = primed.get(name, 0)
-                        fifos.append({"kind": "fifo", "ins": [into], "outs": [away], "depth": held, "primed": start})
+                        fifos.append({"kind": "fifo", "ins": [into], "outs": [away], "depth": size, "primed": start})
         units: list[dict[str, Any]] = []
         for engine in engines:
             units.append({

@@ -13,7 +13,7 @@ from espalier.app.widgets.forms.chips import Chips
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import link, muted
 from espalier.app.words import percent
-from espalier.passes.allocation.places import Column, column
+from espalier.passes.allocation.decisions import Column, column
 from espalier.passes.costs.base import separable
 from espalier.passes.sensitivity.table import Candidate
 

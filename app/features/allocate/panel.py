@@ -22,7 +22,7 @@ from espalier.app.figures.curves import figure_words
 from espalier.app.figures.facts import node_path
 from espalier.app.words import figure, percent
 from espalier.model.errors import EspalierError
-from espalier.passes.allocation.places import Place
+from espalier.passes.allocation.decisions import Place
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session

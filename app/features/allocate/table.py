@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 from espalier.app.features.allocate.choices import PORTS
 from espalier.app.theme import ROW
 from espalier.app.words import figure
-from espalier.passes.allocation.places import Place
+from espalier.passes.allocation.decisions import Place
 from espalier.passes.sensitivity.table import Candidate
 
 Index = QModelIndex | QPersistentModelIndex

@@ -11,7 +11,7 @@ from espalier.app.features.allocate.state.truth import Truth
 from espalier.app.figures.curves import figure_title, figure_words
 from espalier.app.words import figure, percent
 from espalier.model.document.recipe import Recipe
-from espalier.passes.allocation.places import Place
+from espalier.passes.allocation.decisions import Place
 from espalier.passes.sensitivity.table import Candidate
 
 MOST = 6  # kinds of choices that are counted

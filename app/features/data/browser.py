@@ -12,7 +12,7 @@ from espalier.app.features.data.samples import Pictures, SampleTable
 from espalier.app.widgets.forms.fields import Check, Choice
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.words import count, plural
-from espalier.model.data.look import DataLook
+from espalier.model.data.summary import DataLook
 from espalier.passes.analysis.data_rows import DataRowsOptions
 from espalier.passes.analysis.predictions import Predictions
 from espalier.passes.base import Report

@@ -17,7 +17,7 @@ from espalier.app.session.asker import Asker
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import empty_state, link, muted, warning
 from espalier.app.words import count, percent, plural
-from espalier.model.data.look import DataLook, balance
+from espalier.model.data.summary import DataLook, balance
 from espalier.model.errors import EspalierError
 from espalier.passes.analysis.data_rows import DataRowsOptions
 from espalier.passes.jobs.kinds import JobInfo

@@ -19,8 +19,8 @@ from espalier.app.widgets.source.find import Find
 from espalier.app.widgets.source.text import Mark, SourceText
 from espalier.app.words import plural
 from espalier.verilog.proof.lint import Finding
-from espalier.verilog.proof.live import can_check, check, uses
-from espalier.verilog.rtl.edited import Edited
+from espalier.verilog.proof.lint_while_editing import can_check, check, uses
+from espalier.verilog.rtl.edited_modules import Edited
 
 FIND = QKeySequence.StandardKey.Find
 PAUSE = 250  # milliseconds without a key before the text is looked at

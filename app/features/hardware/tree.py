@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeWidget, QTree
 
 from espalier.app.features.hardware.fitting import FittedColumns
 from espalier.app.words import count, shown
-from espalier.verilog.rtl.hierarchy import Inside, inside
+from espalier.verilog.rtl.hierarchy import TextInstance, instances_in
 
 Row = dict[str, Any]
 COLUMNS = ("instance", "module", "node", "cycles", "busy", "waits")
@@ -65,7 +65,7 @@ class ModuleTree(QTreeWidget):
         self._items: dict[str, list[QTreeWidgetItem]] = {}
         self.itemSelectionChanged.connect(lambda: self.picked.emit(self.rows()))
         self._texts: Mapping[str, str] = {}
-        self._known: dict[str, tuple[Inside, ...]] = {}
+        self._known: dict[str, tuple[TextInstance, ...]] = {}
         self.setExpandsOnDoubleClick(False)
         self.itemDoubleClicked.connect(lambda item, _: self._open(item))
         self.itemExpanded.connect(self._fill)
@@ -103,9 +103,9 @@ class ModuleTree(QTreeWidget):
 
     # -- inside a module
 
-    def _inside(self, module: str) -> tuple[Inside, ...]:
+    def _inside(self, module: str) -> tuple[TextInstance, ...]:
         if module not in self._known:
-            self._known[module] = inside(self._texts.get(module, ""), self._texts.keys() - {module})
+            self._known[module] = instances_in(self._texts.get(module, ""), self._texts.keys() - {module})
         return self._known[module]
 
     def _mark(self, item: QTreeWidgetItem, module: str) -> None:

@@ -14,7 +14,7 @@ from espalier.app.figures.structure import KNOWN, Same
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.heading import heading
 from espalier.model.graph.graph import Graph, Node
-from espalier.passes.structure.words import ties
+from espalier.passes.structure.summary import ties
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session

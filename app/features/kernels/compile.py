@@ -21,7 +21,7 @@ from espalier.app.words import count, figure, percent, plural, time_words
 from espalier.model.borders import tried
 from espalier.model.errors import OptionsError
 from espalier.passes.analysis.compile import COMPILER, CompileOptions, has_compiler
-from espalier.passes.timed.why import RESTLESS
+from espalier.passes.timed.compile_explanation import RESTLESS
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session

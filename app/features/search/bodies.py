@@ -20,8 +20,8 @@ from espalier.model.graph.graph import Graph
 from espalier.passes.choices.pruning import METHODS
 from espalier.passes.choices.quantize import PORTS
 from espalier.passes.search.spec import Vary
+from espalier.passes.sweep.spec_text import parse_place
 from espalier.passes.sweep.sweep import axis_name
-from espalier.passes.sweep.text import parse_place
 from espalier.passes.sweep.values import values_text
 
 CONFIG_KEYS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size")

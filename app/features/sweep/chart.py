@@ -18,7 +18,7 @@ from espalier.app.widgets.charts.chart import Chart, pen, tint
 from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import change_words, count, noise_words
 from espalier.passes.figure import accuracy_of, is_near
-from espalier.passes.sweep.outcome import (
+from espalier.passes.sweep.results import (
     Mean,
     Outcome,
     bands,

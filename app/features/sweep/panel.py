@@ -22,7 +22,7 @@ from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.files import write_text
 from espalier.passes.sweep.example import example
-from espalier.passes.sweep.outcome import Outcome, figures_of
+from espalier.passes.sweep.results import Outcome, figures_of
 from espalier.passes.sweep.sweep import Sweep, points
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 from espalier.app.widgets.heading import muted
 from espalier.app.widgets.table import Table
 from espalier.app.words import percent, signed
-from espalier.passes.sweep.outcome import Outcome, point_words, rows
+from espalier.passes.sweep.results import Outcome, point_words, rows
 from espalier.passes.sweep.sweep import Sweep, axis_name
 
 LAST = ("seed", "n", "error", "seconds")  # columns that stand behind the figures

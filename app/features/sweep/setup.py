@@ -17,10 +17,10 @@ from espalier.model.errors import EspalierError
 from espalier.model.registry import PASSES
 from espalier.passes.figure import OPENED, START
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.sweep.offers import Offer, suggested_lines, usual_axis
 from espalier.passes.sweep.run import estimate
+from espalier.passes.sweep.spec_text import variants_of
 from espalier.passes.sweep.sweep import Axis, Sweep, Variant, points
-from espalier.passes.sweep.text import variants_of
+from espalier.passes.sweep.variable_options import Offer, suggested_lines, usual_axis
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session

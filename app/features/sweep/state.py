@@ -28,7 +28,7 @@ from espalier.passes.jobs.kinds import (
 )
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
-from espalier.passes.sweep.outcome import Outcome, point_words
+from espalier.passes.sweep.results import Outcome, point_words
 from espalier.passes.sweep.sweep import Sweep, axis_title, points
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from espalier.app.widgets.heading import link, muted, warning
 from espalier.app.words import count
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.passes.jobs.kinds import JobEvent, ReplayJob
+from espalier.passes.training.checkpoint_folders import Unfinished, discard, unfinished
 from espalier.passes.training.options import FinetuneOptions
-from espalier.passes.training.unfinished import Unfinished, discard, unfinished
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session

@@ -10,9 +10,9 @@ from espalier.app.widgets.forms.fields import Choice, Line, chain
 from espalier.app.widgets.heading import link, muted
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.passes.sweep.offers import Offer, offer_for, offers
 from espalier.passes.sweep.sweep import Axis, Sweep, points
 from espalier.passes.sweep.values import parse_values, value_text
+from espalier.passes.sweep.variable_options import Offer, offer_for, offers
 
 SHOWN = 14  # values that the preview lists
 

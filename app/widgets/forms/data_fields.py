@@ -23,7 +23,7 @@ from espalier.app.widgets.forms.fields import Choice, Line
 from espalier.app.widgets.forms.folder_field import FolderField
 from espalier.app.widgets.icons import file_icons
 from espalier.model.data.base import SOURCES
-from espalier.model.data.glance import Glance, glance
+from espalier.model.data.preview import Glance, glance
 from espalier.model.errors import EspalierError
 
 PAUSE = 250  # milliseconds after the last key before the files are looked at

@@ -19,7 +19,7 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.recipes.replay import Memo
 from espalier.passes.search.architecture.configuration import Origin, origin_of, why_not
-from espalier.passes.structure.inheriting import inherit
+from espalier.passes.structure.weight_inheritance import inherit
 
 KEPT = 1 << 30  # bytes of weights of architectures that stay in memory; others are made again when they are wanted
 

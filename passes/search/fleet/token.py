@@ -13,7 +13,7 @@ from pathlib import Path
 from espalier.model.errors import StorageError
 from espalier.model.files import write_private
 from espalier.model.private import private_folder
-from espalier.passes.training.unfinished import home
+from espalier.passes.training.checkpoint_folders import home
 
 TOKEN, TOKEN_FILE = "ESPALIER_TOKEN", "ESPALIER_TOKEN_FILE"
 KEY = "espalier-token"  # in the metadata of each call

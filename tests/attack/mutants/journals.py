@@ -93,15 +93,15 @@ def read_journal(path: Path, rng: Random) -> None:
 def sweep_journal() -> bytes:
     from espalier.model.document.recipe import Recipe
     from espalier.passes.sweep.journal import Journal, dump
-    from espalier.passes.sweep.outcome import BASELINE, Outcome
-    from espalier.passes.sweep.spec import load_wish, made
+    from espalier.passes.sweep.results import BASELINE, Outcome
+    from espalier.passes.sweep.spec import build_sweep, load_spec
     from espalier.passes.sweep.sweep import points
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s.json"
         path.write_text(json.dumps(SWEEP))
-        recipe, wish = load_wish(path)
-    sweep = made(Recipe(recipe.steps), wish, wish.score)
+        recipe, wish = load_spec(path)
+    sweep = build_sweep(Recipe(recipe.steps), wish, wish.score)
     score = {"accuracy": 0.5, "loss": 1.0, "size_bytes": 100, "n": 20, "hits": "ff"}
     outcomes = [Outcome("k", p.variant, p.x, p.seed, score, seconds={"prune": 0.1}) for p in points(sweep)[:6]]
     return dump(Journal(sweep, (Outcome("b", BASELINE, 0, 0, score), *outcomes,
@@ -114,7 +114,7 @@ def sweep_journals(folder: Path) -> None:
 
 def read_sweep(path: Path, rng: Random) -> None:
     from espalier.passes.sweep import journal
-    from espalier.passes.sweep.outcome import baseline_of, change_of, curves, figures_of, mean_rows, rows
+    from espalier.passes.sweep.results import baseline_of, change_of, curves, figures_of, mean_rows, rows
     from espalier.passes.sweep.sweep import points
 
     held = journal.load(path.read_bytes().decode("utf-8", "replace"))

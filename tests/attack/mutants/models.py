@@ -42,7 +42,7 @@ def open_project(path: Path, rng: Random) -> None:
     from espalier.model.store.weights import WeightStore
     from espalier.model.torch.build import build
     from espalier.passes.sweep.journal import journals
-    from espalier.verilog.rtl.edited import from_bytes as modules
+    from espalier.verilog.rtl.edited_modules import from_bytes as modules
 
     store = WeightStore(path.parent / "work")
     project = load_project(path, store)
@@ -110,7 +110,7 @@ def folders(folder: Path) -> None:
 
 
 def open_folder(path: Path, rng: Random) -> None:
-    from espalier.model.data.naming import model_names
+    from espalier.model.data.class_names import model_names
     from espalier.model.data.tokens import longest, open_tokenizer
     from espalier.model.sources.source import load_source
     from espalier.model.trust import Origin

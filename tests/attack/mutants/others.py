@@ -58,8 +58,8 @@ def tables(folder: Path) -> None:
 
 def read_table(path: Path, rng: Random) -> None:
     from espalier.model.data.base import LoadOptions
-    from espalier.model.data.glance import glance
     from espalier.model.data.local import find
+    from espalier.model.data.preview import glance
     from espalier.model.data.tables import read_rows
     from espalier.model.errors import EspalierError
 

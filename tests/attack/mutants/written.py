@@ -132,9 +132,9 @@ def sweeps(folder: Path) -> None:
 
 
 def points(path: Path, rng: Random) -> None:
-    from espalier.passes.sweep.spec import load_wish, made
+    from espalier.passes.sweep.spec import build_sweep, load_spec
     from espalier.passes.sweep.sweep import points
 
-    recipe, wish = load_wish(path)
+    recipe, wish = load_spec(path)
     if wish.varies:
-        points(made(recipe, wish, wish.score))
+        points(build_sweep(recipe, wish, wish.score))

@@ -17,7 +17,7 @@ from espalier.app.features.allocate.table import AllocateTable
 from espalier.app.features.allocate.words import FIRST
 from espalier.app.shell.window import Window
 from espalier.model.graph.graph import Graph
-from espalier.passes.allocation.allocated import AllocatedOptions
+from espalier.passes.allocation.true_divergence import AllocatedOptions
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Report
 from espalier.passes.costs.base import figures

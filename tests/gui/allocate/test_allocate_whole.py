@@ -13,8 +13,8 @@ from espalier.app.features.allocate.parts import STEPS
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.shell.window import Window
 from espalier.passes.allocation.predicted_fronts import POINTS
+from espalier.passes.sensitivity.combined import packed
 from espalier.passes.sensitivity.table import Sensitivity
-from espalier.passes.sensitivity.whole import packed
 from tests.gui.allocate import test_allocate
 from tests.gui.allocate.test_allocate import find, panel
 from tests.gui.conftest import FakeRunner

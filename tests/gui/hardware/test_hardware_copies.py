@@ -21,7 +21,7 @@ from espalier.model.document.project import load_project, save_project
 from espalier.model.errors import OptionsError
 from espalier.model.store.weights import WeightStore
 from espalier.passes.jobs.kinds import AnalyseJob
-from espalier.verilog.rtl.edited import MEMBER, from_bytes, texts_in
+from espalier.verilog.rtl.edited_modules import MEMBER, from_bytes, texts_in
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.hardware.test_hardware_panel import LINEAR, check, nested, quantised
 from tests.patience import PATIENCE

@@ -29,7 +29,7 @@ from espalier.model.formats.integer import Integer
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import AnalyseJob, Failed
-from espalier.verilog.proof.waves import Handshakes, Lane, State, keep
+from espalier.verilog.proof.waves import Handshakes, Lane, State, save
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.hardware.test_hardware_panel import ROWS, WRONG, check, quantised, report, selected
 from tests.patience import MILLISECONDS
@@ -65,7 +65,7 @@ def record(folder: Path) -> Path:
         Lane("fc1_y", "fc1", 0, "fc1", "fc2", begins, np.array([State.STARVED, State.TRANSFER, State.IDLE], np.uint8)),
         Lane("fc2_y", "fc2", 0, "fc2", "", begins, np.array([State.STALLED, State.STALLED, State.TRANSFER], np.uint8)),
     )
-    keep(Handshakes(3, 43, lanes), folder)
+    save(Handshakes(3, 43, lanes), folder)
     return folder
 
 

@@ -31,7 +31,7 @@ from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
-from espalier.passes.sweep.outcome import Outcome
+from espalier.passes.sweep.results import Outcome
 from espalier.passes.sweep.sweep import Axis, Sweep, points
 from tests.gui.conftest import FakeRunner, open_small, small_project
 

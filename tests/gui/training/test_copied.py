@@ -10,7 +10,7 @@ import pytest
 from espalier.app.session.session import Session
 from espalier.model.document.project import Saved
 from espalier.passes.jobs.kinds import Done, Failed, OpenResult
-from espalier.passes.training.unfinished import is_copied
+from espalier.passes.training.checkpoint_folders import is_copied
 from tests.gui.conftest import FakeRunner, small_project
 
 pytestmark = pytest.mark.gui

@@ -33,8 +33,8 @@ from espalier.passes.jobs.kinds import (
     Stopped,
 )
 from espalier.passes.select import Select
+from espalier.passes.training.checkpoint_folders import Unfinished
 from espalier.passes.training.options import FinetuneOptions
-from espalier.passes.training.unfinished import Unfinished
 from espalier.passes.transform.finetune import UNHELPED
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
 from tests.patience import PatientBot, budget

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.passes.allocation.exact import exact, least_under
-from espalier.passes.allocation.hulls import Hulls, hull
+from espalier.passes.allocation.convex_hulls import Hulls, hull
+from espalier.passes.allocation.exact_solver import exact, least_under
 from espalier.passes.allocation.problem import undominated
 from tests.passes.allocation.cases import bare_problem, brute
 

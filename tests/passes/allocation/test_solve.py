@@ -15,7 +15,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import decomposable
 from espalier.model.opening import Opened, open_any
 from espalier.model.trust import Origin
-from espalier.passes.allocation.places import column
+from espalier.passes.allocation.decisions import column
 from espalier.passes.allocation.plan import configured, steps
 from espalier.passes.allocation.solve import Competing, allocate, front, problem_of
 from espalier.passes.base import Context
@@ -24,8 +24,8 @@ from espalier.passes.costs.limits import Limit, parse_budget
 from espalier.passes.recipes.config import load_recipe, recipe_to_dict
 from espalier.passes.recipes.replay import replay
 from espalier.passes.score import static_score
+from espalier.passes.sensitivity.combined import Wholes, packed
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
-from espalier.passes.sensitivity.whole import Wholes, packed
 from tests.passes.allocation.cases import fitted, made_table
 
 SPEC = (
@@ -216,7 +216,7 @@ def test_an_attention_is_planned_as_its_matmuls_are(opened: Opened) -> None:
 
 def test_a_table_of_another_model_is_told(graph: Graph) -> None:
     table = [replace(r, node="nobody") for r in made_table(graph)]
-    with pytest.raises(OptionsError, match="no sensitivity"):
+    with pytest.raises(OptionsError, match="no sensitivities"):
         allocate(graph, table, [parse_budget("weight_bits<=4")])
 
 

@@ -21,9 +21,9 @@ from espalier.model.graph.meta import Precision
 from espalier.passes.analysis import compile as module
 from espalier.passes.analysis.compile import CompileOptions, _difference, _line
 from espalier.passes.base import Context, Report, run_step
-from espalier.passes.timed.part import part_of
-from espalier.passes.timed.settled import settle
-from espalier.passes.timed.why import Facts, reasons
+from espalier.passes.timed.compile_explanation import CompileFacts, explanation
+from espalier.passes.timed.rounded_weights import round_weights
+from espalier.passes.timed.subgraph_call import subgraph_call
 from tests.model.zoo import Case, case, tensors
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -136,10 +136,10 @@ def test_a_part_runs_on_what_reaches_it() -> None:
     node = next(n for n in graph if n.op == "linear" and "query" in n.target)
     part = node.target.rpartition(".attention.")[0]
     with torch.no_grad():
-        found = tensors(part_of(whole, graph, part, inputs)())
-        linear = tensors(part_of(whole, graph, node.id, inputs)())
+        found = tensors(subgraph_call(whole, graph, part, inputs)())
+        linear = tensors(subgraph_call(whole, graph, node.id, inputs)())
         other = next(n for n in graph if n.op == "linear" and "key" in n.target)
-        both = tensors(part_of(whole, graph, f"{node.id}, {other.target}", inputs)())
+        both = tensors(subgraph_call(whole, graph, f"{node.id}, {other.target}", inputs)())
         seen: list[torch.Tensor] = []
         hook = whole.get_submodule(node.target).register_forward_hook(lambda m, i, o: seen.append(o))
         whole(**inputs)
@@ -147,7 +147,7 @@ def test_a_part_runs_on_what_reaches_it() -> None:
     assert torch.equal(linear[0], seen[0]) and found and found[0].shape == (2, 9, 16)
     assert len(both) == 2 and torch.equal(both[0], linear[0])
     with pytest.raises(OptionsError, match="No part"):
-        part_of(whole, graph, "nowhere", inputs)
+        subgraph_call(whole, graph, "nowhere", inputs)
 
 
 def test_settled_weights_compute_the_same() -> None:
@@ -155,7 +155,7 @@ def test_settled_weights_compute_the_same() -> None:
     graph, inputs = with_formats(mlp), mlp.fresh(3, 1)
     with torch.no_grad():
         want = tensors(mlp.build(graph)(**inputs))[0]
-        assert torch.equal(tensors(settle(mlp.build(graph))(**inputs))[0], want)
+        assert torch.equal(tensors(round_weights(mlp.build(graph))(**inputs))[0], want)
 
 
 def test_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,24 +181,24 @@ def test_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_words_follow_from_figures() -> None:
-    slower = reasons(Facts(1e-4, 2e-4, 1.5e-4, 1, 0.9, 10))
+    slower = explanation(CompileFacts(1e-4, 2e-4, 1.5e-4, 1, 0.9, 10))
     assert slower[0] == "Compiled code takes 2.00 times the eager time."
     assert any("90%" in w for w in slower) and any("50 µs a call" in w for w in slower)
     assert any("50 µs a call more than torch's own" in w for w in slower) and not any("scatter" in w for w in slower)
-    assert "±60%" in reasons(Facts(1e-4, 1e-4, 1e-4, 1, 0.2, 1, spread=0.6))[-1]
+    assert "±60%" in explanation(CompileFacts(1e-4, 1e-4, 1e-4, 1, 0.2, 1, spread=0.6))[-1]
     # where times scatter, a difference between them is not told as guards
-    assert "still applies" not in " ".join(reasons(Facts(1e-4, 1e-4, 2e-4, 1, 0.2, 1, spread=0.6)))
-    assert "still applies" in " ".join(reasons(Facts(1e-4, 1e-4, 2e-4, 1, 0.2, 1)))
-    faster = reasons(Facts(2e-4, 1e-4, 2e-4, 3, 0.2, 100))
+    assert "Checking guards" not in " ".join(explanation(CompileFacts(1e-4, 1e-4, 2e-4, 1, 0.2, 1, spread=0.6)))
+    assert "Checking guards" in " ".join(explanation(CompileFacts(1e-4, 1e-4, 2e-4, 1, 0.2, 1)))
+    faster = explanation(CompileFacts(2e-4, 1e-4, 2e-4, 3, 0.2, 100))
     assert faster[0] == "Compiled code takes 50% of the eager time." and any("3 graphs" in w for w in faster)
     assert any("2 µs" in w for w in faster) and any("80%" in w for w in faster)
-    assert reasons(Facts(1e-4, 1e-4, 1e-4, 1, 0.2, 1)) == ["Compiled and eager take the same time."]
+    assert explanation(CompileFacts(1e-4, 1e-4, 1e-4, 1, 0.2, 1)) == ["Compiled and eager take the same time."]
 
 
 @pytest.mark.parametrize("compiled", [1e-4, 2e-4, 4e-4])
 def test_a_backend_without_code_of_its_own_is_not_said_to_fuse(compiled: float) -> None:
     for products in (0.2, 0.9):
-        text = " ".join(reasons(Facts(2e-4, compiled, 2e-4, 1, products, 100, fuses=False)))
+        text = " ".join(explanation(CompileFacts(2e-4, compiled, 2e-4, 1, products, 100, fuses=False)))
         assert "generates no code" in text
         assert not any(w in text for w in ("fuse", "loops", "little is left"))
 

@@ -10,7 +10,7 @@ import pytest
 
 import espalier.model.data.demo as demo
 from espalier.model.data.base import Split, TaskData
-from espalier.model.data.look import balance, look
+from espalier.model.data.summary import balance, summarise
 from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError
 from espalier.model.opening import Opened, open_any
@@ -41,7 +41,7 @@ def rows_of(folder: Path, *lines: str) -> str:
 
 def test_lengths_and_cuts() -> None:
     split = Split({"input_ids": np.zeros((4, 3), np.int64)}, np.array([0, 1, 1, 1]), np.array([2, 3, 3, 9]))
-    seen = look(TaskData("mine", "text", ("a", "b"), {"train": split}, {}), 3)
+    seen = summarise(TaskData("mine", "text", ("a", "b"), {"train": split}, {}), 3)
     assert (seen.median, seen.longest, seen.cut) == (3, 9, 0.25)
     assert sum(seen.splits[0].lengths) == 4 and seen.splits[0].counts == (1, 3) and seen.judged.majority == 0.75
     assert seen.splits[0].lengths[seen.edges.index(2)] == 1 and seen.splits[0].lengths[seen.edges.index(3)] == 2
@@ -50,7 +50,7 @@ def test_lengths_and_cuts() -> None:
 def test_one_long_text_does_not_stretch_the_histogram() -> None:
     lengths = np.array([10] * 999 + [5000])
     split = Split({"input_ids": np.zeros((1000, 1), np.int64)}, np.zeros(1000, np.int64), lengths)
-    seen = look(TaskData("mine", "text", ("a", "b"), {"train": split}, {}), 128)
+    seen = summarise(TaskData("mine", "text", ("a", "b"), {"train": split}, {}), 128)
     assert seen.edges[-1] < 50 and sum(seen.splits[0].lengths) == 1000 and seen.longest == 5000
 
 

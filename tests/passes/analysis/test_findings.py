@@ -28,7 +28,7 @@ from espalier.passes.analysis.statistics import StatisticsOptions
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
-from espalier.passes.observed import paired as lockstep
+from espalier.passes.observed import model_comparison
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
@@ -170,7 +170,7 @@ def test_large_results_are_compared_in_small_batches(
     options = ObserveOptions(data=DIGITS, limit=LIMIT)
     whole = found("quantization", quantised, context, options)
     seen: list[int] = []
-    monkeypatch.setattr(lockstep, "MOST", 1)
+    monkeypatch.setattr(model_comparison, "MAX_BYTES", 1)
     small = found("quantization", quantised, replace(context, progress=lambda done, *_: seen.append(done)), options)
     assert seen[-LIMIT:] == list(range(1, LIMIT + 1)), "one sample a batch"
     assert small.summary["worst_output_sqnr_db"] == pytest.approx(whole.summary["worst_output_sqnr_db"], abs=0.01)

@@ -20,7 +20,7 @@ from espalier.model.graph.meta import Precision
 from espalier.passes.analysis.compile import _counted
 from espalier.passes.analysis.profile import ProfileOptions
 from espalier.passes.base import Context, Report, run_step
-from espalier.passes.timed.spans import AT, RUN, Seen, by_host
+from espalier.passes.timed.profiler_spans import AT, RUN, Profile, host_events
 from espalier.passes.timed.timeline import timeline
 from tests.model.zoo import Case, case
 
@@ -65,7 +65,7 @@ def test_what_a_gpu_tells_again_counts_once() -> None:
     events = [event("aten::addmm", host, 30.0), event("gemm", gpu, 30.0), event("aten::gelu", host, 10.0),
               event("gelu_kernel", gpu, 10.0), event(RUN, gpu, 40.0)]  # fmt: skip
     assert _counted(events, device=True) == (0.75, 2)
-    assert [e.name for e in by_host(events)] == ["aten::addmm", "aten::gelu"]
+    assert [e.name for e in host_events(events)] == ["aten::addmm", "aten::gelu"]
 
 
 def test_rounding_is_told_apart() -> None:
@@ -163,7 +163,9 @@ def test_kernels_of_a_device_belong_to_the_node_within() -> None:
               event(RUN, "CUDA", 130, 190), event(f"{AT}0", "CUDA", 140, 160), event("gemm", "CUDA", 141, 159),
               event(f"{AT}1", "CUDA", 165, 180), event("gelu", "CUDA", 165, 175),
               event("copy", "CUDA", 185, 188)]  # fmt: skip
-    made = timeline(Seen(0.0, events, [("a", False), ("b", True)], [(50.0, 9), (120.0, 64), (130.0, -64)]), cuda=True)
+    made = timeline(
+        Profile(0.0, events, [("a", False), ("b", True)], [(50.0, 9), (120.0, 64), (130.0, -64)]), cuda=True
+    )
     assert [s[2:4] for s in made["spans"] if s[0] == "device"] == [["gemm", "a"], ["gelu", "b"], ["copy", ""]]
     assert [s[0] for s in made["spans"] if s[3] == "b"] == ["device", "rounding"]
     assert made["held"] == [[0.0, 0.0], [20e-6, 64.0], [30e-6, 0.0]]
@@ -178,7 +180,7 @@ def test_sizes_are_as_written() -> None:
     for wrong, words in (("sqe=5", "no size 'sqe'. Did you mean 'seq'.$"), ("seq", "sizes has")):
         with pytest.raises(OptionsError, match=words):
             heard(bert, bert.graph, ProfileOptions(sizes=wrong))
-    with pytest.raises(OptionsError, match="sizes of their own"):
+    with pytest.raises(OptionsError, match="cannot be combined with data"):
         heard(bert, bert.graph, ProfileOptions(sizes="seq=5", data="some.csv"))
     with pytest.raises(DataError, match="cannot take inputs of seq=5000"):
         heard(bert, bert.graph, ProfileOptions(sizes="seq=5000", runs=1))

@@ -15,7 +15,7 @@ from espalier.model.formats.scaled import ScaledFormat
 from espalier.passes.observed.difference import Comparison, compare
 from espalier.passes.observed.divergence import divergence, threshold
 from espalier.passes.observed.scales import activation_scale, one_scale, weight_scale
-from espalier.passes.observed.shifts import (
+from espalier.passes.observed.shift_selection import (
     Method,
     chosen_shift,
     covering,
@@ -24,7 +24,7 @@ from espalier.passes.observed.shifts import (
     shift_of,
     shifted,
 )
-from espalier.passes.observed.stream import Observed
+from espalier.passes.observed.tensor_statistics import TensorStatistics
 
 SHIFTED = (
     "integer(width=8, frac_width=4)", "integer(width=4, frac_width=30)", "integer(width=16, frac_width=-9)",
@@ -40,8 +40,8 @@ METHODS: tuple[Method, ...] = ("minmax", "percentile", "mse", "entropy")
 X = (np.random.default_rng(0).standard_t(5, (256, 96)) * 0.03).astype(np.float32)
 
 
-def seen(x: np.ndarray) -> Observed:
-    found = Observed.begun(0)
+def seen(x: np.ndarray) -> TensorStatistics:
+    found = TensorStatistics.empty(0)
     for part in np.array_split(x, 3):
         found.add(part)
     return found

@@ -31,10 +31,10 @@ from espalier.passes.search.spec import LINEAR, Goal, SearchSpec, Vary
 from espalier.passes.select import Select
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 from espalier.verilog.design.options import EmitOptions
-from espalier.verilog.lowering.balance import at_most, product
 from espalier.verilog.lowering.lower import sizes_of, unbuffered
+from espalier.verilog.lowering.parallelism import at_most, product
 from espalier.verilog.timing.buffering import pace
-from tests.verilog.test_parallel import quantised
+from tests.verilog.test_balance_front import quantised
 
 
 @cache

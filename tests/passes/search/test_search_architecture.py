@@ -21,7 +21,7 @@ from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
 from espalier.passes.search.with_training import fitted_to
 from espalier.passes.select import Select
-from espalier.passes.structure.inheriting import inherit
+from espalier.passes.structure.weight_inheritance import inherit
 from espalier.passes.transform.replace_linear import ReplaceLinearOptions
 
 TINY = "config:bert?num_hidden_layers=4&hidden_size=32&num_attention_heads=4&intermediate_size=48&vocab_size=50"

@@ -20,7 +20,7 @@ from espalier.passes.search.refine import FRONT, ROUGH_FRONT
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
 from espalier.passes.search.study import Plan, Running, begin
-from espalier.passes.sensitivity import collect, evidence
+from espalier.passes.sensitivity import collect, gradient_statistics
 
 MLP = "demo:digits-mlp"
 SPEC = SearchSpec(study="s", space=(Vary(values="integer(width=2|3|4|8)"),), score=EvaluateOptions(MLP, limit=100),
@@ -105,7 +105,7 @@ def test_enough_ends_the_gradients_too(mlp: Opened, tmp_path: Path, within: bool
 def test_gradients_that_cannot_be_kept_end_no_search(
     mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running, save, saved = worker(mlp, tmp_path, SPEC, heard := Heard()), evidence.save, list[Path]()
+    running, save, saved = worker(mlp, tmp_path, SPEC, heard := Heard()), gradient_statistics.save, list[Path]()
 
     def full(found: Any, path: Path) -> None:
         saved.append(path)
@@ -113,7 +113,7 @@ def test_gradients_that_cannot_be_kept_end_no_search(
             raise ProjectError("The evidence could not be kept.", "Free some space there.")
         save(found, path)
 
-    monkeypatch.setattr(evidence, "save", full)
+    monkeypatch.setattr(gradient_statistics, "save", full)
     ended = [t for t in running.trials() if t.state in ("complete", "pruned")]
     assert [t.number for t in ended] == list(range(len(ended))) and sum(t.counts for t in ended) == 4
     assert ended[2].origin == "front"

@@ -29,14 +29,14 @@ from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.running.batches import batches
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
-from espalier.passes.sensitivity import exact as truth
+from espalier.passes.sensitivity import measured_candidates
 from espalier.passes.sensitivity.collect import collect
-from espalier.passes.sensitivity.evidence import Evidence, Low, load, save
-from espalier.passes.sensitivity.full_table import configured, quickly
+from espalier.passes.sensitivity.full_table import configured, fast_rounded
+from espalier.passes.sensitivity.gradient_statistics import GradientStatistics, LowRank, load, save
 from espalier.passes.sensitivity.measure import Baseline
 from espalier.passes.sensitivity.outputs import Outputs
-from espalier.passes.sensitivity.places import Place, expansion, expansion_name
-from espalier.passes.sensitivity.subject import SEEN, Given, Part, Subject, subject
+from espalier.passes.sensitivity.port_predictor import SEEN, Part, PortPredictor, Replacement, port_predictor
+from espalier.passes.sensitivity.ports import FormatPort, expansion, expansion_name
 from espalier.passes.sensitivity.table import Candidate, Predictions, Sensitivity
 from espalier.passes.transform.prune import prune
 from espalier.passes.transform.quantize import quantize
@@ -53,10 +53,10 @@ class Case:
     context: Context
     split: Split
     run: Graph
-    places: tuple[Place, ...]
-    evidence: Evidence
+    places: tuple[FormatPort, ...]
+    evidence: GradientStatistics
 
-    def place(self, node: str, port: str) -> Place:
+    def place(self, node: str, port: str) -> FormatPort:
         """A place by its name."""
         return next(p for p in self.places if (p.node, p.port) == (node, port))
 
@@ -188,11 +188,11 @@ def test_predictions_meet_the_truth_where_errors_are_small(mlp: Case, port: str)
     baseline = Baseline(mlp.run, mlp.split, 64, mlp.context)
     for node in ("fc1", "fc2"):
         place = mlp.place(node, port)
-        found = subject(place, mlp.evidence, mlp.run, mlp.context.store)
+        found = port_predictor(place, mlp.evidence, mlp.run, mlp.context.store)
         assert found is not None
         fmt = found.fitted(INT4 if port == "weight" else INT8)
-        true = baseline.measure(truth.given(mlp.run, place, Candidate(fmt), mlp.context)).kl
-        told = found.told(Candidate(fmt))
+        true = baseline.measure(measured_candidates.with_candidate(mlp.run, place, Candidate(fmt), mlp.context)).kl
+        told = found.predict(Candidate(fmt))
         assert told.kl == pytest.approx(true, rel=1, abs=1e-12), (node, told, true)
         assert told.noise < 0.1
 
@@ -200,10 +200,10 @@ def test_predictions_meet_the_truth_where_errors_are_small(mlp: Case, port: str)
 def test_numpy_alone_predicts_as_the_fast_versions(reviews: Case) -> None:
     for key in (("bert_encoder_layer_0_output_dense", "weight"), ("scaled_dot_product_attention", "data_in"),
                 ("bert_embeddings_word_embeddings", "weight"), ("gelu", "data_in")):  # fmt: skip
-        found = subject(reviews.place(*key), reviews.evidence, reviews.run, reviews.context.store)
+        found = port_predictor(reviews.place(*key), reviews.evidence, reviews.run, reviews.context.store)
         assert found is not None
         for fmt in map(parse_format, ("integer(width=4, frac_width=2)", "mxint(width=4)", "scaled_integer(width=4)")):
-            slow, quick = found.told(Candidate(fmt)), found.told(Candidate(fmt), quickly)
+            slow, quick = found.predict(Candidate(fmt)), found.predict(Candidate(fmt), fast_rounded)
             assert (slow.kl, slow.noise) == pytest.approx((quick.kl, quick.noise), rel=1e-4)
             assert slow.along == pytest.approx(quick.along, rel=1e-3, abs=1e-3 * slow.kl**0.5)
 
@@ -212,29 +212,29 @@ def test_a_sample_of_rows_predicts_the_whole() -> None:
     random = np.random.default_rng(0)
     x = random.normal(size=(512, 256)).astype(np.float32)
     left, right = (random.normal(size=s).astype(np.float32) for s in ((16, 512, 2), (16, 2, 256)))
-    piece = Low(left, right, random.random(512).astype(np.float32), random.random(256).astype(np.float32))
+    piece = LowRank(left, right, random.random(512).astype(np.float32), random.random(256).astype(np.float32))
     for error in (0.01 * random.normal(size=x.shape), 0.01 * np.ones(x.shape), 0.1 * x):
         q = (x + error).astype(np.float32)
         rows = np.arange(0, 512, 4)
         some = replace(piece, left=left[:, rows], rows=piece.rows[rows], of=512)
-        whole = Part(x, piece, np.ones(512, np.float32), 512).judged(_given(q))[0].kl
-        sampled = Part(x[rows], some, np.full(128, 4.0, np.float32), 128).judged(_given(q[rows]))[0].kl
+        whole = Part(x, piece, np.ones(512, np.float32), 512).effect(_given(q))[0].kl
+        sampled = Part(x[rows], some, np.full(128, 4.0, np.float32), 128).effect(_given(q[rows]))[0].kl
         assert 1 / 3 < sampled / whole < 3
 
 
-def _given(q: np.ndarray) -> Given:
-    return Given(q, None, quickly, False)
+def _given(q: np.ndarray) -> Replacement:
+    return Replacement(q, None, fast_rounded, False)
 
 
 def test_sparsities_are_predicted_as_they_will_be_pruned(mlp: Case) -> None:
     place = mlp.place("fc1", "weight")
-    found = subject(place, mlp.evidence, mlp.run, mlp.context.store)
+    found = port_predictor(place, mlp.evidence, mlp.run, mlp.context.store)
     assert found is not None
     graph = prune(mlp.run, PruneOptions(sparsity=0.5, select=Select("name", ("fc1",))), mlp.context)[0]
     by_mask = configured(graph, mlp.places, mlp.run, mlp.evidence, mlp.context.store)
     assert set(by_mask) == {("fc1", "weight")}
-    assert by_mask["fc1", "weight"].kl == pytest.approx(found.told(Candidate(None, 0.5)).kl)
-    assert found.told(Candidate(None, 1.0)).noise == pytest.approx(1.0)
+    assert by_mask["fc1", "weight"].kl == pytest.approx(found.predict(Candidate(None, 0.5)).kl)
+    assert found.predict(Candidate(None, 1.0)).noise == pytest.approx(1.0)
 
 
 def test_configurations_count_attentions_that_are_written_out(reviews: Case) -> None:
@@ -249,14 +249,14 @@ def test_configurations_count_attentions_that_are_written_out(reviews: Case) -> 
 
 def test_what_is_no_number_any_more_is_infinite() -> None:
     x = np.ones((2, 4), np.float32)
-    piece = Low(*(np.ones(s, np.float32) for s in ((1, 2, 1), (1, 1, 4), (2,), (4,))))
-    assert Part(x, piece, np.ones(2, np.float32), 2).judged(_given(np.full_like(x, np.nan)))[0].kl == np.inf
+    piece = LowRank(*(np.ones(s, np.float32) for s in ((1, 2, 1), (1, 1, 4), (2,), (4,))))
+    assert Part(x, piece, np.ones(2, np.float32), 2).effect(_given(np.full_like(x, np.nan)))[0].kl == np.inf
 
 
 def test_a_binary_point_is_fitted_to_the_values(mlp: Case) -> None:
     x = np.linspace(-100, 100, 4 * SEEN, dtype=np.float32).reshape(-1, 4)
-    piece = Low(*(np.ones(s, np.float32) for s in ((1, len(x), 1), (1, 1, 4), (len(x),), (4,))))
-    found = Subject(mlp.places[0], [Part(x, piece, np.ones(len(x), np.float32), len(x))], x.size)
+    piece = LowRank(*(np.ones(s, np.float32) for s in ((1, len(x), 1), (1, 1, 4), (len(x),), (4,))))
+    found = PortPredictor(mlp.places[0], [Part(x, piece, np.ones(len(x), np.float32), len(x))], x.size)
     assert found.fitted(INT8) == parse_format("integer(width=8, frac_width=0)")
 
 
@@ -270,9 +270,11 @@ def test_evidence_is_read_as_it_was_written(reviews: Case, tmp_path: Path) -> No
     assert (again.words, again.samples, again.reference) == (reviews.evidence.words, 64, "abc")
     assert set(again.pieces) == set(reviews.evidence.pieces)
     for place in reviews.places:
-        one, two = (subject(place, e, reviews.run, reviews.context.store) for e in (reviews.evidence, again))
+        one, two = (port_predictor(place, e, reviews.run, reviews.context.store) for e in (reviews.evidence, again))
         if one is not None and two is not None and place.node in ("classifier", "gelu", "scaled_dot_product_attention"):
-            assert two.told(Candidate(INT4)).kl == pytest.approx(one.told(Candidate(INT4)).kl, rel=0.01, abs=1e-12)
+            assert two.predict(Candidate(INT4)).kl == pytest.approx(
+                one.predict(Candidate(INT4)).kl, rel=0.01, abs=1e-12
+            )
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08\0\0\0\0\0\0\0{}      ", b"nonsense" * 40])
@@ -287,12 +289,13 @@ def test_predictions_need_no_torch(reviews: Case, tmp_path: Path) -> None:
     save(reviews.evidence, tmp_path / "e.safetensors")
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "from pathlib import Path\nimport espalier.passes.sensitivity.full_table, espalier.passes.sensitivity.correct\n"
+        "from pathlib import Path\n"
+        "import espalier.passes.sensitivity.full_table, espalier.passes.sensitivity.correction\n"
         "from espalier.passes.analysis.sensitivity import kept_places\n"
-        "from espalier.passes.sensitivity.evidence import load\n"
-        "from espalier.passes.sensitivity.predict import felt_by_rows\n"
+        "from espalier.passes.sensitivity.gradient_statistics import load\n"
+        "from espalier.passes.sensitivity.predict import rows_divergence\n"
         f"e = load(Path({str(tmp_path / 'e.safetensors')!r}))\n"
-        "p = e.pieces['gelu:data_in'][0]\nprint(felt_by_rows(p, p.x.round(1) - p.x).kl > 0)"
+        "p = e.pieces['gelu:data_in'][0]\nprint(rows_divergence(p, p.x.round(1) - p.x).kl > 0)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert found.stdout.strip() == "True"
@@ -340,7 +343,7 @@ def test_exact_measures_all(mlp: Case) -> None:
 
 
 def test_without_data_it_asks_for_some(mlp: Case) -> None:
-    with pytest.raises(DataError, match="none is named"):
+    with pytest.raises(DataError, match="none are given"):
         sensitivity(mlp.graph, SensitivityOptions(), mlp.context)
     with pytest.raises(OptionsError, match="wieght"):
         SensitivityOptions(ports=("wieght",))

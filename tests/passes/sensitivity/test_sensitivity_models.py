@@ -23,7 +23,7 @@ from espalier.passes.analysis.sensitivity import SensitivityOptions, sensitivity
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.select import Select
-from espalier.passes.sensitivity.correct import ranks_agree
+from espalier.passes.sensitivity.correction import spearman
 from espalier.passes.sensitivity.table import Predictions, Sensitivity
 
 FACTORY = """
@@ -100,7 +100,7 @@ def found(held: Held, **options: Any) -> tuple[Report, list[Sensitivity]]:
 def judge(report: Report, rows: list[Sensitivity], least: float = 1e-7) -> None:
     """Predictions rank as the truth does, and most are near it."""
     pairs = [(p, m) for r in rows for p, m in zip(r.predicted, r.measured, strict=True) if m is not None and m > least]
-    agree = ranks_agree([p for p, _ in pairs], [m for _, m in pairs])
+    agree = spearman([p for p, _ in pairs], [m for _, m in pairs])
     assert len(pairs) > 10 and agree is not None and agree > 0.85, (len(pairs), agree)
     assert float(np.median([abs(math.log2(p / m)) for p, m in pairs])) < 1
     assert report.summary["configurations"] == 8 and report.summary["configuration_factor"] < 4

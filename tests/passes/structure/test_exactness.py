@@ -10,10 +10,10 @@ from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Sparsity
 from espalier.passes.base import Context
 from espalier.passes.structure.axes import Kept
-from espalier.passes.structure.checking import disagreement
 from espalier.passes.structure.masks import dead, masked
 from espalier.passes.structure.removal import Removal
 from espalier.passes.structure.sets import Structure, Units, structure_of
+from espalier.passes.structure.shape_check import disagreement
 from tests.model.zoo import Case
 from tests.passes.structure.cases import differ, named, shaken
 

@@ -13,11 +13,11 @@ from espalier.model.formats.integer import Integer
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.example import example
-from espalier.passes.sweep.offers import offer_for, offers, suggested_lines, usual_axis
-from espalier.passes.sweep.places import places
+from espalier.passes.sweep.option_paths import list_options
+from espalier.passes.sweep.spec_text import parse_axis, parse_variants
 from espalier.passes.sweep.sweep import Axis, Setting, Sweep, axis_title, points, with_settings
-from espalier.passes.sweep.text import parse_axis, parse_variants
 from espalier.passes.sweep.values import parse_values, values_text
+from espalier.passes.sweep.variable_options import offer_for, offers, suggested_lines, usual_axis
 from tests.model.zoo import case
 
 LABS = {
@@ -92,12 +92,12 @@ def test_the_recipe_itself_stays(recipe: Recipe) -> None:
 
 
 def test_every_option_has_a_place(recipe: Recipe) -> None:
-    names = {p.name for p in places(recipe.steps[0].options)}
+    names = {p.name for p in list_options(recipe.steps[0].options)}
     assert {"rules.0.formats.weight", "rules.0.formats.weight.width", "rules.0.gradient"} <= names
     assert not any("select" in n for n in names)
-    epochs = next(p for p in places(recipe.steps[2].options) if p.name == "epochs")
+    epochs = next(p for p in list_options(recipe.steps[2].options) if p.name == "epochs")
     assert epochs.kind is float and epochs.metadata["max"] == 1000.0
-    method = next(p for p in places(recipe.steps[1].options) if p.name == "method")
+    method = next(p for p in list_options(recipe.steps[1].options) if p.name == "method")
     assert {"l1", "random"} <= set(method.choices)
 
 
@@ -135,8 +135,8 @@ def test_an_axis_takes_others_along(recipe: Recipe) -> None:
         ("quantize.wieght.width=4", "quantize has no option 'wieght.width'", "weight"),
         ("qantize.width=4", "no step 'qantize'", "'quantize'"),
         ("9.width=4", "no step '9'", "quantize"),
-        ("prune.sparsity", "names no values", "step.option=values"),
-        ("prune.sparsity=", "names no values", "step.option=values"),
+        ("prune.sparsity", "has no values", "step.option=values"),
+        ("prune.sparsity=", "has no values", "step.option=values"),
         ("prune.sparsity=0.5, 1.5", r"prune\.sparsity, point 2 of 2, is 1\.5", "from 0 to 1"),
         ("prune.method=l1, l9", r"prune\.method, point 2 of 2, is 'l9'", "Did you mean 'l2'"),
         ("prune.sparsity=l1", r"prune\.sparsity, point 1 of 1, is 'l1'", "a number"),

@@ -17,7 +17,7 @@ from espalier.passes.base import Cancelled
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.jobs.kinds import Found, ReplayJob, SweepJob
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.sweep.outcome import Outcome
+from espalier.passes.sweep.results import Outcome
 from espalier.passes.sweep.sweep import Axis, Setting, Sweep, Variant, points
 from espalier.passes.transform.finetune import FinetuneOptions
 

@@ -21,7 +21,7 @@ from espalier.passes.recipes.replay import Memo, replay
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
-from espalier.passes.sweep.outcome import Outcome, curves, mean_of, mean_rows, point_words, rows
+from espalier.passes.sweep.results import Outcome, curves, mean_of, mean_rows, point_words, rows
 from espalier.passes.sweep.run import estimate, run
 from espalier.passes.sweep.sweep import Axis, Setting, Sweep, Variant, points
 from tests.model.zoo import case

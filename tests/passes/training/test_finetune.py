@@ -185,7 +185,7 @@ def test_frozen_nodes_stay(base: Graph) -> None:
 
 
 def test_nothing_left_to_train_is_said(base: Graph) -> None:
-    with pytest.raises(PassError, match="No weight is left"):
+    with pytest.raises(PassError, match="All weights are frozen"):
         finetuned(base, freeze=[{"by": "all", "values": []}])
     with pytest.raises(PassError, match="matches no node"):
         finetuned(base, freeze=[{"by": "name", "values": ["nowhere"]}])
@@ -380,7 +380,7 @@ class TwoClasses(nn.Module):
 def test_too_few_classes_are_told(tmp_path: Path) -> None:
     store = WeightStore(tmp_path)
     graph = trace(TwoClasses().eval(), {"x": torch.zeros(2, 1, 8, 8)}, store).graph
-    with pytest.raises(DataError, match="2 apart"):
+    with pytest.raises(DataError, match="the model 2"):
         finetuned(graph, Context(store))
 
 

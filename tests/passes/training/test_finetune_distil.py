@@ -23,7 +23,7 @@ from espalier.passes.base import Context, Report, run_step
 from espalier.passes.recipes.config import decode_options
 from espalier.passes.recipes.replay import replay
 from espalier.passes.training.blocks import block_outputs, tapped
-from espalier.passes.training.teacher import Lesson, Teacher, common_blocks
+from espalier.passes.training.teacher import DistillationLoss, Teacher, common_blocks
 from tests.folders import kept_folder
 from tests.model.zoo import case
 
@@ -137,16 +137,16 @@ def test_a_pupil_comes_nearer_to_its_teacher() -> None:
 
 def test_each_sample_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[int] = []
-    own = Teacher._remember
+    own = Teacher._cache
 
     def counted(self: Teacher, rows: torch.Tensor, said: torch.Tensor) -> None:
         runs.append(len(rows))
         own(self, rows, said)
 
-    monkeypatch.setattr(Teacher, "_remember", counted)  # two samples are tried out first
+    monkeypatch.setattr(Teacher, "_cache", counted)  # two samples are tried out first
     some, report = finetuned(stack(1), stack(2), distil=0.5, epochs=3, max_steps=0)
     assert sum(runs) == 64 + 2 and report.summary["steps"] == 12
-    monkeypatch.setattr("espalier.passes.training.teacher.MOST", 10)
+    monkeypatch.setattr("espalier.passes.training.teacher.MAX_BYTES", 10)
     runs.clear()
     assert finetuned(stack(1), stack(2), distil=0.5, epochs=3, max_steps=0)[0] == some
     assert sum(runs) == 3 * 64 + 2  # no memory for it: each time
@@ -184,27 +184,29 @@ def test_a_broken_off_lesson_goes_on_bit_for_bit(options: dict[str, Any]) -> Non
 
 
 def test_padding_does_not_count() -> None:
-    lesson = Lesson(decode_options("finetune", {"hidden": 1.0}), [])
+    distillation = DistillationLoss(decode_options("finetune", {"hidden": 1.0}), [])
     from espalier.passes.training.blocks import Tap
 
     tap = Tap()
-    lesson.taps.append(tap)
+    distillation.taps.append(tap)
     mine, theirs = torch.zeros(1, 3, 2), torch.ones(1, 3, 2)
     theirs[0, 2] = 100.0
     tap(mine)
     mask = torch.tensor([[1, 1, 0]])
-    found = lesson.loss(torch.tensor(0.0), torch.zeros(1, 2), {"teacher_hidden_0": theirs, "attention_mask": mask})
+    found = distillation.loss(
+        torch.tensor(0.0), torch.zeros(1, 2), {"teacher_hidden_0": theirs, "attention_mask": mask}
+    )
     assert float(found) == 1.0
 
 
 def test_mistakes_are_told() -> None:
     with pytest.raises(PassError, match="no baseline"):
         finetuned(stack(), None, distil=0.5)
-    with pytest.raises(PassError, match=r"layers\.0 gives 16 values, in the baseline 8") as found:
+    with pytest.raises(PassError, match=r"layers\.0 has width 16, in the baseline 8") as found:
         finetuned(stack(), stack(0, 8), hidden=0.5)
     assert "hidden to 0" in found.value.hint
     finetuned(stack(), stack(0, 8), distil=0.5)
-    with pytest.raises(PassError, match="no repeated blocks"):
+    with pytest.raises(PassError, match="no common repeated blocks"):
         common_blocks(stack(), case("mlp").graph)
     with pytest.raises(OptionsError, match="distil"):
         finetuned(stack(), stack(), distil=2.0)

@@ -97,5 +97,5 @@ def test_it_cancels_between_steps(base: Graph) -> None:
 def test_mistakes_are_told(base: Graph) -> None:
     with pytest.raises(DataError, match="no data"):
         run("finetune_estimate", base, data="")
-    with pytest.raises(PassError, match="No weight is left"):
+    with pytest.raises(PassError, match="All weights are frozen"):
         run("finetune_estimate", base, freeze=[{"by": "all", "values": []}])

@@ -20,7 +20,7 @@ from espalier.model.torch.layers import Compressed
 from espalier.model.torch.tensors import to_torch
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.recipes.config import decode_options
-from espalier.passes.training.gradual import GradualPruning, opened
+from espalier.passes.training.gradual import GradualPruning, with_full_masks
 from espalier.passes.training.prepare import prepare
 from tests.folders import kept_folder
 
@@ -146,7 +146,7 @@ def test_scores_are_those_of_the_papers(base: Graph, method: str) -> None:
                          optimiser="sgd", momentum=0.0, clip=0.0, schedule="constant", learning_rate=rate)  # fmt: skip
     split = load_data("demo:digits").split("train").take(64)
     x, labels = torch.from_numpy(split.inputs["x"]), torch.from_numpy(split.labels)
-    module = build(opened(base, decode_options("finetune", OPTIONS), digits().store)[0], digits().store)
+    module = build(with_full_masks(base, decode_options("finetune", OPTIONS), digits().store)[0], digits().store)
     leaves = {n: module.get_submodule(base[n].target) for n in linears(base)}
     scores = {n: torch.zeros_like(leaf.weight) for n, leaf in leaves.items()}
     for step in (1, 2):
@@ -255,7 +255,7 @@ def test_mistakes_are_told(base: Graph, options: dict[str, Any], error: type[Exc
 @pytest.mark.parametrize("scope", ["local", "global"])
 def test_what_is_pruned_already_does_not_come_back_unasked(base: Graph, scope: str) -> None:
     graph, _ = run(base, "prune", {"sparsity": 0.5})
-    with pytest.raises(PassError, match=r"is pruned to 0\.5 already, and prune_to is 0\.3") as found:
+    with pytest.raises(PassError, match=r"is already pruned to 0\.5, and prune_to is 0\.3") as found:
         ready(graph, prune_to=0.3, prune_scope=scope)
     assert "prune_to above 0.5" in found.value.hint
     assert ready(graph, prune_to=0.5, prune_scope=scope).sparsity == pytest.approx(0.5, abs=1e-3)

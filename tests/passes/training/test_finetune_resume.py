@@ -28,7 +28,7 @@ from espalier.passes.base import Context, Report, run_step
 from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, JobEvent, Metric, OpenJob, ReplayJob
 from espalier.passes.recipes.config import decode_options
 from espalier.passes.training.checkpoint import Checkpoints, read, write
-from espalier.passes.training.unfinished import DAYS, discard, folder_of, home, latest, unfinished, until_saved
+from espalier.passes.training.checkpoint_folders import DAYS, discard, folder_of, home, latest, unfinished, until_saved
 from tests.patience import until
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 12, "batch_size": 16, "train_limit": 96,
@@ -263,7 +263,7 @@ def test_one_training_a_folder(state: Path) -> None:
     folder = folder_of(graph, made(), 1)
     first = Checkpoints(folder, Context(store), dict, 1, "")
     second = Checkpoints(folder, Context(store), dict, 1, "")
-    assert not first.failed and "Another process" in second.failed and second.look(True) is None
+    assert not first.failed and "Another process" in second.failed and second.load(True) is None
     second.end(True)
     assert folder.is_dir()
     first.end(True)

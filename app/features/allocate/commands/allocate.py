@@ -18,7 +18,7 @@ from espalier.app.commands.scoring import add_data, bit_lines, data_options, fig
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.files import write_text
 from espalier.model.formats.base import parse_format
-from espalier.passes.allocation.places import column_title
+from espalier.passes.allocation.decisions import column_title
 from espalier.passes.allocation.plan import Allocation, configured, steps
 from espalier.passes.allocation.solve import Competing, Point, allocate, front, settled
 from espalier.passes.analysis.divergence import DivergenceOptions
@@ -34,9 +34,9 @@ from espalier.passes.recipes.replay import replay
 from espalier.passes.recipes.set_up import extended
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.families import formats_of
-from espalier.passes.sensitivity.places import expansion, expansion_name
+from espalier.passes.sensitivity.combined import Wholes, correction_of
+from espalier.passes.sensitivity.ports import expansion, expansion_name
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
-from espalier.passes.sensitivity.whole import Wholes, correction_of
 
 FIRST = "weight_bits"
 KINDS = (".toml", ".json", ".espalier")

@@ -20,16 +20,16 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
-from espalier.passes.allocation.hulls import Hulls, Solution
-from espalier.passes.allocation.places import FLOAT, Column, Place, column, column_title
+from espalier.passes.allocation.convex_hulls import Hulls, Solution
+from espalier.passes.allocation.decisions import FLOAT, Column, Place, column, column_title
 from espalier.passes.allocation.plan import steps
 from espalier.passes.allocation.predicted_fronts import POINTS, Falling, falling
 from espalier.passes.allocation.problem import Problem
 from espalier.passes.allocation.solve import Competing, problem_of
 from espalier.passes.costs.base import Cost, cost, with_candidate
 from espalier.passes.figure import OPENED
+from espalier.passes.sensitivity.combined import Wholes
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
-from espalier.passes.sensitivity.whole import Wholes
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session

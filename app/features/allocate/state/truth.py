@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import JobError, OptionsError
-from espalier.passes.allocation.allocated import AllocatedOptions
+from espalier.passes.allocation.true_divergence import AllocatedOptions
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo
 from espalier.passes.recipes.config import recipe_to_dict

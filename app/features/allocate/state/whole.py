@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from espalier.model.graph.graph import Graph, Node
-from espalier.passes.allocation.places import FLOAT, Place
+from espalier.passes.allocation.decisions import FLOAT, Place
+from espalier.passes.sensitivity.combined import Wholes
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
-from espalier.passes.sensitivity.whole import Wholes
 
 
 class Told:

@@ -15,7 +15,7 @@ from espalier.app.widgets.charts.chart import Chart, pen, tint
 from espalier.app.widgets.charts.metrics import COLOURS, LIGHTER, TITLE_HEIGHT, whole_words
 from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import count, percent
-from espalier.model.data.look import DataLook
+from espalier.model.data.summary import DataLook
 
 MOST = 24  # classes drawn; the most frequent ones
 NAME = 14  # letters of a class below its bars

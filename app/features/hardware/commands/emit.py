@@ -15,7 +15,7 @@ from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
 from espalier.passes.analysis.hardware import HardwareOptions
 from espalier.passes.base import run_step
-from espalier.verilog.rtl.edited import texts_in
+from espalier.verilog.rtl.edited_modules import texts_in
 
 LITTLE = 0.01  # of the cycles, which nobody needs to know of
 AREA = ("lut", "ff", "dsp", "bram")

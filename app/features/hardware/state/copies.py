@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.model.errors import OptionsError
-from espalier.verilog.rtl.edited import MEMBER, Edited, from_bytes, to_bytes
+from espalier.verilog.rtl.edited_modules import MEMBER, Edited, from_bytes, to_bytes
 from espalier.verilog.rtl.library import RTL
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
 from espalier.model.graph.views import View
 from espalier.model.store.weights import Tensor
-from espalier.passes.observed.shifts import least_error
+from espalier.passes.observed.shift_selection import least_error
 
 BINS = 65
 GRID_MOST = 4096

@@ -32,7 +32,7 @@ from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
 from espalier.passes.search.storage import journal_url, shown
 from espalier.passes.search.trial import Trial
-from espalier.passes.training.unfinished import home
+from espalier.passes.training.checkpoint_folders import home
 
 if TYPE_CHECKING:
     from espalier.passes.search.study import Running

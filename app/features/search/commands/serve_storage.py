@@ -14,7 +14,7 @@ from espalier.app.features.search.commands.storages import trying
 from espalier.model.private import private_folder
 from espalier.passes.search.fleet.token import TOKEN, TOKEN_FILE, given_token, served_token, token_file
 from espalier.passes.search.storage import PORT, journal_url, open_storage, shown, study_names
-from espalier.passes.training.unfinished import home
+from espalier.passes.training.checkpoint_folders import home
 
 DETAILS = f"""examples
   main.py serve-storage                                    a journal of its own, on this machine alone

@@ -12,9 +12,9 @@ from espalier.model.graph.meta import Parallel
 from espalier.passes.costs.parallel import with_products
 from espalier.passes.search.families import FLOAT, unfitted
 from espalier.passes.search.space import Choice, Space, fit_key
-from espalier.passes.sweep.places import find
+from espalier.passes.sweep.option_paths import find
+from espalier.passes.sweep.spec_text import parse_place
 from espalier.passes.sweep.sweep import step_options
-from espalier.passes.sweep.text import parse_place
 from espalier.passes.sweep.values import value_text
 
 

@@ -16,7 +16,7 @@ from espalier.app.figures.heat_lines import FLOAT_BITS, LEAST, PORTS, divergence
 from espalier.app.widgets.charts.chart import Chart, tint
 from espalier.app.widgets.charts.metrics import COLOURS, LIGHTER
 from espalier.app.widgets.charts.picture import Table
-from espalier.passes.allocation.places import column_title
+from espalier.passes.allocation.decisions import column_title
 from espalier.passes.sensitivity.table import Sensitivity
 
 NEAR = 12.0  # pixels between the pointer and a dot that it means

@@ -24,7 +24,7 @@ from espalier.passes.running.data_fit import text_words
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
-from espalier.passes.sweep.outcome import (
+from espalier.passes.sweep.results import (
     FIGURES,
     KEPT_STEP,
     Outcome,
@@ -37,7 +37,7 @@ from espalier.passes.sweep.outcome import (
     rows,
 )
 from espalier.passes.sweep.run import run
-from espalier.passes.sweep.spec import Wish, joined, load_wish, made
+from espalier.passes.sweep.spec import SweepSpec, build_sweep, load_spec, with_overrides
 from espalier.passes.sweep.sweep import Sweep, axis_name, axis_title, points
 from espalier.passes.sweep.values import value_text
 
@@ -83,13 +83,15 @@ class _Done:
 def _run(found: Arguments, console: Console) -> Answer:
     if found.output and Path(found.output).suffix.lower() not in KINDS:
         raise UsageError(f"{found.output} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
-    recipe, wish = load_wish(found.recipe, found.seed) if found.recipe else (Recipe(), Wish())
-    wish = joined(wish, over=found.over, along=tuple(found.along), variants=tuple(found.variant), seeds=found.seeds)
+    recipe, wish = load_spec(found.recipe, found.seed) if found.recipe else (Recipe(), SweepSpec())
+    wish = with_overrides(
+        wish, over=found.over, along=tuple(found.along), variants=tuple(found.variant), seeds=found.seeds
+    )
     if not wish.varies:
         raise UsageError("There is nothing to vary.", "Add --over prune.sparsity=0.1:0.9:0.1, --variant or --seeds.")
     with opened(found.target, found, console) as target:
         own = target.project.recipe
-        sweep = made(Recipe((*own.steps, *recipe.steps)), wish, _score(found, wish, target), len(own))
+        sweep = build_sweep(Recipe((*own.steps, *recipe.steps)), wish, _score(found, wish, target), len(own))
         if not sweep.recipe.steps:
             raise UsageError("There is no recipe to sweep.", "Give one, or a project that has steps.")
         sweep = replace(sweep, baseline=Recipe() if found.baseline == OPENED else own)
@@ -103,7 +105,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     return Answer(data, lambda: _lines(done, data))
 
 
-def _score(found: Arguments, wish: Wish, target: Target) -> EvaluateOptions | None:
+def _score(found: Arguments, wish: SweepSpec, target: Target) -> EvaluateOptions | None:
     """On what: --data, what the file says, or the data that a demo was trained on; flags stand above the file."""
     held = wish.score or EvaluateOptions()
     data = found.data or held.data or target.project.source.data

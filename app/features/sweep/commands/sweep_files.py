@@ -15,7 +15,7 @@ from espalier.app.figures.curves import draw
 from espalier.model.files import append, write_bytes, write_text
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
-from espalier.passes.sweep.outcome import Outcome, rows
+from espalier.passes.sweep.results import Outcome, rows
 from espalier.passes.sweep.sweep import Sweep
 
 KINDS = (".csv", ".json", ".jsonl", ".svg", ".png", ".espalier")

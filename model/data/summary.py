@@ -1,0 +1,111 @@
+"""Summary statistics of a data set: sizes, class balance, text lengths, share of truncated texts.
+
+The window receives these small values, never the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from espalier.model.data.base import Split, TaskData
+
+BINS = 48  # maximum, of the histogram of lengths
+SHOWN = 0.995  # quantile of the lengths at which the histogram ends; longer texts count in its last bin
+
+
+@dataclass(frozen=True, slots=True)
+class SplitLook:
+    """One split. counts: samples by class; lengths: texts by bin of `DataLook.edges`; cut: truncated texts."""
+
+    name: str
+    counts: tuple[int, ...]
+    lengths: tuple[int, ...] = ()
+    cut: int = 0
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return sum(self.counts)
+
+    @property
+    def majority(self) -> float:
+        """Majority-class accuracy."""
+        return max(self.counts, default=0) / max(self.samples, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class DataLook:
+    """A data set. edges: of the length bins; shape: (channels, height, width) of images."""
+
+    name: str
+    kind: str
+    classes: tuple[str, ...]
+    splits: tuple[SplitLook, ...]
+    max_length: int = 0
+    edges: tuple[int, ...] = ()
+    median: int = 0
+    longest: int = 0
+    shape: tuple[int, ...] = ()
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Samples of all splits by class."""
+        return tuple(sum(column) for column in zip(*(s.counts for s in self.splits), strict=True))
+
+    @property
+    def cut(self) -> float:
+        """Share of truncated texts."""
+        return sum(s.cut for s in self.splits) / max(sum(s.samples for s in self.splits), 1)
+
+    @property
+    def judged(self) -> SplitLook:
+        """The split on which a model is measured by default."""
+        by_name = {s.name: s for s in self.splits}
+        return next((by_name[n] for n in ("test", "validation") if n in by_name), self.splits[0])
+
+
+def summarise(data: TaskData, max_length: int) -> DataLook:
+    """Summary of all splits; texts longer than `max_length` tokens count as truncated."""
+    parts = [s.lengths for s in data.splits.values() if s.lengths is not None]
+    lengths = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    edges = _edges(lengths)
+    splits = tuple(_split(name, s, len(data.classes), edges, max_length) for name, s in data.splits.items())
+    shape = next(iter(next(iter(data.splits.values())).inputs.values())).shape[1:] if data.kind == "image" else ()
+    median, longest = (int(np.median(lengths)), int(lengths.max())) if len(lengths) else (0, 0)
+    bins = tuple(map(int, edges))
+    return DataLook(data.name, data.kind, data.classes, splits, max_length, bins, median, longest, shape)
+
+
+def _edges(lengths: np.ndarray) -> np.ndarray:
+    """Edges of bins of equal width in whole tokens, up to the SHOWN quantile."""
+    if not len(lengths):
+        return np.zeros(0, np.int64)
+    last = int(np.quantile(lengths, SHOWN)) + 1
+    width = max(1, -(-last // BINS))
+    return np.arange(0, last + width, width)
+
+
+def _split(name: str, split: Split, classes: int, edges: np.ndarray, max_length: int) -> SplitLook:
+    counts = tuple(np.bincount(split.labels[split.labels >= 0], minlength=classes).tolist())
+    if split.lengths is None:
+        return SplitLook(name, counts)
+    inside = np.minimum(split.lengths, edges[-1] - 1)
+    lengths = np.histogram(inside, edges)[0]
+    return SplitLook(name, counts, tuple(lengths.tolist()), int((split.lengths > max_length).sum()))
+
+
+def balance(counts: Sequence[int], classes: Sequence[str]) -> str:
+    """Description of the class balance."""
+    if not any(counts):
+        return "there are no samples"
+    most, least = int(np.argmax(counts)), int(np.argmin(counts))
+    if counts[least] == 0:
+        return f"no sample is {classes[least]}"
+    ratio = counts[most] / counts[least]
+    if ratio < 1.1:
+        return "the classes are balanced"
+    extent = "slightly " if ratio < 1.5 else "strongly " if ratio >= 4 else ""
+    return f"the classes are {extent}unbalanced: {classes[most]} is {ratio:.1f} times as frequent as {classes[least]}"
