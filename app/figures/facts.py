@@ -57,7 +57,7 @@ def node_facts(node: Node, graph: Graph) -> list[Fact]:
 
 
 def kind_words(node: Node) -> str:
-    """The labs' kind, in words."""
+    """The kind of its operation, in words."""
     return kind(node).replace("_", " ")
 
 

@@ -1,4 +1,4 @@
-"""The ops table: what each operation is called, which kind the labs give it, how it is coloured and counted."""
+"""The ops table: what each operation is called, its kind, how it is coloured and counted."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def spec(op: str) -> OpSpec:
 
 
 def kind(node: Node) -> Kind:
-    """The labs' kind of a node."""
+    """The kind of a node's operation, as MASE names it."""
     return spec(node.op).kind
 
 

@@ -1,4 +1,4 @@
-"""Nodes that a pass of the labs has put in: exported together, raised as any model is, and spliced in.
+"""Nodes that a MASE pass has put in: exported together, raised as any model is, and spliced in.
 
 So a function, a method, a module of torch or one of the user's own all become nodes that a graph may hold.
 """

@@ -1,4 +1,4 @@
-"""A graph lent to a pass of the labs: its model as torch.fx, on copies of the weights, every node marked."""
+"""A graph lent to a MASE pass: its model as torch.fx, on copies of the weights, every node marked."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class _Through:
 
 
 def _open_up(model: fx.GraphModule) -> None:
-    """The labs' code asks for isinstance(module, nn.Linear), sets module.weight, and searches targets by name."""
+    """MASE code asks for isinstance(module, nn.Linear), sets module.weight, and searches targets by name."""
     calls = Counter(str(n.target) for n in model.graph.nodes if n.op == "call_module")
     for node in [n for n in model.graph.nodes if n.op == "call_module" and MARK in n.meta]:
         path = str(node.target)

@@ -1,4 +1,4 @@
-"""What passes of the labs may do with `mg` besides changing it: run our passes on it, save it, open another.
+"""What MASE passes may do with `mg` besides changing it: run our passes on it, save it, open another.
 
 The GraphModule stays the same object through all of it, so whoever holds `mg.model` sees what it is now.
 """
@@ -22,12 +22,12 @@ from espalier.model.leftovers import scratch
 from espalier.passes.base import Context, run_step
 from espalier.passes.mase.lending import Lent, lend
 from espalier.passes.mase.mase import MaseGraph
+from espalier.passes.mase.pass_names import NOTHING
 from espalier.passes.mase.returning import take_back
 from espalier.passes.recipes.config import load_recipe
-from espalier.passes.recipes.lab_passes import NOTHING
 
 ENDING = ".espalier"
-_CONTEXT: ContextVar[Context] = ContextVar("labs_context")
+_CONTEXT: ContextVar[Context] = ContextVar("mase_context")
 _LOANS: WeakKeyDictionary[nn.Module, Loan] = WeakKeyDictionary()
 
 
@@ -71,7 +71,7 @@ def _become(model: fx.GraphModule, other: fx.GraphModule) -> None:
 
 @contextmanager
 def lending(context: Context) -> Generator[None]:
-    """While a pass of the labs runs with `context`."""
+    """While a MASE pass runs with `context`."""
     token = _CONTEXT.set(context)
     try:
         yield
@@ -89,8 +89,8 @@ def loan_of(given: object) -> Loan:
     return found
 
 
-def lab_pass(name: str) -> Callable[..., tuple[Any, dict[str, Any]]]:
-    """The labs' pass of this name: `(mg, pass_args={}) → (mg, outputs)`, done by ours."""
+def mase_pass(name: str) -> Callable[..., tuple[Any, dict[str, Any]]]:
+    """MASE's pass of this name: `(mg, pass_args={}) → (mg, outputs)`, done by ours."""
 
     def run(graph: Any, pass_args: Any = None, **more: Any) -> tuple[Any, dict[str, Any]]:
         loan = loan_of(graph)
@@ -130,7 +130,7 @@ def from_checkpoint(name: str) -> MaseGraph:
         raise PassError("MaseGraph.from_checkpoint works only while a pass runs.", "Call it in the pass.")
     path = _path(name)
     if not path.exists() and path.with_suffix(".pt").exists():
-        raise PassError(f"{path.stem}.pt is a checkpoint of the labs' tool, and opening it would run code in it.",
+        raise PassError(f"{path.stem}.pt is a checkpoint of MASE, and opening it would run code in it.",
                         "Export the model there with save_pretrained, and open that folder.")  # fmt: skip
     with scratch() as folder:
         other = open_any(str(path) if path.exists() else name, folder)
@@ -142,6 +142,6 @@ def from_checkpoint(name: str) -> MaseGraph:
 
 
 def _path(name: str) -> Path:
-    """As the labs: what follows a point is no part of the name; ours ends in `.espalier`."""
+    """As in MASE: what follows a point is no part of the name; ours ends in `.espalier`."""
     path = Path(name).expanduser()
     return path.with_name(path.name.split(".")[0] + ENDING)

@@ -1,4 +1,4 @@
-"""The object that the labs' passes work on: a torch.fx graph with their metadata on every node."""
+"""The object that MASE passes work on: a torch.fx graph with their metadata on every node."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def common_of(node: Node, symbols: dict[str, int]) -> dict[str, Any]:
 
 
 def _port(port: str) -> str:
-    """The labs number the first data port too."""
+    """MASE numbers the first data port too."""
     return f"{port}_0" if port in ("data_in", "data_out") else port
 
 

@@ -1,4 +1,4 @@
-"""The torch.fx graph that a pass of the labs leaves, as our graph: what it left alone keeps its facts and choices."""
+"""The torch.fx graph that a MASE pass leaves, as our graph: what it left alone keeps its facts and choices."""
 
 from __future__ import annotations
 

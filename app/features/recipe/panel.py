@@ -238,7 +238,7 @@ class RecipePanel(QWidget):
             QGuiApplication.clipboard().setText(text)
 
     def paste(self) -> None:
-        """Add the steps on the clipboard after the chosen one: TOML, JSON or the labs' Python dict."""
+        """Add the steps on the clipboard after the chosen one: TOML, JSON or a Python dict of MASE."""
         if self._session.document:
             try:
                 steps = parse_recipe(QGuiApplication.clipboard().text()).steps

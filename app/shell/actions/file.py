@@ -227,7 +227,7 @@ def load_recipe(window: Window) -> None:
 
 
 def add_steps(window: Window, path: Path) -> None:
-    """Add the steps of a recipe's file, ours or the labs', after those that are there: one undo step."""
+    """Add the steps of a recipe's file (TOML, JSON, a dict of MASE) after the present ones: one undo step."""
     from espalier.passes.recipes.pasted import load_recipe_file
 
     try:

@@ -84,7 +84,7 @@ FILE = (
     Action("save", "Save", "File", files.save, "Ctrl+S", "Save", group=1),
     Action("save_as", "Save as…", "File", files.save_as, "Ctrl+Shift+S", group=1),
     Action("load_recipe", "Load a recipe…", "File", files.load_recipe, group=1,
-           help="Add the steps of a TOML or JSON file, or of the labs' dict"),
+           help="Add the steps of a TOML or JSON file, or of a dict of the MASE labs"),
     Action("export_safetensors", "Safetensors folder…", "File/Export", lambda w: files.export(w, "safetensors"),
            words=files.folder_words, help="Weights as computed; transformers opens its own classes"),
     Action("export_packed", "Packed model…", "File/Export", lambda w: files.export(w, "packed"),
