@@ -27,8 +27,8 @@ CORE = ("model", "passes", "kernels", "verilog", "app.cli", "app.commands", "app
 QT = ("PySide6", "shiboken6", "pyqtgraph")
 HEAVY = {"torch", "transformers", "optuna", "triton", "numba"}
 LIGHT = (
-    "graph/graph", "graph/meta", "document/codec", "document/recipe", "document/document", "document/project",
-    "registry", "errors",
+    "graph/graph", "graph/node", "graph/meta", "document/codec", "document/recipe", "document/document",
+    "document/project", "registry", "errors",
 )  # fmt: skip
 TOP = {
     "app", "model", "passes", "kernels", "verilog", "resources", "roots", "tests", "main.py",

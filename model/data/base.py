@@ -1,7 +1,4 @@
-"""What every data set looks like to the rest: named splits of arrays that a model takes as they are.
-
-`load_data` is the one door; where the rows come from (demo, hub, file, folder) is decided here alone.
-"""
+"""What every data set looks like to the rest: named splits of arrays that a model takes as they are."""
 
 from __future__ import annotations
 
@@ -135,7 +132,7 @@ def _filler(name: str, parts: Sequence[Split]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How to read rows and turn them into inputs; see `load_data`.
+    """How to read rows and turn them into inputs; see `loading.load_data`.
 
     max_length: tokens that are kept of a text; who knows the model says how many. image: channels, height and width
     that pictures are brought to, 0 for a free one.
@@ -150,53 +147,3 @@ class LoadOptions:
     splits: tuple[str, ...] | None = None
     whole: bool = False
     image: tuple[int, int, int] | None = None
-
-
-def load_data(
-    spec: str,
-    *,
-    tokenizer: str | Path | None = None,
-    text: str | None = None,
-    label: str | None = None,
-    max_length: int = USUAL_LENGTH,
-    limit: int | None = None,
-    seed: int = 0,
-    splits: tuple[str, ...] | None = None,
-    whole: bool = False,
-) -> TaskData:
-    """Loads `demo:reviews`, `demo:digits`, `hub:NAME[:CONFIG]`, or a file or folder of the user's.
-
-    tokenizer: Hugging Face folder or name, needed for texts but the demo's. text, label: column names, guessed
-    from common ones where None. max_length: tokens kept of a text. limit: samples of each split, chosen by
-    seed. seed: also how a lone file is split 80/10/10. splits: the ones to load, all for None. whole: leave a lone
-    file in one piece, the split `all`; what comes in splits keeps them.
-    Raises DataError for everything that the user can mend.
-    """
-    return load_with(spec, LoadOptions(tokenizer, text, label, max_length, limit, seed, splits, whole))
-
-
-def load_with(spec: str, options: LoadOptions) -> TaskData:
-    """`load_data` with its options in one value."""
-    _check(options)
-    if spec.startswith("demo:"):
-        from espalier.model.data.demo import load_demo_data
-
-        return load_demo_data(spec.removeprefix("demo:"), options)
-    if spec.startswith("hub:"):
-        from espalier.model.data.hub import load_hub
-
-        return load_hub(spec.removeprefix("hub:"), options)
-    if spec.startswith("memory:"):
-        from espalier.model.data.memory import load_memory
-
-        return load_memory(spec, options)
-    from espalier.model.data.local import load_local
-
-    return load_local(Path(spec).expanduser(), options)
-
-
-def _check(options: LoadOptions) -> None:
-    if options.max_length < 2:
-        raise DataError(f"A length of {options.max_length} tokens holds no text.", "Use at least 2.")
-    if options.limit is not None and options.limit < 1:
-        raise DataError(f"A limit of {options.limit} leaves no samples.", "Use at least 1, or none.")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from espalier.model.graph.graph import Node
-    from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.node import Node
 
 Kind = Literal["module_related_func", "module", "builtin_func", "implicit_func", "placeholder", "get_attr", "output",
                "opaque"]  # fmt: skip

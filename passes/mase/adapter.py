@@ -17,7 +17,7 @@ from espalier.passes.mase.stand_in import chop_importable
 from espalier.passes.plugins.user_error import user_error
 
 if TYPE_CHECKING:
-    from espalier.passes.mase.lending import Lent
+    from espalier.passes.mase.loan import MaseGraph
 
 MasePass = Callable[..., Any]
 
@@ -52,23 +52,22 @@ def run_mase_pass(
 ) -> tuple[Graph, Report]:
     """Lend `graph` to `function` and take it back; what the function raises becomes one PassError with its line."""
     from espalier.passes.mase.lending import lend
-    from espalier.passes.mase.loan import Loan, lending, loan_of
-    from espalier.passes.mase.mase import MaseGraph
+    from espalier.passes.mase.loan import Loan, MaseGraph, lending, loan_of
     from espalier.passes.mase.returning import take_back
 
     loan = Loan(lend(graph, context), context)
     with chop_importable(), lending(context):
-        result = _call(function, file, loan.lent, options)
+        result = _call(function, file, loan.mg, options)
     mg, outputs = _result(function.__name__, result)
-    known = isinstance(mg, MaseGraph) and mg is not loan.lent.mg
+    known = isinstance(mg, MaseGraph) and mg is not loan.mg
     lent = loan_of(mg).lent if known else loan.lent  # another graph, of a checkpoint
     after = take_back(lent, getattr(mg, "model", None) or lent.model, context)
     return (graph if not after.delta(graph) and after == graph else after), _report(function.__name__, outputs)
 
 
-def _call(function: MasePass, file: Path, lent: Lent, options: MaseOptions) -> Any:
+def _call(function: MasePass, file: Path, mg: MaseGraph, options: MaseOptions) -> Any:
     try:
-        return function(lent.mg, pass_args=copy.deepcopy(options.args))
+        return function(mg, pass_args=copy.deepcopy(options.args))
     except EspalierError:
         raise
     # The user's own code may raise anything, SystemExit too.

@@ -15,8 +15,9 @@ from torch import Tensor, fx, nn
 from torch.export import Dim
 
 from espalier.model.errors import PassError
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, map_arg
+from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import TensorMeta, Weight
+from espalier.model.graph.node import Arg, map_arg
 from espalier.model.symbols import evaluate
 from espalier.model.trace.raising import Raiser
 from espalier.passes.base import Context

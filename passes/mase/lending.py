@@ -15,7 +15,7 @@ from espalier.model.torch.build import build, parameters_of
 from espalier.model.torch.layers import Effective, Switch
 from espalier.model.torch.low_rank import innermost
 from espalier.passes.base import Context
-from espalier.passes.mase.mase import MaseGraph, annotate
+from espalier.passes.mase.metadata import annotate
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,6 @@ class Lent:
     """What was lent, to tell afterwards what the pass has changed."""
 
     graph: Graph
-    mg: MaseGraph
     model: fx.GraphModule
     targets: dict[str, object]
     modules: dict[str, nn.Module]
@@ -63,7 +62,7 @@ def lend(graph: Graph, context: Context) -> Lent:
     known = _mark(model, graph)
     annotate(model, graph, known)
     targets: dict[str, object] = {name: node.target for node, name in known.items()}
-    return Lent(graph, MaseGraph(model), model, targets, dict(model.named_modules()), dict(tensors))
+    return Lent(graph, model, targets, dict(model.named_modules()), dict(tensors))
 
 
 def _at_rest(model: fx.GraphModule, graph: Graph) -> None:

@@ -20,8 +20,8 @@ from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.leftovers import scratch
 from espalier.passes.base import Context, run_step
+from espalier.passes.mase.drawing import draw
 from espalier.passes.mase.lending import Lent, lend
-from espalier.passes.mase.mase import MaseGraph
 from espalier.passes.mase.pass_names import NOTHING
 from espalier.passes.mase.returning import take_back
 from espalier.passes.recipes.config import load_recipe
@@ -31,23 +31,63 @@ _CONTEXT: ContextVar[Context] = ContextVar("mase_context")
 _LOANS: WeakKeyDictionary[nn.Module, Loan] = WeakKeyDictionary()
 
 
+class MaseGraph:
+    """`mg`: the model as a GraphModule, its graph, its modules."""
+
+    def __init__(self, model: fx.GraphModule) -> None:
+        self.model = model
+
+    @property
+    def fx_graph(self) -> fx.Graph:
+        """The torch.fx graph."""
+        return self.model.graph
+
+    @fx_graph.setter
+    def fx_graph(self, graph: fx.Graph) -> None:
+        """Take another graph over the same modules."""
+        self.model.graph = graph
+
+    @property
+    def nodes(self) -> Any:
+        """The nodes of the torch.fx graph, in order."""
+        return self.model.graph.nodes
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """Path → module."""
+        return dict(self.model.named_modules())
+
+    def draw(self, file: str = "mase_graph.svg") -> None:
+        """Draw the torch.fx graph as an SVG file."""
+        draw(self.model.graph, str(file))
+
+    def export(self, fname: str = "masegraph") -> None:
+        """Write the graph as it is now as the project `fname.espalier`."""
+        export(self, str(fname))
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: str) -> MaseGraph:
+        """The graph that `export` has written."""
+        return from_checkpoint(str(checkpoint))
+
+
 class Loan:
     """A graph lent to a pass, and what the pass has made of it so far."""
 
     def __init__(self, lent: Lent, context: Context) -> None:
-        self.lent, self.context = lent, context
+        self.lent, self.context, self.mg = lent, context, MaseGraph(lent.model)
         _LOANS[lent.model] = self
 
     def graph(self) -> Graph:
         """The graph as the pass has changed it by now."""
-        return take_back(self.lent, self.lent.mg.model, self.context)
+        return take_back(self.lent, self.mg.model, self.context)
 
     def give(self, graph: Graph) -> None:
         """Lend another graph in the place of this one."""
-        fresh, mg = lend(graph, self.context), self.lent.mg
-        _become(mg.model, fresh.model)
-        self.lent = replace(fresh, mg=mg, model=mg.model)
-        _LOANS[mg.model] = self
+        fresh, model = lend(graph, self.context), self.mg.model
+        _become(model, fresh.model)
+        self.lent = replace(fresh, model=model)
+        _LOANS[model] = self
 
     def run(self, step: Step) -> dict[str, Any]:
         """Run a pass of ours; what it reports."""
@@ -138,7 +178,7 @@ def from_checkpoint(name: str) -> MaseGraph:
         keys = {w.key for w in graph.weights.values() if w.key}
         held = {k: context.store.hold(other.store.get(k)) for k in keys}
     weights = {n: replace(w, key=held.get(w.key or "")) for n, w in graph.weights.items()}
-    return Loan(lend(graph.with_weights(weights), context), context).lent.mg
+    return Loan(lend(graph.with_weights(weights), context), context).mg
 
 
 def _path(name: str) -> Path:

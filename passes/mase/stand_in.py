@@ -106,7 +106,7 @@ def _found(home: str, name: str) -> Any:
 
         return mase_pass(name)
     if name == "MaseGraph":
-        from espalier.passes.mase.mase import MaseGraph
+        from espalier.passes.mase.loan import MaseGraph
 
         return MaseGraph
     if name in ("get_trainer", "get_tokenized_dataset"):

@@ -77,7 +77,7 @@ class Trainer:
     @property
     def model(self) -> Any:
         """`mg.model`."""
-        return self.loan.lent.mg.model
+        return self.loan.mg.model
 
     def evaluate(self) -> dict[str, Any]:
         """Loss and accuracy on the test split, under the names of transformers."""

@@ -206,7 +206,7 @@ def passed_by(graph: Graph, ways: Mapping[Ref, Ref]) -> Graph:
 
 
 def _rewired(graph: Graph, ways: Mapping[Ref, Ref]) -> dict[str, Node]:
-    from espalier.model.graph.ports import refreshed
+    from espalier.model.graph.operands import refreshed
 
     def end(ref: Ref) -> Ref:
         while ref in ways:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from espalier.model.data.base import load_data
+from espalier.model.data.loading import load_data
 from espalier.model.data.reviews import NOISE, make_reviews
 from espalier.model.errors import SourceError
 from espalier.model.sources.demos import DEMOS, RESOURCES, load_demo

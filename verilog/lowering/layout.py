@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node, Ref, out_port
-from espalier.verilog.design.signal import Signal, arranged
-from espalier.verilog.design.walk import walk
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.lowering.builder import cut, reordered
 from espalier.verilog.lowering.lower import Lowering
-from espalier.verilog.templates.gather import Gather
-from espalier.verilog.templates.reorder import Reorder
 
 
 def argument(node: Node, name: str, position: int, default: Any = None) -> Any:
@@ -74,64 +71,12 @@ def _in_rows(signal: Signal, size: int) -> bool:
     return bool((places % size == places[0] % size).all() and (rows == rows[:, :1]).all())
 
 
-def reordered(low: Lowering, node: Node, signal: Signal, index: np.ndarray, size: int) -> Signal:
-    """The signal with its elements in the order `index`, in rows of `size`; as it is where it is so."""
-    if (signal.index == index).all():
-        return cut(low, node, signal, size)
-    return gathered(low, node, signal, signal.places[index], signal.shape, index, size)
-
-
-def gathered(low: Lowering, node: Node, signal: Signal, places: np.ndarray, shape: tuple[int, ...],
-             index: np.ndarray, size: int, pad: int = 0) -> Signal:  # fmt: skip
-    """A tensor of `shape` whose stream, in rows of `size`, holds what came at `places`; −1: the code `pad`.
-
-    As many elements a beat as come and leave together: by nested loops where there are some, else by a table.
-    """
-    now = signal.stream
-    fits = (p for p in range(now.par, 0, -1) if now.par % p == 0 and size % p == 0 and _together(places, p))
-    par = next(fits)
-    signal = low.resize(node, signal, par, 1)
-    beats = np.where(places[::par] < 0, -1, places[::par] // par)
-    out = replace(signal.stream, rows=places.size // size, size=size)
-    plain = (beats >= 0).all() and walk(beats) is not None
-    name = low.free(f"{node.id}_{'reorder' if plain else 'gather'}")
-    rest: dict[str, Any] = {"name": name, "node": node.id, "inputs": (signal.stream,), "outputs": (out,),
-                            "beats": beats, "shape": shape}  # fmt: skip
-    made = Reorder(**rest, part=signal.stream.beats) if plain else Gather(**rest, pad=pad)
-    return Signal(low.add(made, (signal.wire,)), out, shape, index)
-
-
-def _together(places: np.ndarray, par: int) -> bool:
-    """Whether beats of `par` elements come and leave as a whole."""
-    groups = places.reshape(-1, par)
-    whole = (groups[:, :1] % par == 0) & (groups == groups[:, :1] + np.arange(par))
-    return bool((whole | (groups < 0)).all() and ((groups < 0).all(1) | (groups >= 0).all(1)).all())
-
-
-def written_out(low: Lowering, node: Node, signal: Signal) -> Signal:
-    """A signal whose tensor has elements several times, with each of them in the stream."""
-    if signal.repeated is None:
-        return signal
-    size = arranged(signal.shape)[1]
-    return gathered(low, node, signal, signal.places, signal.shape, np.arange(signal.places.size), size)
-
-
 def order(signal: Signal, channels: int) -> np.ndarray | None:
     """The channels in the order in which every pixel brings them; None where a signal does not come pixel by pixel."""
     count = signal.index.size // channels
     places = signal.index.reshape(count, channels)
     found = places[0] // count
     return found if (places == found * count + np.arange(count)[:, None]).all() else None
-
-
-def cut(low: Lowering, node: Node, signal: Signal, size: int) -> Signal:
-    """The same beats as rows of `size` elements, one row at a time."""
-    now = signal.stream
-    if now.size == size and now.tokens == 1:
-        return signal
-    par = now.par if size % now.par == 0 else int(np.gcd(now.par, size))
-    signal = low.resize(node, signal, par, 1)
-    return replace(signal, stream=replace(signal.stream, rows=now.elements // size, size=size))
 
 
 def refused(node: Node, what: str, hint: str) -> EmitError:

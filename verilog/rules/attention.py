@@ -15,7 +15,8 @@ from espalier.verilog.design.netlist import Boundary, Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import port
-from espalier.verilog.lowering.layout import argument, cut, refused, reordered
+from espalier.verilog.lowering.builder import cut, reordered
+from espalier.verilog.lowering.layout import argument, refused
 from espalier.verilog.lowering.lower import Lowering, held, lowers, operand_ports
 from espalier.verilog.numbers.fixed import WIDEST, Fixed, Rounding, covering
 from espalier.verilog.rules.linear import columns

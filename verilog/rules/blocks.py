@@ -15,7 +15,8 @@ from espalier.model.graph.ports import choice
 from espalier.verilog.design.netlist import Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import cut, pixels, refused, reordered, rows_of
+from espalier.verilog.lowering.builder import cut, reordered
+from espalier.verilog.lowering.layout import pixels, refused, rows_of
 from espalier.verilog.lowering.lower import Lowering
 from espalier.verilog.lowering.sums import Sums, finished, narrow_enough, summed
 from espalier.verilog.lowering.weights import Weights

@@ -10,7 +10,8 @@ import numpy as np
 
 from espalier.model.graph.graph import Node, Ref
 from espalier.verilog.design.signal import Signal, arranged
-from espalier.verilog.lowering.layout import cut, gathered, refused, reordered
+from espalier.verilog.lowering.builder import cut, gathered, reordered
+from espalier.verilog.lowering.layout import refused
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
 from espalier.verilog.numbers.fixed import WIDEST, Fixed
 from espalier.verilog.rules.attention import BIT, added, needed

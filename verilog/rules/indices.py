@@ -9,7 +9,8 @@ import numpy as np
 
 from espalier.model.graph.graph import Node, Ref
 from espalier.verilog.design.signal import Signal, arranged
-from espalier.verilog.lowering.layout import argument, by_pixel, gathered, order, refused
+from espalier.verilog.lowering.builder import gathered
+from espalier.verilog.lowering.layout import argument, by_pixel, order, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.templates.reorder import Pick
 

@@ -11,7 +11,8 @@ import numpy as np
 from espalier.model.graph.graph import Node, Ref, out_port
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import argument, cut, order, pixels, refused
+from espalier.verilog.lowering.builder import cut
+from espalier.verilog.lowering.layout import argument, order, pixels, refused
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.convolution import pair, windows

@@ -9,7 +9,8 @@ import numpy as np
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.layout import argument, cut, pixels, refused, reordered
+from espalier.verilog.lowering.builder import cut, reordered
+from espalier.verilog.lowering.layout import argument, pixels, refused
 from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.rules.convolution import axes, pair, windows
 from espalier.verilog.rules.uneven_pool import averaged, brought, parts, sizes_of

@@ -29,6 +29,7 @@ from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.mase.adapter import MaseOptions
 from espalier.passes.mase.lending import lend
+from espalier.passes.mase.loan import Loan
 from espalier.passes.plugins.plugins import load_plugin
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.transform.prune import prune
@@ -172,7 +173,7 @@ def test_choices_survive_an_edit_elsewhere(graph: Graph, context: Context) -> No
 def test_formats_and_masks_do_not_show_but_hold(graph: Graph, context: Context) -> None:
     chosen = dict.fromkeys(("data_in", "weight", "data_out"), Precision(Integer(6, 3)))
     base, _ = prune(graph.replace(replace(graph[QUERY], precision=chosen)), PruneOptions(0.5), context)
-    lent = lend(base, context)
+    lent = Loan(lend(base, context), context)
     assert not [n for n in lent.mg.nodes if "effective" in str(n.target)]
     assert type(lent.mg.modules["bert.encoder.layer.0.attention.self.query"]) is torch.nn.Linear
     with torch.no_grad():
