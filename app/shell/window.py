@@ -44,10 +44,10 @@ class Window(QMainWindow):
         self.furnished, self._leaving = False, False
         self._aside = DocksAside(self)
         self.live, self.recovery, self.banner = LiveMeasure(session), Recovery(session), Banner()
-        self.plugins, self.consent = Plugins(session, settings), Consent(session, self.banner)
         self._build()
+        self._follow()
+        self.plugins, self.consent = Plugins(session, settings), Consent(session, self.banner)
         self.host, self.ownership = WindowHost(self, self), Ownership(self, session, self.banner)
-        session.saved.connect(self._saved)  # before who closes the window after a save
         self._furnishing = Furnishing(self, self.host, self._make_canvas, self.furnish)
         self.services = Services(self, self.host, self)
         self.actions_table = self.services.menus(self.menus, self.finder.begin)
@@ -127,13 +127,19 @@ class Window(QMainWindow):
         if not self.furnished:
             self._furnishing.start()
 
-    def _connect(self) -> None:
+    def _follow(self) -> None:
+        """Hear the session before others do: they may write into the banner, or close the window after a save."""
         session = self.session
         session.arriving.connect(self.furnish)
         session.opened.connect(self._opened)
         session.changed.connect(self._changed)
         session.selection_changed.connect(self._selected)
+        session.saved.connect(self._saved)
         session.job_event.connect(self._heard)
+        self.banner.follow(session)
+        session.view_provider = self.view_state
+
+    def _connect(self) -> None:
         self.status.score.follow(self.live)
         self.status.score.wanted.connect(self.services.measuring.evaluate)
         self.live.judged.connect(self.actions_table.refresh)
@@ -145,8 +151,6 @@ class Window(QMainWindow):
         pages.welcome.folder_wanted.connect(self.services.opening.open_folder)
         self.ownership.changed.connect(self.refresh)
         self.ownership.reload_wanted.connect(self.begin_opening)
-        self.banner.follow(session)
-        session.view_provider = self.view_state
         self.appearance.changed.connect(self._recolour)
         self.banner.show_node.connect(self.go_to)
         self.banner.show_log.connect(lambda: self.show_dock("log"))

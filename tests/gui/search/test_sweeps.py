@@ -452,5 +452,5 @@ def test_a_recipe_is_looked_through_only_where_somebody_sees_it(
     window.show_dock("jobs")
     window.session.set_recipe(Recipe((quantised(), quantised())), "Quantise twice")
     assert not offered
-    window.docks.sweep(1)
+    window.services.forms.sweep_step(1)
     assert set(offered) == {2} and panel.setup.main.axis().step == 1
