@@ -23,7 +23,6 @@ from espalier.app.features.kernels.actions import panel_of as kernels_of
 from espalier.app.features.kernels.explained import KernelsExplained
 from espalier.app.features.search.actions import begin_with
 from espalier.app.settings import Settings
-from espalier.app.shell import larger
 from espalier.app.shell.application import make_application, make_window
 from espalier.app.shell.window import Window
 from espalier.model.formats.integer import Integer
@@ -107,7 +106,7 @@ def search(app: QApplication, window: Window) -> None:
     window.actions_table.run("search_run")
     spin(app, lambda: bool(window.session.jobs), 20)
     rest(app, window)
-    larger.toggle(window)
+    window.host.toggle_large()
     rest(app, window)
 
 
@@ -135,7 +134,7 @@ def kernels(app: QApplication, window: Window) -> None:
     """A question on kernels whose picture needs no figures of this machine."""
     opened(app, window, "demo:digits-mlp")
     window.docks.bring("kernels")
-    larger.toggle(window)
+    window.host.toggle_large()
     page = kernels_of(window.host).page(EXPLAINED)
     assert isinstance(page, KernelsExplained)
     page.choose("mxint8")

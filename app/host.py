@@ -75,6 +75,10 @@ class Host(Protocol):
         """Show a dock and bring its tab to the front."""
         ...
 
+    def enter_dock(self, name: str) -> None:
+        """Show a dock and put the keyboard into it."""
+        ...
+
     def lift_map(self, name: str) -> None:
         """Give the map in a dock room for more than eight rows."""
         ...

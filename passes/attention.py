@@ -6,10 +6,11 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from espalier.model.errors import PassError
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, TorchConst, map_refs
+from espalier.model.graph.graph import Graph, Node, Ref, map_refs
 from espalier.model.graph.meta import Dim, TensorMeta
+from espalier.model.graph.node import Arg, TorchConst
+from espalier.model.graph.operands import input_ports
 from espalier.model.graph.ops import op_of
-from espalier.model.graph.ports import input_ports
 
 _ORDER = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 

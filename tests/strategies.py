@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph.graph import Arg, Ref, Slice, TorchConst
+from espalier.model.graph.graph import Ref
 from espalier.model.graph.meta import Sparsity, TensorMeta, Weight
+from espalier.model.graph.node import Arg, Slice, TorchConst
 from espalier.passes.base import NoOptions
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import PORTS, QuantizeOptions, Rule

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from espalier.model.document.codec import encode
 from espalier.model.errors import OptionsError, nearest
@@ -17,9 +17,6 @@ from espalier.passes.base import PassSpec
 from espalier.passes.recipes.config import decode_options
 from espalier.passes.select import Select, types_in
 from espalier.passes.transform.quantize import PORTS
-
-if TYPE_CHECKING:
-    from espalier.app.api.steps import Editable
 
 WAYS = ("type", "name", "regex", "module", "where")
 FORMATS_HELP = 'a format such as "int8", "mxint4" or "integer(width=8, frac_width=4)"; "float" takes it away'
@@ -124,7 +121,7 @@ def _plain(value: Any) -> Any:
 def method(spec: PassSpec) -> Callable[..., Any]:
     """The method of a pass, for the class of models."""
 
-    def call(self: Editable, select: Any = None, /, *, seed: int = 0, **options: Any) -> Any:
+    def call(self: Any, select: Any = None, /, *, seed: int = 0, **options: Any) -> Any:
         return self.run(spec.name, options.pop("select", None) if select is None else select, seed=seed, **options)
 
     call.__name__ = spec.name

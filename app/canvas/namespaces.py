@@ -11,7 +11,8 @@ from espalier.app.canvas.convex import Frames, convex_frames
 from espalier.app.canvas.hierarchy import IN, OUT, Cancelled, Group, Hierarchy, Stub, Tensor, count_twins, intern_keys
 from espalier.app.canvas.tags import blocks, stub_labels, tag_groups
 from espalier.app.figures.captions import caption
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, Slice
+from espalier.model.graph.graph import Graph, Node, Ref
+from espalier.model.graph.node import Arg, Slice
 from espalier.model.graph.ops import spec
 
 SHARED_GROUPS, SHARED_SPAN = 4, 16  # a tensor used in so many groups, so far apart, is cut into stubs

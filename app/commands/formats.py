@@ -80,8 +80,7 @@ def _apply(fmt: Format, source: str, result: str) -> dict[str, Any]:
     from espalier.passes.observed.difference import compare
 
     x = torch.from_numpy(array)
-    with torch.no_grad():
-        y = fmt.quantize(x)
+    y = fmt.forward(x)
     if not result.endswith(".npy"):
         raise UsageError(f"{result} does not end in .npy.", "Write the result to a .npy file.")
     with replacing(result, UsageError) as file:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from espalier.app.figures.captions import shape_text, tail, title
 from espalier.app.words import THIN, count, mebibytes, plural, scaled
 from espalier.model.document.document import Document
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, Slice, TorchConst
+from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import Weight
+from espalier.model.graph.node import Arg, Slice, TorchConst
 from espalier.model.graph.ops import arg_port, kind, macs, spec
 from espalier.passes.transform.pack_mx import held_bytes
 
@@ -57,7 +58,7 @@ def node_facts(node: Node, graph: Graph) -> list[Fact]:
 
 
 def kind_words(node: Node) -> str:
-    """The labs' kind, in words."""
+    """The kind of its operation, in words."""
     return kind(node).replace("_", " ")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from espalier.model.document.document import Document, State
 from espalier.model.document.project import keys_of
@@ -17,8 +18,23 @@ from espalier.passes.jobs.kinds import ReplayJob, ReplayResult
 from espalier.passes.recipes.replay import Memo, instant, milestones, prefix_keys, remembered, replay
 from espalier.passes.recipes.set_up import source_after
 
-if TYPE_CHECKING:
-    from espalier.app.session.session import Session
+
+class Editing(Protocol):
+    """What an edit needs of its session: the open document, jobs, and a place for errors."""
+
+    @property
+    def open_document(self) -> Document:
+        """The document."""
+        ...
+
+    @property
+    def problem(self) -> Any:
+        """The signal that brings an error to the user."""
+        ...
+
+    def submit(self, title: str, job: ReplayJob, done: Callable[[Any], None], *, urgent: bool = False) -> Any:
+        """Queue a job."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +49,7 @@ class Wish:
 class Edits:
     """The queue of one document's edits, and what its replays are remembered by."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Editing) -> None:
         self.memo = Memo()
         self._session = session
         self._waiting: deque[Wish] = deque()

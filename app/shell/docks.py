@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QByteArray, Qt, QTimer
-from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QTabWidget, QWidget
+from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QTabBar, QTabWidget, QWidget
 
 from espalier.app.features.allocate import actions as allocate
 from espalier.app.features.allocate.panel import AllocatePanel
 from espalier.app.features.data.panel import DataPanel
-from espalier.app.features.edits import menu as edits
 from espalier.app.features.hardware import actions as hardware
 from espalier.app.features.hardware.panel import HardwarePanel
 from espalier.app.features.inspector.panel import InspectorPanel
@@ -36,15 +34,12 @@ from espalier.app.features.sweep import actions as sweep
 from espalier.app.features.sweep.panel import SweepsPanel
 from espalier.app.features.tables.panel import TablesPanel
 from espalier.app.features.training.panel import TrainingPanel
-from espalier.app.shell.actions import file as files
-from espalier.app.shell.actions import model as models
 from espalier.app.widgets.bench import Bench
 from espalier.app.widgets.heading import DockHeading
 
 if TYPE_CHECKING:
     from espalier.app.host import Host
     from espalier.app.session.session import Session
-    from espalier.app.shell.window import Window
 
 Area = Qt.DockWidgetArea
 LEFT, RIGHT, BOTTOM = Area.LeftDockWidgetArea, Area.RightDockWidgetArea, Area.BottomDockWidgetArea
@@ -93,8 +88,8 @@ SHARE = 0.33  # of the window's height that a panel takes unasked at most: the r
 class Docks:
     """The docks by id and their panels."""
 
-    def __init__(self, window: Window) -> None:
-        self._window = window
+    def __init__(self, window: QMainWindow, host: Host) -> None:
+        self._window, self._host = window, host
         self.panels: dict[str, QWidget] = {}
         self.docks: dict[str, QDockWidget] = {}
         self._placing = True
@@ -116,7 +111,7 @@ class Docks:
         dock = QDockWidget(spec.title, self._window)
         dock.setObjectName(spec.id)
         # Made in its place: one that comes into a parent later takes its style anew, with all that is in it.
-        panel = spec.make(self._window.session, dock)
+        panel = spec.make(self._host.session, dock)
         dock.setWidget(panel)
         if spec.area == BOTTOM or spec.id == "training":  # its tab says what it is
             bare = QWidget()
@@ -176,7 +171,7 @@ class Docks:
         """Hide what lies behind another tab: Qt moves it out of sight, and it would go on drawing."""
         panel, focus = self.panels[name], QApplication.focusWidget()
         if not seen and focus is not None and panel.isAncestorOf(focus) and self.docks[name].isVisible():
-            self._window.canvas.setFocus()
+            self._host.canvas.setFocus()
         panel.setVisible(seen)
 
     def _placed(self) -> None:
@@ -211,7 +206,7 @@ class Docks:
             share = MOST if name in WORKPLACES else SHARE
             self._lift(dock, min(READ_HIGH[name], int(share * self._window.height())))
 
-    def _filled(self, name: str) -> None:
+    def filled(self, name: str) -> None:
         """A panel that was brought when it was empty gets its room, once: then its height is the user's."""
         if name in self._low and self.panels[name].isVisible():
             self.bring(name)
@@ -226,63 +221,9 @@ class Docks:
         title = next(s.title for s in DOCKS if s.id == name)
         self.docks[name].setWindowTitle(f"{title} {count}" if count else title)
 
-    def connect(self, window: Window, busy: Callable[[str], None]) -> None:
-        """Pass on what the panels ask for."""
-        jobs, problems, recipe = self.panels["jobs"], self.panels["problems"], self.panels["recipe"]
-        assert isinstance(jobs, JobsPanel) and isinstance(problems, ProblemsPanel) and isinstance(recipe, RecipePanel)
-        outline = self.panels["outline"]
-        assert isinstance(outline, OutlinePanel)
-        outline.follow(window.canvas)
-        edits.connect(window.host)
-        jobs.busy.connect(busy)
-        problems.counted.connect(lambda n: self.mark("problems", n))
-        recipe.edit_wanted.connect(lambda step: models.edit_step(window, step))
-        recipe.sweep_wanted.connect(lambda step: models.sweep_step(window, step))
-        for follow in (recipe.refresh, self.tables.offer):
-            window.plugins.changed.connect(follow)
-        for spec in DOCKS:
-            if spec.connect is not None:
-                spec.connect(window.host, self.panels[spec.id])
-        sensitivities, inspector = self.panels["sensitivity"], self.panels["inspector"]
-        assert isinstance(sensitivities, SensitivityPanel) and isinstance(inspector, InspectorPanel)
-        sensitivities.port_wanted.connect(inspector.precision.take_if_there)
-        window.actions_table.menus["Run"].aboutToShow.connect(window.actions_table.refresh)
-        for name, panel in self.panels.items():
-            if isinstance(panel, Bench):
-                panel.filled.connect(lambda n=name: self._filled(n))
-        self._way_back(window)
-        training = self.panels["training"]
-        assert isinstance(training, TrainingPanel)
-        training.wanted.connect(lambda options: models.train(window, options))
-        training.refused.connect(window.banner.leave, Qt.ConnectionType.QueuedConnection)
-        self.tables.wanted.connect(lambda name: models.report(window, name))
-        self.tables.options_wanted.connect(lambda name: models.report_on(window, name))
-        self.tables.step_shown.connect(lambda name: models.show_step_report(window, name))
-        self.tables.table.node_wanted.connect(window.go_to)
-        self.tables.overlay_wanted.connect(window.canvas.set_overlay)
-        self.tables.save_wanted.connect(lambda: files.save_table(window, self.tables.table))
-
-    def sweep(self, step: int, path: str | None = None) -> None:
-        """Begin a sweep of an option of a step."""
-        sweeps = self.panels["sweeps"]
-        assert isinstance(sweeps, SweepsPanel)
-        self.bring("sweeps")
-        sweeps.preset(step, path)
-
     def lift_map(self, name: str) -> None:
         """Give a map room for more than eight rows."""
         self._lift(self.docks[name], min(MAP_HEIGHT, int(MOST * self._window.height())))
-
-    def _way_back(self, window: Window) -> None:
-        """Escape leads from the fields at the sides back to the graph; what was half typed is forgotten."""
-        inspector, others = self.panels["inspector"], ("recipe", "training", "data")
-        assert isinstance(inspector, InspectorPanel)
-        for panel in (inspector, *(self.panels[name] for name in others)):
-            key = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
-            key.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-            key.activated.connect(inspector.precision.typed.forget)
-            key.activated.connect(inspector.refresh)
-            key.activated.connect(window.canvas.setFocus)
 
     def enter(self, name: str) -> None:
         """Show a dock and put the keyboard into it."""

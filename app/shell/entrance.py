@@ -5,18 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QMimeData
+from PySide6.QtCore import QMimeData, Signal
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from espalier.app.session.recovery import Leftover, discard, holds, leftovers, title_of
-from espalier.app.shell.actions import file as files
 from espalier.app.shell.loading import LoadingPage
 from espalier.app.shell.welcome import WelcomePage
 from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, OpenJob, Progress
 
 if TYPE_CHECKING:
-    from espalier.app.errors import Button
-    from espalier.app.shell.window import Window
+    from espalier.app.errors import Banner, Button
+    from espalier.app.session.recovery import Recovery
+    from espalier.app.session.session import Session
+    from espalier.app.settings import Settings
     from espalier.model.document.document import Document
 
 
@@ -26,21 +27,24 @@ def dropped(data: QMimeData) -> list[Path]:
 
 
 class Entrance(QStackedWidget):
-    """The pages of the centre; the canvas joins them when it is made."""
+    """The pages of the centre; the canvas joins them when it is made.
 
-    def __init__(self, window: Window) -> None:
+    `changed`: another page is to be shown. `recover_wanted`: recover this once nothing unsaved would be lost.
+    """
+
+    changed = Signal()
+    recover_wanted = Signal(object)
+
+    def __init__(self, session: Session, settings: Settings, banner: Banner, recovery: Recovery) -> None:
         super().__init__()
-        self._window = window
-        self.welcome, self.loading = WelcomePage(window.settings), LoadingPage()
+        self._session, self._banner, self._recovery = session, banner, recovery
+        self.welcome, self.loading = WelcomePage(settings), LoadingPage()
         for page in (self.welcome, self.loading):
             self.addWidget(page)
         self.loading.cancelled.connect(self._cancel)
-        self.welcome.open_wanted.connect(lambda spec: files.open_spec(window, spec))
-        self.welcome.browse_wanted.connect(lambda: files.open_file(window))
-        self.welcome.folder_wanted.connect(lambda: files.open_folder(window))
         self.welcome.recover_wanted.connect(self._recover)
         self.welcome.discard_wanted.connect(self._discard)
-        window.session.job_event.connect(self._heard)
+        session.job_event.connect(self._heard)
         self.refresh()
 
     def refresh(self) -> None:
@@ -52,38 +56,36 @@ class Entrance(QStackedWidget):
 
         What a run that died held of it is offered: who starts with a model sees no welcome page.
         """
-        self._window.banner.clear()
-        if self._window.recovery.recovered:
+        self._banner.clear()
+        if self._recovery.recovered:
             return
         name = title_of(document)
         found = next((left for left in leftovers() if holds(left, document)), None)
         if found is not None:
             buttons: list[Button] = [("Discard it", lambda: self._forgo(found))]
             if found.opens:
-                buttons.insert(0, ("Recover", lambda: files.guard(self._window, lambda: self._recover_still(found))))
+                buttons.insert(0, ("Recover", lambda: self.recover_wanted.emit(found)))
             hint = f"Unsaved work is kept: {found.holds}."
-            self._window.banner.offer(f"A window with {name} ended before it was saved.", hint, buttons)
+            self._banner.offer(f"A window with {name} ended before it was saved.", hint, buttons)
 
-    def _recover_still(self, leftover: Leftover) -> None:
+    def recover_still(self, leftover: Leftover) -> None:
         """Unless another window, which offers it too, has taken or discarded it."""
-        self._window.banner.drop()
+        self._banner.drop()
         self._recover(leftover)
 
     def _forgo(self, leftover: Leftover) -> None:
         self._discard(leftover)
-        self._window.banner.drop()
+        self._banner.drop()
 
     def begin(self, spec: str) -> None:
         """Open a source or project; asks nothing."""
-        spec = str(Path(spec).expanduser()) if spec.startswith("~") else spec
-        self._window.consent.name(spec)
-        self._window.session.open(spec)
+        self._session.open(spec)
         self.loading.begin(f"Opening {spec}")
 
     @property
     def page(self) -> QWidget:
         """What to show while no model is open."""
-        opening = any(isinstance(j.job, OpenJob) for j in self._window.session.jobs)
+        opening = any(isinstance(j.job, OpenJob) for j in self._session.jobs)
         return self.loading if opening else self.welcome
 
     def _heard(self, heard: JobEvent) -> None:
@@ -92,20 +94,20 @@ class Entrance(QStackedWidget):
         if isinstance(heard.event, Progress):
             self.loading.tell(heard.event.text)
         elif isinstance(heard.event, TERMINAL) and not isinstance(heard.event, Done):
-            self._window.show_page()
+            self.changed.emit()
 
     def _cancel(self) -> None:
-        for job in list(self._window.session.jobs):
+        for job in list(self._session.jobs):
             if isinstance(job.job, OpenJob):
-                self._window.session.cancel(job.id)
+                self._session.cancel(job.id)
 
     def _recover(self, leftover: Leftover) -> None:
-        if not self._window.recovery.recover(leftover):
+        if not self._recovery.recover(leftover):
             told = f"The unsaved work on {leftover.title} is gone."
-            self._window.banner.tell(told, "Another window took or discarded it.")
+            self._banner.tell(told, "Another window took or discarded it.")
             return
         self.loading.begin(f"Recovering {leftover.title}")
-        self._window.show_page()
+        self.changed.emit()
 
     def _discard(self, leftover: Leftover) -> None:
         discard(leftover)

@@ -2,66 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from espalier.app.figures.captions import title as op_title
-from espalier.app.shell.actions.model import run_plugin
 from espalier.app.shell.palette import Entry, rank
 from espalier.model.graph.graph import Node
 
 if TYPE_CHECKING:
-    from espalier.app.shell.window import Window
+    from espalier.app.host import Host
+    from espalier.app.shell.menus import Menus
+    from espalier.app.shell.pass_forms import PassForms
+    from espalier.app.shell.plugins import Plugins
 
 NODES = 50
 
 
-def entries(window: Window, text: str) -> list[Entry]:
-    """Commands whose title fits well, then nodes, then the other commands; all commands for an empty text."""
-    commands = _commands(window, text)
-    if not text:
-        return [e for _, e in commands]
-    near = [e for score, e in commands if score <= 2]
-    far = [e for score, e in commands if score > 2]
-    return [*near, *_nodes(window, text), *far]
+class Finding:
+    """Searches what the window offers at the moment."""
 
+    def __init__(self, host: Host, actions: Menus, plugins: Plugins, forms: PassForms) -> None:
+        self._host, self._actions, self._plugins, self._forms = host, actions, plugins, forms
 
-def _commands(window: Window, text: str) -> list[tuple[int, Entry]]:
-    found: list[tuple[int, Entry]] = []
-    for row in window.actions_table.rows:
-        action = window.actions_table.actions[row.id]
-        score = (
-            rank(text, f"{action.text()} {row.menu} {row.section}") if action.isEnabled() and row.id != "find" else None
-        )
-        if score is not None:
-            where = f"{row.menu}/{row.section}".rstrip("/").replace("/", " › ")
-            detail = f"{where}   {action.shortcut().toString()}".strip()
-            found.append((score, Entry(action.text().rstrip("…"), detail, "command", _run(window, row.id))))
-    for spec in window.plugins.specs if window.session.document else ():
-        score = rank(text, f"{spec.title} {spec.name} Model/Plug-in passes")
-        if score is not None:
-            found.append(
-                (score, Entry(spec.title, "Model › Plug-in passes", "command", _run_plugin(window, spec.name)))
+    def entries(self, text: str) -> list[Entry]:
+        """Commands whose title fits well, then nodes, then the other commands; all commands for an empty text."""
+        commands = self._commands(text)
+        if not text:
+            return [e for _, e in commands]
+        near = [e for score, e in commands if score <= 2]
+        far = [e for score, e in commands if score > 2]
+        return [*near, *self._nodes(text), *far]
+
+    def _commands(self, text: str) -> list[tuple[int, Entry]]:
+        found: list[tuple[int, Entry]] = []
+        for row in self._actions.rows:
+            action = self._actions.actions[row.id]
+            score = (
+                rank(text, f"{action.text()} {row.menu} {row.section}")
+                if action.isEnabled() and row.id != "find"
+                else None
             )
-    return sorted(found, key=lambda pair: pair[0]) if text else found
+            if score is not None:
+                where = f"{row.menu}/{row.section}".rstrip("/").replace("/", " › ")
+                detail = f"{where}   {action.shortcut().toString()}".strip()
+                found.append(
+                    (score, Entry(action.text().rstrip("…"), detail, "command", partial(self._actions.run, row.id)))
+                )
+        for spec in self._plugins.specs if self._host.session.document else ():
+            score = rank(text, f"{spec.title} {spec.name} Model/Plug-in passes")
+            if score is not None:
+                found.append(
+                    (
+                        score,
+                        Entry(
+                            spec.title, "Model › Plug-in passes", "command", partial(self._forms.run_plugin, spec.name)
+                        ),
+                    )
+                )
+        return sorted(found, key=lambda pair: pair[0]) if text else found
 
+    def _nodes(self, text: str) -> list[Entry]:
+        document = self._host.session.document
+        if document is None:
+            return []
+        nodes = document.graph.nodes
+        return [self._node(nodes[i]) for i in self._host.canvas.find(text)[:NODES] if i in nodes]
 
-def _run(window: Window, name: str) -> Callable[[], object]:
-    return lambda: window.actions_table.run(name)
-
-
-def _run_plugin(window: Window, name: str) -> Callable[[], object]:
-    return lambda: run_plugin(window, name)
-
-
-def _nodes(window: Window, text: str) -> list[Entry]:
-    document = window.session.document
-    if document is None:
-        return []
-    nodes = document.graph.nodes
-    return [_node(window, nodes[i]) for i in window.canvas.find(text)[:NODES] if i in nodes]
-
-
-def _node(window: Window, node: Node) -> Entry:
-    name = node.target if node.call == "call_module" else node.id
-    return Entry(name, op_title(node.op), "node", lambda: window.go_to(node.id))
+    def _node(self, node: Node) -> Entry:
+        name = node.target if node.call == "call_module" else node.id
+        return Entry(name, op_title(node.op), "node", lambda: self._host.go_to(node.id))

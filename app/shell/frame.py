@@ -24,7 +24,7 @@ from espalier.app.widgets.heading import muted
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
-    from espalier.app.shell.actions.table import Actions
+    from espalier.app.shell.menus import Menus
 
 JOB_SHARE, AROUND = 0.28, 30  # of the status line that what runs may take from the figures; pixels round its words
 EDGE, SPACE, BAR = 8, 6, 2  # right of what runs, before it, and what Qt keeps at the bar's left
@@ -68,7 +68,7 @@ class TitleLabel(QLabel):
         self.setText(f"{head}{'*' if dirty else ''}{dash}{tail}")
 
 
-def toolbar(actions: Actions, find: FindField) -> QToolBar:
+def toolbar(actions: Menus, find: FindField) -> QToolBar:
     """One row of words, and the find field at its end."""
     bar = QToolBar("Tools")
     bar.setObjectName("tools")
@@ -90,7 +90,7 @@ def toolbar(actions: Actions, find: FindField) -> QToolBar:
     return bar
 
 
-def _menu_button(actions: Actions, name: str) -> QToolButton:
+def _menu_button(actions: Menus, name: str) -> QToolButton:
     button = QToolButton()
     button.setText(f"{name.rpartition('/')[2]} ▾")
     button.setMenu(actions.menus[name])

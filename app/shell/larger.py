@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
@@ -9,16 +10,14 @@ from PySide6.QtCore import Qt
 from espalier.app.widgets.bench import BEFORE
 
 if TYPE_CHECKING:
-    from PySide6.QtWidgets import QDockWidget, QWidget
-
-    from espalier.app.shell.window import Window
+    from PySide6.QtWidgets import QDockWidget, QMainWindow, QWidget
 
 SLACK = 20  # pixels by which a panel that was pulled down again is no longer large
 
 
-def panel_in_front(window: Window) -> QDockWidget | None:
+def panel_in_front(window: QMainWindow, docks: Iterable[QDockWidget]) -> QDockWidget | None:
     """The panel at the bottom that is seen."""
-    return next((d for d in window.docks.docks.values() if not d.isFloating() and d.isVisible()
+    return next((d for d in docks if not d.isFloating() and d.isVisible()
                  and window.dockWidgetArea(d) == Qt.DockWidgetArea.BottomDockWidgetArea
                  and not d.visibleRegion().isEmpty()), None)  # fmt: skip
 
@@ -29,9 +28,9 @@ def is_large(window: QWidget, height: int) -> bool:
     return before is not None and height > before + SLACK
 
 
-def toggle(window: Window) -> None:
+def toggle(window: QMainWindow, docks: Iterable[QDockWidget]) -> None:
     """Make the panel at the bottom large, or as high again as it was before."""
-    dock = panel_in_front(window)
+    dock = panel_in_front(window, docks)
     if dock is None:
         return
     before, height = window.property(BEFORE), window.height()

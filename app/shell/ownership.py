@@ -16,7 +16,6 @@ from PySide6.QtCore import QObject as Base
 from espalier.app.claims import claim, give_back, holder, is_wanted, want
 from espalier.app.locks import Locked
 from espalier.app.session.accuracies import Baseline
-from espalier.app.shell.actions import file as files
 from espalier.app.step_words import title
 from espalier.app.words import plural
 from espalier.model.document.recipe import Recipe
@@ -25,8 +24,8 @@ from espalier.model.store.open_files import Version
 from espalier.passes.jobs.kinds import Failed, JobEvent, OpenJob, OpenResult, SaveJob
 
 if TYPE_CHECKING:
-    from espalier.app.errors import Button
-    from espalier.app.shell.window import Window
+    from espalier.app.errors import Banner, Button
+    from espalier.app.session.session import Session
 
 EVERY, PATIENCE, AGAIN = 1000, 5000, 100  # milliseconds: looks at the file, how long a take-over may last, its tries
 DISK = "on disk"
@@ -36,10 +35,13 @@ class Ownership(Base):
     """Of the file of one window's document. `changed`: whether the window may save to it."""
 
     changed = Signal()
+    save_wanted = Signal()
+    save_as_wanted = Signal()
+    reload_wanted = Signal(str)
 
-    def __init__(self, window: Window) -> None:
-        super().__init__(window)
-        self._window, self._session = window, window.session
+    def __init__(self, parent: Base, session: Session, banner: Banner) -> None:
+        super().__init__(parent)
+        self._session, self._banner = session, banner
         self._path: Path | None = None
         self._claim: Locked | None = None
         self._told: Version | None = None  # the version of the file that the user was asked about
@@ -50,8 +52,6 @@ class Ownership(Base):
         self._tries = QTimer(self, interval=AGAIN)
         self._tries.timeout.connect(self._try)
         self._waited = QElapsedTimer()
-        session = self._session
-        self.changed.connect(window.refresh)
         session.opened.connect(self._follow)
         session.saved.connect(self._follow)
         session.job_event.connect(self._heard)
@@ -81,7 +81,7 @@ class Ownership(Base):
         held = claim(path)
         if held is None:
             hint = "Choose another name, or save it in that window."
-            self._window.banner.tell(_elsewhere(path), hint, kind="error")
+            self._banner.tell(_elsewhere(path), hint, kind="error")
             return False
         held.release()  # its note stays until the save is heard of: it tells where one that is killed was writing
         return True
@@ -117,15 +117,15 @@ class Ownership(Base):
     def _tell_held(self) -> None:
         assert self._path is not None
         take: Button = "Take over", self.take_over
-        save: Button = "Save as…", lambda: files.save_as(self._window)
+        save: Button = "Save as…", self.save_as_wanted.emit
         hint = "Here it is read-only: edit as you like, and save under another name, or take it over."
-        self._window.banner.offer(_elsewhere(self._path), hint, [take, save])
+        self._banner.offer(_elsewhere(self._path), hint, [take, save])
 
     def take_over(self) -> None:
         """Ask the other window for the file."""
         if self._path is None:
             return
-        self._window.banner.drop()
+        self._banner.drop()
         self._stop_trying()  # asked twice, it would be without the first wish, and hold none
         self._wish = want(self._path)
         self._waited.start()
@@ -143,7 +143,7 @@ class Ownership(Base):
             self.look()
         elif self._waited.elapsed() > PATIENCE:
             self._stop_trying()
-            self._window.banner.tell(f"The other window with {path.name} does not answer.", "Save under another name.",
+            self._banner.tell(f"The other window with {path.name} does not answer.", "Save under another name.",
                                      kind="error")  # fmt: skip
 
     def _stop_trying(self) -> None:
@@ -158,9 +158,9 @@ class Ownership(Base):
         give_back(self._claim)
         self._claim = None
         take: Button = "Take it back", self.take_over
-        save: Button = "Save as…", lambda: files.save_as(self._window)
+        save: Button = "Save as…", self.save_as_wanted.emit
         hint = "Your edits are still here: save them under another name, or take it back."
-        self._window.banner.offer(f"Another Espalier window took over {path.name}.", hint, [take, save])
+        self._banner.offer(f"Another Espalier window took over {path.name}.", hint, [take, save])
         self.changed.emit()
 
     # -- another program
@@ -177,9 +177,9 @@ class Ownership(Base):
             return
         if now is None and not self._gone:
             self._gone = True
-            save: Button = "Save it again", lambda: files.save(self._window)
+            save: Button = "Save it again", self.save_wanted.emit
             hint = "Everything is still open here."
-            self._window.banner.offer(f"{path.name} cannot be found any more.", hint, [save])
+            self._banner.offer(f"{path.name} cannot be found any more.", hint, [save])
         elif now is not None and now != self._told:
             self._told = now
             self._ask(path)
@@ -196,15 +196,15 @@ class Ownership(Base):
         if not compared:
             buttons.append(("Compare", self._compare))
         hint = compared or "Nothing is written before you choose; you can also save under another name."
-        self._window.banner.offer(f"{path.name} was changed by another program since it was opened.", hint, buttons)
+        self._banner.offer(f"{path.name} was changed by another program since it was opened.", hint, buttons)
 
     def _reload(self) -> None:
-        self._window.banner.drop()
+        self._banner.drop()
         if self._path:
-            self._window.begin_opening(str(self._path))
+            self.reload_wanted.emit(str(self._path))
 
     def _keep(self) -> None:
-        self._window.banner.drop()
+        self._banner.drop()
         self._session.save(anyway=True)
 
     def _compare(self) -> None:
@@ -212,7 +212,7 @@ class Ownership(Base):
         document, path = self._session.document, self._path
         if document is None or path is None:
             return
-        self._window.banner.drop()
+        self._banner.drop()
         job = OpenJob(str(path), document.store.folder / "on-disk")
         self._session.submit(f"Compare with {path.name}", job, lambda result: self._compared(path, result))
 

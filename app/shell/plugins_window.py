@@ -8,16 +8,26 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QDialog, QHeaderView, QLabel, QPushButton, QTreeWidget, QTreeWidgetItem, QVBoxLayout
+from PySide6.QtWidgets import (
+    QDialog,
+    QHeaderView,
+    QLabel,
+    QPushButton,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
 
-from espalier.app.shell.actions.file import ask_path
 from espalier.app.widgets.heading import muted, row_of
 from espalier.app.words import plural
 from espalier.passes.plugins.plugins import default_folder, plugin_files
 from espalier.passes.recipes.offered import PluginState
 
 if TYPE_CHECKING:
-    from espalier.app.shell.window import Window
+    from espalier.app.shell.dialogs import Dialogs
+    from espalier.app.shell.plugins import Plugins
+    from espalier.app.widgets.style import Appearance
 
 PLACE = Qt.ItemDataRole.UserRole
 WORDS = (
@@ -39,11 +49,11 @@ def added(state: PluginState) -> str:
 class PluginsWindow(QDialog):
     """A window beside the work."""
 
-    def __init__(self, window: Window) -> None:
-        super().__init__(window, Qt.WindowType.Tool)
+    def __init__(self, parent: QWidget, plugins: Plugins, dialogs: Dialogs, appearance: Appearance) -> None:
+        super().__init__(parent, Qt.WindowType.Tool)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Plug-ins")
-        self._window, self._plugins = window, window.plugins
+        self._plugins, self._dialogs, self._appearance = plugins, dialogs, appearance
         self.tree = QTreeWidget()
         self.tree.setColumnCount(2)
         self.tree.setHeaderLabels(["Plug-in", "What it adds"])
@@ -137,7 +147,7 @@ class PluginsWindow(QDialog):
         item.setToolTip(1, f"{state.error} {state.hint}" if state and state.error else text)
         item.setSizeHint(0, QSize(0, 24))
         if state and state.error:
-            item.setForeground(1, QColor(self._window.appearance.palette.bad))
+            item.setForeground(1, QColor(self._appearance.palette.bad))
         return item
 
     # -- what is done
@@ -164,7 +174,7 @@ class PluginsWindow(QDialog):
             self._plugins.remove(self._place)
 
     def _add_file(self) -> None:
-        ask_path(self._window, "Add a plug-in", self._plugins.add, names="Python files (*.py)")
+        self._dialogs.ask_path("Add a plug-in", self._plugins.add, names="Python files (*.py)")
 
     def _add_folder(self) -> None:
-        ask_path(self._window, "Add a folder of plug-ins", self._plugins.add, folder=True)
+        self._dialogs.ask_path("Add a folder of plug-ins", self._plugins.add, folder=True)

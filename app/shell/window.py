@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QByteArray, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
-from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenuBar, QVBoxLayout, QWidget
 
 from espalier.app.errors import CRASHES, Banner, show_crash
 from espalier.app.measured.live import LiveMeasure
 from espalier.app.session.recovery import Recovery
 from espalier.app.session.session import Session
 from espalier.app.settings import Settings
-from espalier.app.shell.actions import file as files
-from espalier.app.shell.actions import model as models
-from espalier.app.shell.actions.table import Actions
+from espalier.app.shell.aside import DocksAside
 from espalier.app.shell.consent import Consent
 from espalier.app.shell.entrance import Entrance, dropped
-from espalier.app.shell.finding import entries
+from espalier.app.shell.finding import Finding
 from espalier.app.shell.frame import MenuRow, StatusLine, TitleLabel, toolbar
 from espalier.app.shell.furnishing import Furnishing
 from espalier.app.shell.host import WindowHost
 from espalier.app.shell.ownership import Ownership
 from espalier.app.shell.palette import FindField
 from espalier.app.shell.plugins import Plugins
+from espalier.app.shell.services import Services
 from espalier.app.theme import Palette
 from espalier.app.widgets.style import Appearance
 from espalier.model.document.document import Change
@@ -43,32 +41,31 @@ class Window(QMainWindow):
     def __init__(self, session: Session, settings: Settings, appearance: Appearance) -> None:
         super().__init__()
         self.session, self.settings, self.appearance = session, settings, appearance
-        self.after_save: Callable[[], object] | None = None
         self.furnished, self._leaving = False, False
-        self._furnishing = Furnishing(self)
-        self._layout: QByteArray | None = None
-        self.live, self.recovery, self.host = LiveMeasure(session), Recovery(session), WindowHost(self)
-        self.banner = Banner()
-        self.finder = FindField(lambda text: entries(self, text), self)
-        self.title = TitleLabel()
+        self._aside = DocksAside(self)
+        self.live, self.recovery, self.banner = LiveMeasure(session), Recovery(session), Banner()
         self._build()
-        self.actions_table = Actions(self)
-        self._finish_menus()
-        self._connect()
-        self.ownership = Ownership(self)
+        self._follow()
         self.plugins, self.consent = Plugins(session, settings), Consent(session, self.banner)
+        self.host, self.ownership = WindowHost(self, self), Ownership(self, session, self.banner)
+        self._furnishing = Furnishing(self, self.host, self._make_canvas, self.furnish)
+        self.services = Services(self, self.host, self)
+        self.actions_table = self.services.menus(self.menus, self.finder.begin)
+        self.finding = Finding(self.host, self.actions_table, self.plugins, self.services.forms)
+        self._panels = self.actions_table.submenu("View", "Panels", "reset_layout")
+        self.addToolBar(toolbar(self.actions_table, self.finder))
+        self._connect()
         if kept := settings.layout():
             self.restoreGeometry(kept[0])
         self.show_page()
         self.refresh()
-        # The first paint does not wait for the canvas and the panels.
-        self._later = QTimer(self, interval=20, singleShot=True)
-        self._later.timeout.connect(self._furnish_some)
 
     # -- building
 
     def _build(self) -> None:
-        self.pages = Entrance(self)
+        self.pages = Entrance(self.session, self.settings, self.banner, self.recovery)
+        self.title = TitleLabel()
+        self.finder = FindField(lambda text: self.finding.entries(text), self)
         centre = QWidget()
         box = QVBoxLayout(centre)
         box.setContentsMargins(0, 0, 0, 0)
@@ -94,6 +91,12 @@ class Window(QMainWindow):
         canvas.selection_changed.connect(self.session.select)
         return canvas
 
+    def _make_canvas(self) -> bool:
+        if "canvas" in self.__dict__:
+            return False
+        self.canvas.hide()
+        return True
+
     @cached_property
     def docks(self) -> Docks:
         """The panels round the canvas, made when they are first needed."""
@@ -104,52 +107,50 @@ class Window(QMainWindow):
             self.restoreState(kept[1])
         return docks
 
-    def _furnish_some(self) -> None:
-        """A part of the furnishing at a time, so that the window answers in between."""
-        if "canvas" not in self.__dict__:
-            self.canvas.hide()
-        elif not self._furnishing.go_on():
-            self.furnish()
-            return
-        self._later.start()  # only here: what raised would raise again and again
-
     def furnish(self) -> None:
         """Make canvas and docks; they stay hidden until a model is open."""
-        self._later.stop()
+        self._furnishing.stop()
         if not self.furnished:
             self.furnished = True
-            self.docks.connect(self, self.status.tell)
+            self._connect_panels()
             self.show_page()
             self.actions_table.refresh()
+
+    def _connect_panels(self) -> None:
+        from espalier.app.shell.panel_ties import connect
+
+        connect(self.docks, self.host, self.services, self.plugins, self.status.tell)
+        self.actions_table.menus["Run"].aboutToShow.connect(self.actions_table.refresh)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         if not self.furnished:
-            self._later.start()
+            self._furnishing.start()
 
-    def _finish_menus(self) -> None:
-        menus = self.actions_table.menus
-        self._panels = QMenu("Panels", self)
-        menus["View"].insertMenu(self.actions_table.actions["reset_layout"], self._panels)
-        recent = QMenu("Open recent", self)
-        recent.aboutToShow.connect(lambda: files.fill_recent(self, recent))
-        menus["File"].insertMenu(self.actions_table.actions["save"], recent)
-        passes = QMenu("Plug-in passes", self)
-        passes.aboutToShow.connect(lambda: models.fill_plugins(self, passes))
-        menus["Model"].insertMenu(self.actions_table.actions["plugins"], passes)
-        self.addToolBar(toolbar(self.actions_table, self.finder))
-
-    def _connect(self) -> None:
+    def _follow(self) -> None:
+        """Hear the session before others do: they may write into the banner, or close the window after a save."""
         session = self.session
         session.arriving.connect(self.furnish)
         session.opened.connect(self._opened)
         session.changed.connect(self._changed)
-        session.saved.connect(self._saved)
         session.selection_changed.connect(self._selected)
+        session.saved.connect(self._saved)
         session.job_event.connect(self._heard)
-        models.show_live(self)
         self.banner.follow(session)
         session.view_provider = self.view_state
+
+    def _connect(self) -> None:
+        self.status.score.follow(self.live)
+        self.status.score.wanted.connect(self.services.measuring.evaluate)
+        self.live.judged.connect(self.actions_table.refresh)
+        pages = self.pages
+        pages.changed.connect(self.show_page)
+        pages.recover_wanted.connect(lambda found: self.services.saving.guard(lambda: pages.recover_still(found)))
+        pages.welcome.open_wanted.connect(self.services.opening.open_spec)
+        pages.welcome.browse_wanted.connect(self.services.opening.open_file)
+        pages.welcome.folder_wanted.connect(self.services.opening.open_folder)
+        self.ownership.changed.connect(self.refresh)
+        self.ownership.reload_wanted.connect(self.begin_opening)
         self.appearance.changed.connect(self._recolour)
         self.banner.show_node.connect(self.go_to)
         self.banner.show_log.connect(lambda: self.show_dock("log"))
@@ -184,9 +185,6 @@ class Window(QMainWindow):
         if document and document.path:
             self.settings.add_recent(str(document.path))
         self.refresh()
-        if self.after_save and document and not document.dirty:
-            then, self.after_save = self.after_save, None
-            then()
 
     def _selected(self, ids: tuple[str, ...]) -> None:
         if ids != self.canvas.selection():
@@ -196,7 +194,6 @@ class Window(QMainWindow):
     def _heard(self, heard: JobEvent) -> None:
         if isinstance(heard.event, TERMINAL):
             self.actions_table.refresh()
-            files.forget_failed_save(self, heard)
 
     def _crashed(self, path: str, error: BaseException) -> None:
         show_crash(self.banner, path, error)
@@ -210,6 +207,11 @@ class Window(QMainWindow):
         """Say what is open, whether it is saved, and what can be done."""
         self._tell()
         self.actions_table.refresh()
+
+    def keep(self) -> None:
+        """Something that the project saves has changed: the title tells it, and the recovery copy has it."""
+        self.refresh()
+        self.recovery.look()
 
     def _tell(self) -> None:
         document = self.session.document
@@ -226,15 +228,7 @@ class Window(QMainWindow):
         page: QWidget = self.canvas if held else self.pages.page
         self.pages.setCurrentWidget(page)
         if self.furnished:
-            self._place_docks(held)
-
-    def _place_docks(self, wanted: bool) -> None:
-        if wanted and self._layout is not None:
-            self.docks.restore(self._layout)
-            self._layout = None
-        elif not wanted and self._layout is None:
-            self._layout = self.saveState()
-            self.docks.hide_all()
+            self._aside.place(self.docks, held)
 
     def show_dock(self, name: str) -> None:
         """Bring a panel to the front."""
@@ -249,6 +243,8 @@ class Window(QMainWindow):
     def begin_opening(self, spec: str) -> None:
         """Open a source or project; asks nothing."""
         self.banner.leave()
+        spec = str(Path(spec).expanduser()) if spec.startswith("~") else spec
+        self.consent.name(spec)
         self.pages.begin(spec)
         self.show_page()
 
@@ -267,15 +263,15 @@ class Window(QMainWindow):
     def dropEvent(self, event: QDropEvent) -> None:
         if paths := dropped(event.mimeData()):
             event.acceptProposedAction()
-            files.open_path(self, paths[0])
+            self.services.opening.open_path(paths[0])
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        if not self._leaving and files.unsaved(self):
+        if not self._leaving and self.services.saving.unsaved():
             event.ignore()
-            files.guard(self, self.leave)
+            self.services.saving.guard(self.leave)
             return
         if self.furnished:
-            self.settings.save_layout(self.saveGeometry(), self._layout or self.saveState())
+            self.settings.save_layout(self.saveGeometry(), self._aside.layout or self.saveState())
         self.settings.sync()
         self.hide()
         self.recovery.end()

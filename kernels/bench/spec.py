@@ -1,6 +1,6 @@
 """What a kernel is to the bench: versions of one computation, inputs for a shape, a reference, FLOPs and bytes.
 
-No torch here. Files of kernels.lab register a Kernel each; `catalogue` gives what windows and tables show of them.
+No torch here. Files of kernels.lab register a Kernel each; `KernelInfo` is what is shown of them.
 """
 
 from __future__ import annotations
@@ -140,23 +140,6 @@ class KernelInfo:
     bytes: str = ""
 
 
-def catalogue() -> tuple[KernelInfo, ...]:
-    """All kernels, by name. Imports torch."""
-    from espalier.kernels.bench.counted import bytes_formula, flops_formula
-    from espalier.kernels.bench.machine import missing
-
-    def _version(k: Kernel, v: Version) -> VersionInfo:
-        why = {d: missing(v, d) for d in DEVICES}
-        told = {d: w for d, w in why.items() if w}
-        return VersionInfo(v.name, v.about, v.devices, v.needs, v.source, told, v.optional, bytes_formula(k, v))
-
-    return tuple(
-        KernelInfo(k.name, k.title, k.about, k.formula, k.dims, k.dtypes, k.baseline, k.shapes, k.sweep,
-                   tuple(_version(k, v) for v in k.versions), k.family or k.title, flops_formula(k), bytes_formula(k))
-        for _, k in KERNELS.items()
-    )  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class Lab:
     """What there is to measure, and where: `missing` says by device why it is not here; `machines`: their facts."""
@@ -164,14 +147,6 @@ class Lab:
     kernels: tuple[KernelInfo, ...]
     missing: Mapping[str, str]
     machines: Mapping[str, Mapping[str, Any]]
-
-
-def lab() -> Lab:
-    """The catalogue and this machine. Imports torch."""
-    from espalier.kernels.bench.machine import facts, no_device
-
-    why = {d: no_device(d) for d in DEVICES}
-    return Lab(catalogue(), {d: w for d, w in why.items() if w}, {d: facts(d) for d, w in why.items() if not w})
 
 
 def shape_text(shape: Mapping[str, int]) -> str:

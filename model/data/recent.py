@@ -11,7 +11,8 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-from espalier.model.data.base import LoadOptions, TaskData, load_with, source_of
+from espalier.model.data.base import LoadOptions, TaskData, source_of
+from espalier.model.data.loading import load_with
 from espalier.model.data.local import find
 from espalier.model.errors import DataError
 

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_o
 
 from espalier.model.errors import EspalierError, OptionsError, nearest
 from espalier.model.formats.base import Format, make_format, parameters, parse_format
-from espalier.model.graph.graph import Arg, Ref, Slice, TorchConst
+from espalier.model.graph.graph import Ref
+from espalier.model.graph.node import Arg, Slice, TorchConst
 from espalier.model.registry import Registry
 
 T = TypeVar("T")

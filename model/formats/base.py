@@ -160,6 +160,7 @@ class Format:
 
     def forward(self, x: Tensor, *, spare: bool = False) -> Tensor:
         """`x` in this format without gradient: the fast version for x's device, or else `define`.
+        With gradient: `straight_through`.
 
         `spare`: nobody needs `x` any more, so its value may be written over it.
         """
@@ -167,12 +168,6 @@ class Format:
         if fast is None:
             return self.define(x)
         return x if spare and fast.over(self, x, None, False) else fast.value(self, x, None)
-
-    def quantize(self, x: Tensor) -> Tensor:
-        """`x` in this format, with the straight-through gradient (1 inside the range, 0 outside)."""
-        from espalier.model.formats.straight_through import straight_through
-
-        return straight_through(self, x)
 
     @classmethod
     def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -92,16 +92,6 @@ class ScaledFormat(Format):
             return self.with_scale(x, scale)
         return x if spare and fast.over(self, x, scale, False) else fast.value(self, x, scale)
 
-    def learned(self, x: Tensor, scale: Tensor, identity: bool = False) -> Tensor:
-        """`x` under a given scale, with the straight-through gradient of `x` and the format's own of `scale`.
-
-        Whether gradients are recorded or not, as torch's grad mode says. `identity`: the gradient of `x` is 1
-        everywhere.
-        """
-        from espalier.model.formats.straight_through import scaled
-
-        return scaled(self, x, scale, identity)
-
 
 # -- what shares a scale
 

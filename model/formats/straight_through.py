@@ -6,15 +6,13 @@ The gradient of x is that of the value where `Format.inside(x)`, and 0 elsewhere
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from espalier.model.formats.base import Format, fast_for
-
-if TYPE_CHECKING:
-    from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.scaled import ScaledFormat
 
 
 @dataclass(frozen=True, slots=True)

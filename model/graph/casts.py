@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from espalier.model.graph.graph import Graph, Node, Ref, out_port
 from espalier.model.graph.meta import Precision
+from espalier.model.graph.operands import operands
 from espalier.model.graph.ops import base_port, floating, quantisable, spec
-from espalier.model.graph.ports import carriers, choice, operands
+from espalier.model.graph.ports import carriers, choice
 
 
 @dataclass(frozen=True, slots=True)

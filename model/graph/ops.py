@@ -1,15 +1,14 @@
-"""The ops table: what each operation is called, which kind the labs give it, how it is coloured and counted."""
+"""The ops table: what each operation is called, its kind, how it is coloured and counted."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from espalier.model.graph.graph import Node
-    from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.node import Node
 
 Kind = Literal["module_related_func", "module", "builtin_func", "implicit_func", "placeholder", "get_attr", "output",
                "opaque"]  # fmt: skip
@@ -159,7 +158,7 @@ def spec(op: str) -> OpSpec:
 
 
 def kind(node: Node) -> Kind:
-    """The labs' kind of a node."""
+    """The kind of a node's operation, as MASE names it."""
     return spec(node.op).kind
 
 

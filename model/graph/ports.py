@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from espalier.model.graph.graph import Arg, Graph, Node, in_port, out_port, refs
+from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Precision, TensorMeta, Weight
-from espalier.model.graph.ops import arg_port, base_port, floating
-
-
-def operands(
-    op: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg], nodes: Mapping[str, Node]
-) -> Iterator[tuple[str, TensorMeta] | None]:
-    """(port, tensor) of each reference of a call, in order; None for one that is no tensor."""
-    unnamed = 0
-    for position, arg in enumerate((*args, *kwargs.values())):
-        for index, ref in enumerate(refs((arg,))):
-            meta = nodes[ref.node].ports.get(out_port(ref.output))
-            if meta is None:
-                yield None
-                continue
-            named = arg_port(op, position, index) if position < len(args) else None
-            yield named or in_port(unnamed), meta
-            unnamed += named is None or named.startswith("data_in")
-
-
-def input_ports(
-    op: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg], nodes: Mapping[str, Node]
-) -> dict[str, TensorMeta]:
-    """The input ports of a call, as its sources in `nodes` give them."""
-    return dict(filter(None, operands(op, args, kwargs, nodes)))
+from espalier.model.graph.node import Node
+from espalier.model.graph.operands import named_op, operands
+from espalier.model.graph.ops import base_port, floating
 
 
 def choice(node: Node, port: str) -> Precision | None:
@@ -65,21 +44,6 @@ def _is_number(weight: Weight) -> bool:
     return weight.role == "constant" and not weight.shape
 
 
-def _named_op(node: Node) -> str:
-    """The op whose arguments have names; a module holds its own weight, so that its first argument is its input."""
-    return "" if node.call == "call_module" else node.op
-
-
-def refreshed(node: Node, nodes: Mapping[str, Node]) -> Node:
-    """`node` with its input ports as its sources in `nodes` now give them; itself when they are so already."""
-    if node.call == "output":
-        return node
-    own = {p: m for p, m in node.ports.items() if p in node.weights and node.call != "get_attr"}
-    outs = {p: m for p, m in node.ports.items() if p.startswith("data_out")}
-    ports = input_ports(_named_op(node), node.args, node.kwargs, nodes) | own | outs
-    return node if ports == node.ports else replace(node, ports=ports)
-
-
 def weights_of(node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
     """(port, weight name) of the stored tensors that a node computes with: a module's own, and what a function reads.
 
@@ -92,7 +56,7 @@ def weights_of(node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
     if node.call in ("get_attr", "placeholder", "output"):
         ports: Iterator[tuple[str, TensorMeta] | None] = iter(())
     else:
-        ports = operands(_named_op(node), node.args, node.kwargs, graph.nodes)
+        ports = operands(named_op(node), node.args, node.kwargs, graph.nodes)
     for ref in node.inputs:
         source, found = graph.nodes[ref.node], next(ports, None)
         if source.call == "get_attr":

@@ -42,7 +42,7 @@ class Demo:
     def _sample(self, labels: bool) -> dict[str, Tensor]:
         import torch
 
-        from espalier.model.data.base import load_data
+        from espalier.model.data.loading import load_data
 
         sample = load_data(self.data, limit=BATCH, splits=("validation",)).split("validation")
         own = {"labels": sample.labels} if labels else {}

@@ -14,10 +14,12 @@ from torch import Tensor, fx, nn
 from espalier.model.errors import GraphError, MissingCodeError
 from espalier.model.formats.mxint import MXInt
 from espalier.model.graph.adapters import PORT as ADAPTED
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, Slice, TorchConst, out_port
+from espalier.model.graph.graph import Graph, Node, Ref, out_port
 from espalier.model.graph.meta import Weight
+from espalier.model.graph.node import Arg, Slice, TorchConst
+from espalier.model.graph.operands import operands
 from espalier.model.graph.ops import base_port, category, floating, quantisable
-from espalier.model.graph.ports import carriers, choice, operands
+from espalier.model.graph.ports import carriers, choice
 from espalier.model.graph.views import view_at
 from espalier.model.store.weights import Tensor as Stored
 from espalier.model.store.weights import WeightStore

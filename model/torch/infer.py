@@ -20,9 +20,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from espalier.model.errors import GraphError
-from espalier.model.graph.graph import Graph, Node, Ref, Slice, TorchConst, out_port
+from espalier.model.graph.graph import Graph, Node, Ref, out_port
 from espalier.model.graph.meta import Dim, TensorMeta
-from espalier.model.graph.ports import refreshed
+from espalier.model.graph.node import Slice, TorchConst
+from espalier.model.graph.operands import refreshed
 from espalier.model.symbols import evaluate
 from espalier.model.torch.build import torch_constant
 from espalier.model.torch.leaves import make

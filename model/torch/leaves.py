@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from espalier.model.errors import ProjectError
-from espalier.model.graph.graph import Arg
+from espalier.model.graph.node import Arg
 from espalier.model.torch.leaf_names import OP_OF_CLASS
 
 _SKIPPED = ("self", "device", "dtype", "args", "kwargs")

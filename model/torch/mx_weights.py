@@ -1,11 +1,7 @@
-"""MX weights as stored: whole-number codes and an E8M0 exponent for each block of a row; a Linear that holds them.
-
-This is the plain definition. Faster ways register from above in model.fast_mx, by device.
-"""
+"""Weights in MX codes, by the plain definition, and a Linear that holds them. Fast versions: `fast_mx`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,34 +13,9 @@ from espalier.model.formats.mxint import MXInt
 from espalier.model.formats.small_float import exponent, times
 from espalier.model.graph.graph import Node
 from espalier.model.graph.ports import choice
-from espalier.model.torch.fast_mx import PRODUCTS, VALUES
+from espalier.model.torch.fast_mx import PRODUCTS, VALUES, MXWeight
 
 WIDTHS = (4, 8)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MXWeight:
-    """A matrix [rows, columns] in MXINT: code·2^(exponent − 127 − (width − 2)).
-
-    `codes`: int8 [rows, columns]; of width 4 uint8 [rows, ⌈columns/2⌉], the even column in the low half, in two's
-    complement. `exponents`: uint8 [rows, ⌈columns/block⌉].
-    """
-
-    codes: Tensor
-    exponents: Tensor
-    columns: int
-    width: int
-    block: int
-
-    @property
-    def rows(self) -> int:
-        """Rows: the outputs of a Linear."""
-        return self.codes.shape[0]
-
-    @property
-    def bytes(self) -> int:
-        """What it takes in memory."""
-        return self.codes.numel() + self.exponents.numel()
 
 
 def fits(fmt: Any) -> bool:

@@ -20,8 +20,9 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
-from espalier.model.graph.graph import Graph, Node, Ref, Slice, TorchConst, out_port
+from espalier.model.graph.graph import Graph, Node, Ref, out_port
 from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.node import Slice, TorchConst
 from espalier.model.torch.build import torch_constant
 from espalier.model.torch.leaves import make
 from espalier.model.torch.targets import function_of

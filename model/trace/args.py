@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import fx
 
-from espalier.model.graph.graph import Arg, Slice, TorchConst
+from espalier.model.graph.node import Arg, Slice, TorchConst
 
 
 def arg_of(value: object, ref: Callable[[fx.Node], Arg]) -> Arg:

@@ -11,10 +11,11 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, named_weights
+from espalier.model.graph.graph import Graph, Node, Ref, named_weights
 from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.node import Arg
+from espalier.model.graph.operands import input_ports
 from espalier.model.graph.ops import op_of
-from espalier.model.graph.ports import input_ports
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.leaves import attributes, op_of_module
 from espalier.model.torch.targets import name_of

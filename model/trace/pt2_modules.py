@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from espalier.model.errors import ProjectError
-from espalier.model.graph.graph import Arg
+from espalier.model.graph.node import Arg
 from espalier.model.graph.ops import op_of
 from espalier.model.torch.leaves import make, op_of_type, parameters
 from espalier.model.torch.targets import OpOverload

@@ -16,8 +16,9 @@ from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 
 from espalier.model.errors import TraceError
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, in_port, named_weights, out_port
+from espalier.model.graph.graph import Graph, Node, Ref, named_weights, out_port
 from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.node import Arg, in_port
 from espalier.model.graph.ops import op_of
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.leaves import attributes, op_of_module

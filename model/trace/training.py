@@ -24,7 +24,8 @@ from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 
 from espalier.model.graph.check import Problem
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, map_refs
+from espalier.model.graph.graph import Graph, Node, Ref, map_refs
+from espalier.model.graph.node import Arg
 from espalier.model.trace.capture import quiet
 
 ATTENTION, RECURRENT, RANDOM = (

@@ -1,4 +1,4 @@
-"""Count dropout layers: the labs' first analysis."""
+"""Count dropout layers."""
 
 from __future__ import annotations
 

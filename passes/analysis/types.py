@@ -1,4 +1,4 @@
-"""The labs' first table: each node's name, kind, op and target, in order, and which formats meet at its operands."""
+"""Each node's name, kind, op and target, in order, and which formats meet at its operands."""
 
 from __future__ import annotations
 

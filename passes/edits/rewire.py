@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from espalier.model.errors import GraphError, nearest
-from espalier.model.graph.graph import Graph, Node, Ref, map_arg, out_port
-from espalier.model.graph.ports import operands
+from espalier.model.graph.graph import Graph, Node, Ref, out_port
+from espalier.model.graph.node import map_arg
+from espalier.model.graph.operands import operands
 from espalier.passes.edits.base import EDITS, Edit, finished
 
 if TYPE_CHECKING:

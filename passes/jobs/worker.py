@@ -247,7 +247,7 @@ def _plugins(job: PluginJob, channel: Channel) -> tuple[PluginState, ...]:
 
 @HANDLERS.register(LabJob)
 def _lab(job: LabJob, channel: Channel) -> Any:
-    from espalier.kernels.bench.spec import lab
+    from espalier.kernels.bench.catalogue import lab
 
     channel.progress(0, 0, "listing the kernels")
     return lab()

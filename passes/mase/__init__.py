@@ -1,1 +1,1 @@
-"""Passes written for the labs' tool, `my_pass(mg, pass_args={}) → (mg, outputs)`, run here unchanged."""
+"""The dialect of MASE, the course tool whose package is `chop`: its recipes, and its passes run unchanged."""

@@ -1,4 +1,4 @@
-"""A function of the labs as a pass of ours: registered under its own name, run on a lent graph."""
+"""A MASE function as a pass of ours: registered under its own name, run on a lent graph."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from espalier.model.errors import EspalierError, GraphError, PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.registry import PASSES, shown
 from espalier.passes.base import Context, PassSpec, Report, Row
-from espalier.passes.mase.stand_in import labs_tool
+from espalier.passes.mase.stand_in import chop_importable
+from espalier.passes.plugins.user_error import user_error
 
 if TYPE_CHECKING:
-    from espalier.passes.mase.lending import Lent
+    from espalier.passes.mase.loan import MaseGraph
 
-LabsPass = Callable[..., Any]
+MasePass = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class LabsOptions:
+class MaseOptions:
     """What the pass receives as `pass_args`; a recipe may write them without the name `args`."""
 
     FREE: ClassVar[bool] = True
@@ -32,42 +33,41 @@ class LabsOptions:
     )
 
 
-def register(function: LabsPass, file: Path) -> PassSpec:
+def register(function: MasePass, file: Path) -> PassSpec:
     """Make `function` a pass. One that calls itself an analysis may not change the graph."""
     name = function.__name__
     kind: Literal["analysis", "transform"] = "analysis" if "analysis" in name else "transform"
     doc = (function.__doc__ or "").strip() or f"{name} of {file.name}."
     title = name.removesuffix("_pass").replace("_", " ").capitalize()
 
-    def run(graph: Graph, options: LabsOptions, context: Context) -> tuple[Graph, Report]:
-        return run_labs_pass(function, file, graph, options, context)
+    def run(graph: Graph, options: MaseOptions, context: Context) -> tuple[Graph, Report]:
+        return run_mase_pass(function, file, graph, options, context)
 
     source = shown(str(file), function.__code__.co_firstlineno)
-    return PASSES.add(name, PassSpec(name, kind, LabsOptions, run, title, doc, False), source=source)
+    return PASSES.add(name, PassSpec(name, kind, MaseOptions, run, title, doc, False), source=source)
 
 
-def run_labs_pass(
-    function: LabsPass, file: Path, graph: Graph, options: LabsOptions, context: Context
+def run_mase_pass(
+    function: MasePass, file: Path, graph: Graph, options: MaseOptions, context: Context
 ) -> tuple[Graph, Report]:
     """Lend `graph` to `function` and take it back; what the function raises becomes one PassError with its line."""
     from espalier.passes.mase.lending import lend
-    from espalier.passes.mase.loan import Loan, lending, loan_of
-    from espalier.passes.mase.mase import MaseGraph
+    from espalier.passes.mase.loan import Loan, MaseGraph, lending, loan_of
     from espalier.passes.mase.returning import take_back
 
     loan = Loan(lend(graph, context), context)
-    with labs_tool(), lending(context):
-        result = _call(function, file, loan.lent, options)
+    with chop_importable(), lending(context):
+        result = _call(function, file, loan.mg, options)
     mg, outputs = _result(function.__name__, result)
-    known = isinstance(mg, MaseGraph) and mg is not loan.lent.mg
+    known = isinstance(mg, MaseGraph) and mg is not loan.mg
     lent = loan_of(mg).lent if known else loan.lent  # another graph, of a checkpoint
     after = take_back(lent, getattr(mg, "model", None) or lent.model, context)
     return (graph if not after.delta(graph) and after == graph else after), _report(function.__name__, outputs)
 
 
-def _call(function: LabsPass, file: Path, lent: Lent, options: LabsOptions) -> Any:
+def _call(function: MasePass, file: Path, mg: MaseGraph, options: MaseOptions) -> Any:
     try:
-        return function(lent.mg, pass_args=copy.deepcopy(options.args))
+        return function(mg, pass_args=copy.deepcopy(options.args))
     except EspalierError:
         raise
     # The user's own code may raise anything, SystemExit too.
@@ -92,20 +92,6 @@ def _erased(name: str, error: BaseException) -> GraphError | None:
     users = ", ".join(u.partition(":")[0].strip() for u in found.group(2).split(","))
     hint = "Re-wire its users first (replace_all_uses_with)."
     return GraphError(f"{name} erases {found.group(1)}, which is still used by {users}.", hint, found.group(1))
-
-
-def user_error(what: str, error: BaseException, file: Path) -> PassError:
-    """One error for whatever the user's code raised, with its innermost line in `file`."""
-    line, trace = error.lineno if isinstance(error, SyntaxError) else None, error.__traceback__
-    while trace:
-        if trace.tb_frame.f_code.co_filename == str(file):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    text = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
-    said = f": {text[0][:300].rstrip('.')}" if text else ""
-    place = [f"line {line}"] * bool(line) + [file.name] * (file.name not in what)
-    where = f" ({' of '.join(place)})" if place else ""
-    return PassError(f"{what} raised {type(error).__name__}{said}{where}.", "Correct the file, then load it again.")
 
 
 # -- outputs

@@ -1,4 +1,4 @@
-"""`mg.draw`: the torch.fx graph, as a pass of the labs has made it, as an SVG file."""
+"""`mg.draw`: the torch.fx graph, as a MASE pass has made it, as an SVG file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that a pass of the labs has put in: exported together, raised as any model is, and spliced in.
+"""Nodes that a MASE pass has put in: exported together, raised as any model is, and spliced in.
 
 So a function, a method, a module of torch or one of the user's own all become nodes that a graph may hold.
 """
@@ -15,8 +15,9 @@ from torch import Tensor, fx, nn
 from torch.export import Dim
 
 from espalier.model.errors import PassError
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, map_arg
+from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import TensorMeta, Weight
+from espalier.model.graph.node import Arg, map_arg
 from espalier.model.symbols import evaluate
 from espalier.model.trace.module_recovery import ModuleRecovery
 from espalier.passes.base import Context

@@ -1,4 +1,4 @@
-"""A graph lent to a pass of the labs: its model as torch.fx, on copies of the weights, every node marked."""
+"""A graph lent to a MASE pass: its model as torch.fx, on copies of the weights, every node marked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from espalier.model.torch.build import build, parameters_of
 from espalier.model.torch.layers import Effective, Switch
 from espalier.model.torch.low_rank import innermost
 from espalier.passes.base import Context
-from espalier.passes.mase.mase import MaseGraph, annotate
+from espalier.passes.mase.metadata import annotate
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,6 @@ class Lent:
     """What was lent, to tell afterwards what the pass has changed."""
 
     graph: Graph
-    mg: MaseGraph
     model: fx.GraphModule
     targets: dict[str, object]
     modules: dict[str, nn.Module]
@@ -63,7 +62,7 @@ def lend(graph: Graph, context: Context) -> Lent:
     known = _mark(model, graph)
     annotate(model, graph, known)
     targets: dict[str, object] = {name: node.target for node, name in known.items()}
-    return Lent(graph, MaseGraph(model), model, targets, dict(model.named_modules()), dict(tensors))
+    return Lent(graph, model, targets, dict(model.named_modules()), dict(tensors))
 
 
 def _at_rest(model: fx.GraphModule, graph: Graph) -> None:
@@ -104,7 +103,7 @@ class _Through:
 
 
 def _open_up(model: fx.GraphModule) -> None:
-    """The labs' code asks for isinstance(module, nn.Linear), sets module.weight, and searches targets by name."""
+    """MASE code asks for isinstance(module, nn.Linear), sets module.weight, and searches targets by name."""
     calls = Counter(str(n.target) for n in model.graph.nodes if n.op == "call_module")
     for node in [n for n in model.graph.nodes if n.op == "call_module" and MARK in n.meta]:
         path = str(node.target)

@@ -1,4 +1,4 @@
-"""What passes of the labs may do with `mg` besides changing it: run our passes on it, save it, open another.
+"""What MASE passes may do with `mg` besides changing it: run our passes on it, save it, open another.
 
 The GraphModule stays the same object through all of it, so whoever holds `mg.model` sees what it is now.
 """
@@ -20,34 +20,74 @@ from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.leftovers import scratch
 from espalier.passes.base import Context, run_step
+from espalier.passes.mase.drawing import draw
 from espalier.passes.mase.lending import Lent, lend
-from espalier.passes.mase.mase import MaseGraph
+from espalier.passes.mase.pass_names import NOTHING
 from espalier.passes.mase.returning import take_back
 from espalier.passes.recipes.config import load_recipe
-from espalier.passes.recipes.lab_passes import NOTHING
 
 ENDING = ".espalier"
-_CONTEXT: ContextVar[Context] = ContextVar("labs_context")
+_CONTEXT: ContextVar[Context] = ContextVar("mase_context")
 _LOANS: WeakKeyDictionary[nn.Module, Loan] = WeakKeyDictionary()
+
+
+class MaseGraph:
+    """`mg`: the model as a GraphModule, its graph, its modules."""
+
+    def __init__(self, model: fx.GraphModule) -> None:
+        self.model = model
+
+    @property
+    def fx_graph(self) -> fx.Graph:
+        """The torch.fx graph."""
+        return self.model.graph
+
+    @fx_graph.setter
+    def fx_graph(self, graph: fx.Graph) -> None:
+        """Take another graph over the same modules."""
+        self.model.graph = graph
+
+    @property
+    def nodes(self) -> Any:
+        """The nodes of the torch.fx graph, in order."""
+        return self.model.graph.nodes
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """Path → module."""
+        return dict(self.model.named_modules())
+
+    def draw(self, file: str = "mase_graph.svg") -> None:
+        """Draw the torch.fx graph as an SVG file."""
+        draw(self.model.graph, str(file))
+
+    def export(self, fname: str = "masegraph") -> None:
+        """Write the graph as it is now as the project `fname.espalier`."""
+        export(self, str(fname))
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: str) -> MaseGraph:
+        """The graph that `export` has written."""
+        return from_checkpoint(str(checkpoint))
 
 
 class Loan:
     """A graph lent to a pass, and what the pass has made of it so far."""
 
     def __init__(self, lent: Lent, context: Context) -> None:
-        self.lent, self.context = lent, context
+        self.lent, self.context, self.mg = lent, context, MaseGraph(lent.model)
         _LOANS[lent.model] = self
 
     def graph(self) -> Graph:
         """The graph as the pass has changed it by now."""
-        return take_back(self.lent, self.lent.mg.model, self.context)
+        return take_back(self.lent, self.mg.model, self.context)
 
     def give(self, graph: Graph) -> None:
         """Lend another graph in the place of this one."""
-        fresh, mg = lend(graph, self.context), self.lent.mg
-        _become(mg.model, fresh.model)
-        self.lent = replace(fresh, mg=mg, model=mg.model)
-        _LOANS[mg.model] = self
+        fresh, model = lend(graph, self.context), self.mg.model
+        _become(model, fresh.model)
+        self.lent = replace(fresh, model=model)
+        _LOANS[model] = self
 
     def run(self, step: Step) -> dict[str, Any]:
         """Run a pass of ours; what it reports."""
@@ -71,7 +111,7 @@ def _become(model: fx.GraphModule, other: fx.GraphModule) -> None:
 
 @contextmanager
 def lending(context: Context) -> Generator[None]:
-    """While a pass of the labs runs with `context`."""
+    """While a MASE pass runs with `context`."""
     token = _CONTEXT.set(context)
     try:
         yield
@@ -89,8 +129,8 @@ def loan_of(given: object) -> Loan:
     return found
 
 
-def lab_pass(name: str) -> Callable[..., tuple[Any, dict[str, Any]]]:
-    """The labs' pass of this name: `(mg, pass_args={}) → (mg, outputs)`, done by ours."""
+def mase_pass(name: str) -> Callable[..., tuple[Any, dict[str, Any]]]:
+    """MASE's pass of this name: `(mg, pass_args={}) → (mg, outputs)`, done by ours."""
 
     def run(graph: Any, pass_args: Any = None, **more: Any) -> tuple[Any, dict[str, Any]]:
         loan = loan_of(graph)
@@ -130,7 +170,7 @@ def from_checkpoint(name: str) -> MaseGraph:
         raise PassError("MaseGraph.from_checkpoint works only while a pass runs.", "Call it in the pass.")
     path = _path(name)
     if not path.exists() and path.with_suffix(".pt").exists():
-        raise PassError(f"{path.stem}.pt is a checkpoint of the labs' tool, and opening it would run code in it.",
+        raise PassError(f"{path.stem}.pt is a checkpoint of MASE, and opening it would run code in it.",
                         "Export the model there with save_pretrained, and open that folder.")  # fmt: skip
     with scratch() as folder:
         other = open_any(str(path) if path.exists() else name, folder)
@@ -138,10 +178,10 @@ def from_checkpoint(name: str) -> MaseGraph:
         keys = {w.key for w in graph.weights.values() if w.key}
         held = {k: context.store.hold(other.store.get(k)) for k in keys}
     weights = {n: replace(w, key=held.get(w.key or "")) for n, w in graph.weights.items()}
-    return Loan(lend(graph.with_weights(weights), context), context).lent.mg
+    return Loan(lend(graph.with_weights(weights), context), context).mg
 
 
 def _path(name: str) -> Path:
-    """As the labs: what follows a point is no part of the name; ours ends in `.espalier`."""
+    """As in MASE: what follows a point is no part of the name; ours ends in `.espalier`."""
     path = Path(name).expanduser()
     return path.with_name(path.name.split(".")[0] + ENDING)

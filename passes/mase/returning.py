@@ -1,4 +1,4 @@
-"""The torch.fx graph that a pass of the labs leaves, as our graph: what it left alone keeps its facts and choices."""
+"""The torch.fx graph that a MASE pass leaves, as our graph: what it left alone keeps its facts and choices."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import replace
 from torch import fx, nn
 
 from espalier.model.errors import GraphError, PassError
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, named_weights, same, sort
+from espalier.model.graph.graph import Graph, Node, Ref, named_weights, same, sort
 from espalier.model.graph.meta import Weight
+from espalier.model.graph.node import Arg
+from espalier.model.graph.operands import refreshed
 from espalier.model.graph.ops import quantisable
-from espalier.model.graph.ports import refreshed
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.tensors import to_numpy
 from espalier.model.trace.args import arg_of

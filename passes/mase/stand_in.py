@@ -1,5 +1,5 @@
-"""The labs' files import their own tool, `chop`. Where it is not installed, names of ours take its place
-while such a file is loaded or run: its passes are ours, the few others are here. All else fails when it is used.
+"""MASE's files import its package, `chop`. Where that is not installed, names of ours take its
+place while such a file is loaded or run: its passes are ours, the few others are here. All else fails when used.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from types import ModuleType
 from typing import Any
 
 from espalier.model.errors import PassError, nearest
-from espalier.passes.recipes.lab_passes import LAB_PASSES, NOTHING
+from espalier.passes.mase.pass_names import MASE_PASSES, NOTHING
 
 TOOL = "chop"
 
 
 def get_logger(name: str = TOOL) -> logging.Logger:
-    """As the labs' `chop.tools.get_logger`: a logger of Python's own."""
+    """As MASE's `chop.tools.get_logger`: a logger of Python's own."""
     return logging.getLogger(name)
 
 
 def set_logging_verbosity(level: str = "info") -> None:
-    """As the labs' function: the level of their logger."""
+    """As MASE's function: the level of their logger."""
     logging.getLogger(TOOL).setLevel(level.upper())
 
 
 def get_mase_op(node: Any) -> str:
-    """As the labs' function."""
+    """As MASE's function."""
     return node.meta["mase"].parameters["common"]["mase_op"]
 
 
 def get_mase_type(node: Any) -> str:
-    """As the labs' function."""
+    """As MASE's function."""
     return node.meta["mase"].parameters["common"]["mase_type"]
 
 
 def get_node_actual_target(node: Any) -> Any:
-    """As the labs' function: the module that a node calls, or else its target."""
+    """As MASE's function: the module that a node calls, or else its target."""
     return node.meta["mase"].module if node.op == "call_module" else node.target
 
 
 def get_parent_name(target: str) -> tuple[str, str]:
-    """As the labs' function: "a.b.c" → ("a.b", "c")."""
+    """As MASE's function: "a.b.c" → ("a.b", "c")."""
     parent, _, name = target.rpartition(".")
     return parent, name
 
 
 def deepsetattr(home: Any, path: str, value: Any) -> None:
-    """As the labs' function: set `home.a.b.c`."""
+    """As MASE's function: set `home.a.b.c`."""
     *parents, name = path.split(".")
     for part in parents:
         home = getattr(home, part)
@@ -60,7 +60,7 @@ def deepsetattr(home: Any, path: str, value: Any) -> None:
 
 
 def deepgetattr(home: Any, path: str) -> Any:
-    """As the labs' function: get `home.a.b.c`."""
+    """As MASE's function: get `home.a.b.c`."""
     for part in path.split("."):
         home = getattr(home, part)
     return home
@@ -81,7 +81,7 @@ class _Missing:
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         last = self._path.rpartition(".")[2]
-        hint = nearest(last, {*LAB_PASSES, *NOTHING}) if last.endswith("_pass") else "Use torch."
+        hint = nearest(last, {*MASE_PASSES, *NOTHING}) if last.endswith("_pass") else "Use torch."
         raise PassError(f"{self._path} is not available here.", hint)
 
     def __getattr__(self, name: str) -> Any:
@@ -101,12 +101,12 @@ class _Module(ModuleType):
 
 def _found(home: str, name: str) -> Any:
     """What stands in for `home.name`; a part of the tool that nobody imported yet is looked into in the same way."""
-    if name in LAB_PASSES or name in NOTHING:
-        from espalier.passes.mase.loan import lab_pass
+    if name in MASE_PASSES or name in NOTHING:
+        from espalier.passes.mase.loan import mase_pass
 
-        return lab_pass(name)
+        return mase_pass(name)
     if name == "MaseGraph":
-        from espalier.passes.mase.mase import MaseGraph
+        from espalier.passes.mase.loan import MaseGraph
 
         return MaseGraph
     if name in ("get_trainer", "get_tokenized_dataset"):
@@ -132,7 +132,7 @@ class _Finder(MetaPathFinder, Loader):
 
 
 @contextlib.contextmanager
-def labs_tool() -> Generator[None]:
+def chop_importable() -> Generator[None]:
     """While open, `import chop` works: the real one where it is installed, or else the stand-in."""
     if TOOL in sys.modules or importlib.util.find_spec(TOOL) is not None:
         yield

@@ -1,4 +1,4 @@
-"""`get_tokenized_dataset` and `get_trainer`: the labs' way to data and training, done by `finetune` and `evaluate`."""
+"""`get_tokenized_dataset` and `get_trainer`: MASE's way to data and training, done by `finetune` and `evaluate`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MADE = ("input_ids", "attention_mask", "token_type_ids")  # columns that tokeni
 
 
 @dataclass(frozen=True, slots=True)
-class LabsData(Mapping[str, tuple[str, ...]]):
+class TokenizedData(Mapping[str, tuple[str, ...]]):
     """Data by name, read when they are asked for: split → its texts."""
 
     data: str
@@ -41,15 +41,15 @@ class LabsData(Mapping[str, tuple[str, ...]]):
 
 
 def get_tokenized_dataset(dataset: str, checkpoint: str = "", return_tokenizer: bool = False) -> Any:
-    """As the labs' function. `dataset`: a name of the hub, demo:NAME, a file or a folder."""
+    """As MASE's function. `dataset`: a name of the hub, demo:NAME, a file or a folder."""
     local = ":" in dataset or Path(dataset).expanduser().exists()
-    found = LabsData(dataset if local else f"hub:{dataset}", checkpoint)
+    found = TokenizedData(dataset if local else f"hub:{dataset}", checkpoint)
     return (found, checkpoint) if return_tokenizer else found
 
 
 @dataclass(slots=True)
 class TrainingArguments:
-    """What the labs set of transformers' arguments, with its defaults."""
+    """What MASE sets of transformers' arguments, with its defaults."""
 
     num_train_epochs: float = 1
     learning_rate: float = 5e-5
@@ -77,7 +77,7 @@ class Trainer:
     @property
     def model(self) -> Any:
         """`mg.model`."""
-        return self.loan.lent.mg.model
+        return self.loan.mg.model
 
     def evaluate(self) -> dict[str, Any]:
         """Loss and accuracy on the test split, under the names of transformers."""
@@ -102,14 +102,14 @@ def get_trainer(
     model: Any, tokenized_dataset: Any, tokenizer: Any = None, evaluate_metric: str = "accuracy",
     output_dir: str = "", use_mps_device: bool = False, report_to: str = "none", num_train_epochs: float = 1,
 ) -> Trainer:  # fmt: skip
-    """As the labs' function; the data are those of `get_tokenized_dataset`, or a DatasetDict of texts and labels."""
+    """As MASE's function; the data are those of `get_tokenized_dataset`, or a DatasetDict of texts and labels."""
     if evaluate_metric != "accuracy":
         raise PassError(f"evaluate_metric is {evaluate_metric!r}.", "Only 'accuracy' is measured.")
     loan = loan_of(model)
-    if isinstance(tokenized_dataset, LabsData):
+    if isinstance(tokenized_dataset, TokenizedData):
         data, encoder = tokenized_dataset.data, tokenized_dataset.tokenizer
     elif isinstance(tokenized_dataset, Mapping):
-        folder = Path(mkdtemp(prefix="labs-data-", dir=loan.context.store.folder))  # goes with the session's tensors
+        folder = Path(mkdtemp(prefix="mase-data-", dir=loan.context.store.folder))  # goes with the session's tensors
         data, encoder = _written(cast("Mapping[str, Any]", tokenized_dataset), folder), ""
     else:
         raise DataError(f"tokenized_dataset is a {type(tokenized_dataset).__name__}.", "Use get_tokenized_dataset.")

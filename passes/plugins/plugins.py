@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -29,14 +30,12 @@ from espalier.model.errors import EspalierError, PassError
 from espalier.model.formats.base import Format, make_format, parameters
 from espalier.model.registry import FORMATS, OWN, PASSES, Added, Registry, recorded, shown_key, withdraw
 from espalier.passes.costs.base import COSTS
-from espalier.passes.mase.adapter import register, user_error
-from espalier.passes.mase.stand_in import labs_tool
+from espalier.passes.plugins.user_error import user_error
+from espalier.passes.recipes.dialects import DIALECTS
 from espalier.passes.recipes.offered import PluginState, describe
 
 GROUP = "espalier.plugins"
-REGISTERS = (
-    "Write my_pass(mg, pass_args={}), or use @analysis, @transform, @FORMATS.register, @lowers, COSTS.add, SOURCES.add."
-)
+REGISTERS = "Use @analysis, @transform, @FORMATS.register, COSTS.add, SOURCES.add or @lowers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,8 @@ def load_plugin(file: str | Path) -> Plugin:
             raise PassError(f"There is no plug-in {str(file)!r}.", "Give the path of a Python file.")
         found = _noting(str(path), lambda: _register_file(path))
         if not found.added:
-            raise PassError(f"The plug-in {path.name} registers nothing.", REGISTERS)
+            signatures = "".join(f", or write {d.signature}" for _, d in DIALECTS.items() if d.signature)
+            raise PassError(f"The plug-in {path.name} registers nothing.", f"{REGISTERS}{signatures}.")
         _LOADED[path] = found
     return _LOADED[path]
 
@@ -172,11 +172,22 @@ def unload_plugins() -> None:
 
 
 def _register_file(path: Path) -> None:
-    with labs_tool():
+    with ExitStack() as imports:
+        for _, dialect in DIALECTS.items():
+            imports.enter_context(dialect.imports())
         module = _import(path)
-    for function in labs_functions(module):
-        register(function, path)
+    _register_functions(module, path)
     install()
+
+
+def _register_functions(module: ModuleType, path: Path) -> None:
+    """Register the functions of `module` itself that are passes in a dialect."""
+    for function in vars(module).copy().values():
+        own = inspect.isfunction(function) and function.__module__ == module.__name__
+        if own and not function.__name__.startswith("_"):
+            dialect = next((d for _, d in DIALECTS.items() if d.is_pass(function)), None)
+            if dialect is not None:
+                dialect.register(function, path)
 
 
 def _noting(source: str, load: Callable[[], None]) -> Plugin:
@@ -234,17 +245,6 @@ def _moved(error: BaseException, path: Path) -> str:
     return f"Write espalier.{written[1]} instead of {written[1]}." if written else ""
 
 
-def labs_functions(module: ModuleType) -> list[Callable[..., Any]]:
-    """Functions of `module` itself that take (mg, pass_args)."""
-    own = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
-    return [f for f in own if not f.__name__.startswith("_") and _is_labs_pass(f)]
-
-
-def _is_labs_pass(function: Callable[..., Any]) -> bool:
-    names = list(inspect.signature(function).parameters)
-    return len(names) >= 2 and names[1] == "pass_args" and (names[0] == "mg" or function.__name__.endswith("_pass"))
-
-
 def load_plugins(files: Iterable[str | Path], warn: Callable[[str], None]) -> list[Plugin]:
     """Plug-ins of the known places and of installed packages, whose faults are only told, then `files`.
 
@@ -294,8 +294,8 @@ def _load_entry(entry: EntryPoint) -> None:
     # An installed package may fail in any way; it must not keep Espalier from starting.
     except Exception as error:
         raise PassError(f"{entry.name} raised {type(error).__name__}: {error}.", "Update or remove it.") from error
-    for function in labs_functions(loaded) if isinstance(loaded, ModuleType) else ():
-        register(function, Path(str(loaded.__file__)))
+    if isinstance(loaded, ModuleType):
+        _register_functions(loaded, Path(str(loaded.__file__)))
 
 
 def portable(recipe: Recipe) -> Recipe:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from espalier.model.errors import PassError
-from espalier.model.graph.graph import Arg, Graph, Node, refs
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.node import Arg, refs
 from espalier.model.torch.leaves import make
 from espalier.model.torch.targets import function_of
 from espalier.passes.base import Context

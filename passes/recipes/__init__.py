@@ -1,1 +1,1 @@
-"""Recipes: read as people write them (typed, or the dicts of the MASE labs), checked, and replayed on a graph."""
+"""Recipes: read as people write them (our form, or a dialect of another tool), checked, and replayed on a graph."""

@@ -1,4 +1,4 @@
-"""Recipes as text, from a clipboard or a file: TOML, JSON, or a Python dict as the labs' notebooks hold it.
+"""Recipes as text, from a clipboard or a file: TOML, JSON, or a Python dict, as notebooks hold it.
 
 Nothing of the text is run: of Python only literals are read, and names that stand for them.
 """

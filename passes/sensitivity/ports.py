@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.operands import input_ports
 from espalier.model.graph.ops import base_port, decomposable, floating, offered
-from espalier.model.graph.ports import carriers, input_ports, weight_at
+from espalier.model.graph.ports import carriers, weight_at
 from espalier.passes.attention import decomposed
 from espalier.passes.figure import EXPANSION, OPENED
 

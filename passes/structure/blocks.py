@@ -206,7 +206,7 @@ def bypassed(graph: Graph, replacements: Mapping[Ref, Ref]) -> Graph:
 
 
 def _rewired(graph: Graph, replacements: Mapping[Ref, Ref]) -> dict[str, Node]:
-    from espalier.model.graph.ports import refreshed
+    from espalier.model.graph.operands import refreshed
 
     def end(ref: Ref) -> Ref:
         while ref in replacements:

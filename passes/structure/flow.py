@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, out_port
+from espalier.model.graph.graph import Graph, Node, Ref, out_port
 from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.node import Arg
 from espalier.model.registry import Registry
 from espalier.passes.structure.axes import Axis, Dims, Kept, Reason, Shape, fix, kept, new, new_size
 from espalier.passes.structure.sizes import Size, size_of

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph.graph import Graph, Node, Ref, named_weights, out_port
 from espalier.model.graph.meta import Precision, Sparsity, TensorMeta, Weight
-from espalier.model.graph.ports import refreshed, weight_at
+from espalier.model.graph.operands import refreshed
+from espalier.model.graph.ports import weight_at
 from espalier.model.graph.views import View, view_at
 from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.structure.axes import Axis, Dims, Kept, Shape, size

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from espalier.model.graph.graph import Arg, Node, Ref
+from espalier.model.graph.graph import Node, Ref
+from espalier.model.graph.node import Arg
 from espalier.passes.structure.axes import Dims, Shape, fix, new, pieces, size, unify
 from espalier.passes.structure.flow import Cut, Flow, argument, option, reason, rule, unknown
 from espalier.passes.structure.rules_shape import with_argument

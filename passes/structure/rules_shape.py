@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from espalier.model.errors import GraphError
-from espalier.model.graph.graph import Arg, Node, Ref
+from espalier.model.graph.graph import Node, Ref
+from espalier.model.graph.node import Arg
 from espalier.passes.structure.axes import Axis, Dims, Shape, new, pieces, row, size, unify, viewed
 from espalier.passes.structure.flow import Cut, Flow, argument, option, reason, rule, unknown
 from espalier.passes.structure.sizes import ONE, Size, size_of

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from espalier.model.graph.graph import Graph, Node, refs
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.node import refs
 from espalier.model.graph.ops import floating
 from espalier.model.torch.build import NODE
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from espalier.app.cli import main
-from espalier.model.data.base import load_data
+from espalier.model.data.loading import load_data
 
 Capture = pytest.CaptureFixture[str]
 WORDS = ["sensitivity", "demo:digits-mlp", "--formats", "integer(width=4|6, signed=true), mxint", "--limit", "48"]

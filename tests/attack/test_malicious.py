@@ -266,17 +266,19 @@ def by_window(names: tuple[str, ...], home: Path, window: Any, qtbot: QtBot) -> 
 
 
 def _use(stranger: Stranger, window: Any, rest: Callable[[], None]) -> None:
-    from espalier.app.shell.actions import file as files
     from espalier.passes.running.splits import EvaluateOptions
 
     session, takes = window.session, stranger.role in ("recipe", "data")
     session.close()
-    files.open_path(window, Path(MODEL) if takes else stranger.path) if not takes else window.begin_opening(MODEL)
+    if takes:
+        window.begin_opening(MODEL)
+    else:
+        window.services.opening.open_path(stranger.path)
     rest()
     if session.document is None:
         return
     if stranger.role == "recipe":
-        files.add_steps(window, stranger.path)
+        window.services.opening.add_steps(stranger.path)
     elif stranger.role == "data":
         session.evaluate(EvaluateOptions(data=str(stranger.path), limit=4))
     else:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from espalier.model.document.recipe import Recipe
 from espalier.model.formats.base import Format, parse_format
+from espalier.model.formats.straight_through import straight_through
 from espalier.model.opening import open_any
 from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin
@@ -49,7 +50,7 @@ class Rounded(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """As the Linear, on rounded tensors."""
-        return F.linear(self.fmt.quantize(x), self.fmt.quantize(self.inner.weight), self.inner.bias)
+        return F.linear(straight_through(self.fmt, x), straight_through(self.fmt, self.inner.weight), self.inner.bias)
 
 
 def labs_trial(folder: Path, formats: list[Format], size: int) -> float:

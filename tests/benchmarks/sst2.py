@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from espalier.model.data.base import load_data
+from espalier.model.data.loading import load_data
 from espalier.model.opening import open_source
 from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from espalier.model.graph.graph import Graph, Node, Ref, in_port
+from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.node import in_port
 
 SHAPE = TensorMeta(("batch", "seq", 128), "float32")
 

@@ -13,6 +13,7 @@ import torch
 from espalier.model.formats.base import Array, Format, make_format
 from espalier.model.formats.blocks import BlockFormat
 from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.straight_through import straight_through
 from espalier.model.registry import FORMATS
 
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -226,7 +227,7 @@ def mirrored(x: Array) -> Array:
 
 def apply(fmt: Format, x: Array) -> Array:
     """`quantize` of a numpy array."""
-    return fmt.quantize(torch.from_numpy(np.array(x))).numpy()
+    return straight_through(fmt, torch.from_numpy(np.array(x))).numpy()
 
 
 def apart(fmt: Format, values: Array) -> Array:

@@ -12,7 +12,7 @@ from espalier.kernels.fake_quant import plan
 from espalier.kernels.fake_quant.threads import CHUNK
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.formats.straight_through import gated
+from espalier.model.formats.straight_through import gated, straight_through
 from tests.contract.format_cases import FORMS, probes
 from tests.contract.test_scaled_formats import RULED as SCALED
 
@@ -39,7 +39,7 @@ def test_zeros_among_numbers_have_their_own_value(fmt: Format, flushed: None) ->
     value, _ = gated(fmt, x)
     assert torch.equal(value, fmt.define(x))
     wide = x.clone().requires_grad_()
-    fmt.quantize(wide).backward(torch.ones_like(x))
+    straight_through(fmt, wide).backward(torch.ones_like(x))
     assert torch.equal(wide.grad, fmt.inside(x).float())
 
 
@@ -54,7 +54,7 @@ def test_what_is_kept_from_then_is_exact_afterwards(fmt: Format) -> None:
     x = torch.from_numpy(probes(fmt, 200))
     assert torch.equal(fmt.forward(x), fmt.define(x))
     wide = x.clone().requires_grad_()
-    fmt.quantize(wide).backward(torch.ones_like(x))
+    straight_through(fmt, wide).backward(torch.ones_like(x))
     assert torch.equal(wide.grad, fmt.inside(x).float())
 
 

@@ -19,6 +19,7 @@ from espalier.model.document.codec import decode_format, encode
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import Array, Encoded, Format, make_format, parameters, parse_format
 from espalier.model.formats.blocks import BlockFormat
+from espalier.model.formats.straight_through import straight_through
 from espalier.model.registry import FORMATS
 from tests.contract.format_cases import (
     ELEMENTWISE,
@@ -137,7 +138,7 @@ def test_decoding_what_was_encoded_is_quantising(fmt: Format) -> None:
     np.testing.assert_array_equal(decoded, apply(fmt, x))
     np.testing.assert_array_equal(fmt.rounded(x), decoded)
     doubles = torch.from_numpy(x.astype(np.float64) * 0.7)
-    np.testing.assert_array_equal(fmt.rounded(doubles.numpy()), fmt.quantize(doubles).float().numpy())
+    np.testing.assert_array_equal(fmt.rounded(doubles.numpy()), straight_through(fmt, doubles).float().numpy())
 
 
 @pytest.mark.parametrize("fmt", REPEATING, ids=str)
@@ -168,7 +169,7 @@ def test_what_is_stored_fits_its_bits(fmt: Format) -> None:
             assert (shared.values >= 0).all() and (shared.values < 2**shared.bits).all()
         stored = x.size * fmt.element_bits + sum(s.values.size * s.bits for s in found.shared)
         assert fmt.stored_bits(shape) == stored
-        np.testing.assert_array_equal(fmt.decode(found), fmt.quantize(torch.from_numpy(x)).numpy())
+        np.testing.assert_array_equal(fmt.decode(found), straight_through(fmt, torch.from_numpy(x)).numpy())
     shared_bits = sum(f.bits / f.per for f in fmt.layout() if f.kind == "shared" and f.per)
     assert fmt.bits == fmt.element_bits + shared_bits
     assert all(f.bits > 0 for f in fmt.layout()) and len({f.name for f in fmt.layout()}) == len(fmt.layout())
@@ -193,16 +194,16 @@ def test_endless_lists_of_codes_are_refused(fmt: Format) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_dtype_shape_and_strides_do_not_matter(fmt: Format, dtype: torch.dtype) -> None:
     x = (torch.randn(4, 6, 2, generator=torch.Generator().manual_seed(1)) * 3).to(dtype)
-    plain = fmt.quantize(x)
+    plain = straight_through(fmt, x)
     assert plain.dtype == dtype and plain.shape == x.shape
     turned = x.permute(2, 0, 1)
     assert not turned.is_contiguous()
-    assert torch.equal(fmt.quantize(turned), fmt.quantize(turned.contiguous()))
+    assert torch.equal(straight_through(fmt, turned), straight_through(fmt, turned.contiguous()))
     if not fmt.rowwise:
-        assert torch.equal(fmt.quantize(turned), plain.permute(2, 0, 1))
-    assert fmt.quantize(x[0, 0, 0]).shape == () and fmt.quantize(x[:0]).shape == (0, 6, 2)
+        assert torch.equal(straight_through(fmt, turned), plain.permute(2, 0, 1))
+    assert straight_through(fmt, x[0, 0, 0]).shape == () and straight_through(fmt, x[:0]).shape == (0, 6, 2)
     assert fmt.inside(x[0, 0, 0]).shape == () and fmt.inside(x[:0]).shape == (0, 6, 2)
-    assert torch.equal(fmt.quantize(x[0, 0]), fmt.quantize(x[:1, :1])[0, 0])
+    assert torch.equal(straight_through(fmt, x[0, 0]), straight_through(fmt, x[:1, :1])[0, 0])
 
 
 @each
@@ -211,17 +212,17 @@ def test_other_dtypes_give_the_float32_value(fmt: Format, dtype: torch.dtype) ->
     """The value of the same number, rounded once to the dtype."""
     x = torch.from_numpy(probes(fmt, 300)).to(dtype)
     x = torch.where(x.isfinite() & (x.float().double() == x.double()), x, 0)
-    want = fmt.quantize(x.double()).to(dtype)
+    want = straight_through(fmt, x.double()).to(dtype)
     fits = want.isfinite() & ~torch.from_numpy(underflows(fmt, x.float().numpy()))
-    assert fits.any() and torch.equal(fmt.quantize(x)[fits], want[fits])
-    assert fmt.quantize(x).isfinite().all()
+    assert fits.any() and torch.equal(straight_through(fmt, x)[fits], want[fits])
+    assert straight_through(fmt, x).isfinite().all()
 
 
 @each
 def test_the_input_is_left_alone(fmt: Format) -> None:
     x = torch.from_numpy(probes(fmt, 50))
     kept = x.clone()
-    assert fmt.quantize(x).data_ptr() != x.data_ptr()
+    assert straight_through(fmt, x).data_ptr() != x.data_ptr()
     assert torch.equal(x, kept)
 
 
@@ -230,7 +231,7 @@ def test_the_input_is_left_alone(fmt: Format) -> None:
 
 def gradient(fmt: Format, x: Array) -> Tensor:
     value = torch.from_numpy(np.array(x)).requires_grad_()
-    fmt.quantize(value).backward(torch.full_like(value, 3.0))
+    straight_through(fmt, value).backward(torch.full_like(value, 3.0))
     assert value.grad is not None
     return value.grad
 
@@ -255,7 +256,7 @@ def test_gradient_agrees_with_inside_and_needs_no_history(fmt: Format) -> None:
     assert torch.equal(gradient(fmt, x), inside * 3.0)
     held = torch.from_numpy(x).requires_grad_()
     with torch.no_grad():
-        assert not fmt.quantize(held).requires_grad
+        assert not straight_through(fmt, held).requires_grad
 
 
 # -- names, bits, text

@@ -19,12 +19,13 @@ from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.scaled import ScaledFormat, shared_shape
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import tensor_scale
+from espalier.model.formats.straight_through import scaled, straight_through
 from tests.contract.test_scaled_formats import each, each_integer, each_scaled, rows
 
 
 def gradients(fmt: ScaledFormat, x: Tensor, scale: Tensor, grad: Tensor, identity: bool = False) -> tuple[Any, Any]:
     x, scale = x.clone().requires_grad_(), scale.clone().requires_grad_()
-    fmt.learned(x, scale, identity).backward(grad)
+    scaled(fmt, x, scale, identity).backward(grad)
     return x.grad, scale.grad
 
 
@@ -32,7 +33,7 @@ def gradients(fmt: ScaledFormat, x: Tensor, scale: Tensor, grad: Tensor, identit
 def test_gradient_of_the_input(fmt: Format) -> None:
     """Integers: everywhere under the own scale; binary: |x| ≤ 1 (Courbariaux et al.); ternary: everywhere (TWN)."""
     x = torch.from_numpy(rows(50, 9) % 3).requires_grad_()
-    fmt.quantize(x).backward(torch.full_like(x, 3.0))
+    straight_through(fmt, x).backward(torch.full_like(x, 3.0))
     held = x.detach()
     if fmt.name.startswith("binary"):
         want = held.abs() <= 1
@@ -41,7 +42,7 @@ def test_gradient_of_the_input(fmt: Format) -> None:
         assert want.float().mean() > 0.99
     assert x.grad is not None and torch.equal(x.grad, 3.0 * want) and torch.equal(fmt.inside(held), want)
     with torch.no_grad():
-        assert not fmt.quantize(x).requires_grad
+        assert not straight_through(fmt, x).requires_grad
 
 
 @each_integer
@@ -136,7 +137,7 @@ def test_first_scale_of_learning() -> None:
 @each_scaled
 def test_a_scale_that_does_not_fit_is_told(fmt: ScaledFormat) -> None:
     with pytest.raises(FormatError, match="shape") as caught:
-        fmt.learned(torch.zeros(4, 6), torch.ones(4, 5))
+        scaled(fmt, torch.zeros(4, 6), torch.ones(4, 5))
     assert str(list(fmt.scale_shape((4, 6)))) in caught.value.hint
 
 
@@ -148,13 +149,13 @@ def test_chance_follows_the_value_and_torchs_seed(bipolar: bool) -> None:
     fmt = Binary(bipolar, stochastic=True)
     x = torch.linspace(-1.5, 1.5, 13).repeat(20_000, 1)
     torch.manual_seed(5)
-    first, second = fmt.quantize(x), fmt.quantize(x)
+    first, second = straight_through(fmt, x), straight_through(fmt, x)
     torch.manual_seed(5)
-    assert torch.equal(fmt.quantize(x), first) and not torch.equal(first, second)
+    assert torch.equal(straight_through(fmt, x), first) and not torch.equal(first, second)
     up = (first == 1).float().mean(0)
     torch.testing.assert_close(up, ((x[0] + 1) / 2).clamp(0, 1), atol=0.015, rtol=0)
     assert set(first.unique().tolist()) == {-1.0 if bipolar else 0.0, 1.0}
-    np.testing.assert_array_equal(fmt.rounded(x.numpy()), Binary(bipolar).quantize(x).numpy())
+    np.testing.assert_array_equal(fmt.rounded(x.numpy()), straight_through(Binary(bipolar), x).numpy())
 
 
 def test_hash_is_splitmix64() -> None:
@@ -177,5 +178,5 @@ def by_numpy(seed: int, count: int) -> np.ndarray:
 
 def test_random_signs_have_the_gradient_of_the_sign() -> None:
     x = torch.tensor([-1.5, -0.5, 0.5, 1.5], requires_grad=True)
-    Binary(stochastic=True).quantize(x).sum().backward()
+    straight_through(Binary(stochastic=True), x).sum().backward()
     assert x.grad is not None and x.grad.tolist() == [0, 1, 1, 0]

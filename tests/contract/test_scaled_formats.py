@@ -22,6 +22,7 @@ from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.scaled import ScaledFormat, shared_shape
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import array_scale, tensor_scale
+from espalier.model.formats.straight_through import scaled, straight_through
 from espalier.model.formats.ternary import Ternary
 
 INTEGERS = [
@@ -58,7 +59,7 @@ def rows(count: int = 200, size: int = 23, seed: int = 3) -> Array:
 
 
 def apply(fmt: Format, x: Array) -> Array:
-    return fmt.quantize(torch.from_numpy(np.array(x))).numpy()
+    return straight_through(fmt, torch.from_numpy(np.array(x))).numpy()
 
 
 def each_group(fmt: ScaledInteger, x: Array) -> Iterator[tuple[int, int, slice]]:
@@ -90,13 +91,13 @@ def test_decoding_what_was_encoded_is_quantising(fmt: Format) -> None:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_any_shape(fmt: Format, shape: tuple[int, ...]) -> None:
     x = torch.randn(shape, generator=torch.Generator().manual_seed(4))
-    got = fmt.quantize(x)
+    got = straight_through(fmt, x)
     assert got.shape == x.shape and got.dtype == x.dtype and fmt.inside(x).shape == x.shape
     np.testing.assert_array_equal(fmt.rounded(x.numpy()), got.numpy())
     if isinstance(fmt, ScaledFormat):
         assert tuple(fmt.scale_of(x).shape) == fmt.scale_shape(shape) == fmt.scale_of_array(x.numpy()).shape
     turned = torch.randn(5, 4, 6).permute(2, 0, 1)
-    assert torch.equal(fmt.quantize(turned), fmt.quantize(turned.contiguous()))
+    assert torch.equal(straight_through(fmt, turned), straight_through(fmt, turned.contiguous()))
 
 
 @each
@@ -104,14 +105,14 @@ def test_any_shape(fmt: Format, shape: tuple[int, ...]) -> None:
 def test_other_dtypes(fmt: Format, dtype: torch.dtype) -> None:
     """16 bits: the float32 value, rounded once, never infinite. 64 bits: the same but near ties."""
     x = torch.randn(40, 13, generator=torch.Generator().manual_seed(5)).to(dtype)
-    got, want = fmt.quantize(x), fmt.quantize(x.float())
+    got, want = straight_through(fmt, x), straight_through(fmt, x.float())
     assert got.dtype == dtype
     if dtype == torch.float64:
         assert torch.isclose(got.float(), want).float().mean() > 0.995
     else:
         assert torch.equal(got, want.to(dtype))
         ends = torch.tensor([[torch.finfo(dtype).max, -torch.finfo(dtype).max, 1.0]], dtype=dtype)
-        assert fmt.quantize(ends).isfinite().all()
+        assert straight_through(fmt, ends).isfinite().all()
 
 
 @each
@@ -239,7 +240,7 @@ def test_signs_follow_their_definition(fmt: ScaledFormat, given: list[float] | N
         if not isinstance(fmt, BinaryResidual):
             levels = levels[0]
         scale = np.array(np.broadcast_to(levels.reshape(levels.shape + (1,) * (len(shape) - levels.ndim)), shape))
-        got = fmt.learned(torch.from_numpy(x), torch.from_numpy(scale)).numpy()
+        got = scaled(fmt, torch.from_numpy(x), torch.from_numpy(scale)).numpy()
         np.testing.assert_array_equal(fmt.decode(fmt.encode_with(x, scale)), got)
     np.testing.assert_array_equal(got, want.astype(np.float32))
 
@@ -258,11 +259,11 @@ def test_residual_signs_take_the_nearest_sum(levels: int) -> None:
 
 def test_signs_by_hand() -> None:
     x = torch.tensor([[0.5, -1.5, 0.0, 2.0]])
-    assert Binary().quantize(x).tolist() == [[1, -1, 1, 1]]
-    assert Binary(bipolar=False).quantize(x).tolist() == [[1, 0, 0, 1]]
-    assert BinaryScaled().quantize(x).tolist() == [[1, -1, 1, 1]]
-    assert BinaryResidual(2).quantize(x).tolist() == [[0.25, -1.75, 0.25, 1.75]]
-    assert Ternary().quantize(x).tolist() == [[0, -1.75, 0, 1.75]]
+    assert straight_through(Binary(), x).tolist() == [[1, -1, 1, 1]]
+    assert straight_through(Binary(bipolar=False), x).tolist() == [[1, 0, 0, 1]]
+    assert straight_through(BinaryScaled(), x).tolist() == [[1, -1, 1, 1]]
+    assert straight_through(BinaryResidual(2), x).tolist() == [[0.25, -1.75, 0.25, 1.75]]
+    assert straight_through(Ternary(), x).tolist() == [[0, -1.75, 0, 1.75]]
 
 
 @pytest.mark.parametrize("fmt", [BinaryScaled("tensor"), Ternary(granularity="tensor")], ids=str)
@@ -374,7 +375,7 @@ def test_torchs_fake_quantisation_under_the_same_scales(symmetric: bool) -> None
 
 def test_error_of_gaussian_weights() -> None:
     x = torch.randn(3072, 768, generator=torch.Generator().manual_seed(0)) * 0.02
-    sqnr = lambda f: 10 * math.log10(x.double().square().sum() / (x - f.quantize(x)).double().square().sum())  # noqa: E731
+    sqnr = lambda f: 10 * math.log10(x.double().square().sum() / (x - straight_through(f, x)).double().square().sum())  # noqa: E731
     assert sqnr(ScaledInteger(8)) == pytest.approx(42.3, abs=0.1)
     assert sqnr(BinaryScaled()) == pytest.approx(-10 * math.log10(1 - 2 / math.pi), abs=0.05)  # E|x|² = 2/π·σ²
 

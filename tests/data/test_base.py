@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from espalier.model.data.base import Split, TaskData, load_data
+from espalier.model.data.base import Split, TaskData
+from espalier.model.data.loading import load_data
 from espalier.model.errors import DataError
 
 SPLIT = Split({"x": np.arange(10.0)}, np.arange(10))

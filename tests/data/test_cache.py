@@ -10,7 +10,8 @@ import pytest
 
 from espalier.model.data import cache as store
 from espalier.model.data import prepare, recent
-from espalier.model.data.base import LoadOptions, TaskData, load_data
+from espalier.model.data.base import LoadOptions, TaskData
+from espalier.model.data.loading import load_data
 
 
 def _no_tokenizer(source: object) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from espalier.model.data import digits
-from espalier.model.data.base import load_data
 from espalier.model.data.digits import SEED, SIZES, load_digits
+from espalier.model.data.loading import load_data
 from espalier.model.errors import DataError
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from espalier.model import network
 from espalier.model.data import prepare
-from espalier.model.data.base import load_data
+from espalier.model.data.loading import load_data
 from espalier.model.errors import DataError
 
 

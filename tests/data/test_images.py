@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from espalier.model.data import images
-from espalier.model.data.base import load_data
+from espalier.model.data.loading import load_data
 from espalier.model.errors import DataError
 
 

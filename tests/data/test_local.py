@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from espalier.model.data.base import load_data
+from espalier.model.data.loading import load_data
 from espalier.model.data.local import find
 from espalier.model.data.preview import glance
 from espalier.model.errors import DataError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from espalier.model.data.base import load_data
+from espalier.model.data.loading import load_data
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from espalier.model.data.base import load_data
 from espalier.model.data.demo import TEXTS
+from espalier.model.data.loading import load_data
 from espalier.model.errors import SourceError
 from espalier.model.sources.demos import DEMOS, RESOURCES, load_demo
 from tests.demos.reviews import NOISE, make_reviews

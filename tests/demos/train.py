@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from espalier.model.data.base import Inputs, Split, TaskData, load_data
+from espalier.model.data.base import Inputs, Split, TaskData
+from espalier.model.data.loading import load_data
 from espalier.model.sources.demos import DEMOS, Demo
 
 if TYPE_CHECKING:

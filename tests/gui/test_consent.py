@@ -34,7 +34,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def arrive(window: Window, runner: list[FakeRunner], spec: str, opened: str = "sent.espalier") -> OpenJob:
     """Open what somebody sent, of a model that needs its code."""
-    window.pages.begin(opened)
+    window.begin_opening(opened)
     made = small_project()
     recorded = replace(made.base, runs="module")
     made = replace(made, source=replace(made.source, spec=spec), base=recorded, graph=recorded)

@@ -11,12 +11,12 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QInputDialog, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-import espalier.app.shell.actions.file as files
-import espalier.app.shell.actions.model as models
 from espalier.app.canvas.figures import Figures, badge, counts
 from espalier.app.canvas.namespaces import build
 from espalier.app.features.inspector.panel import InspectorPanel
 from espalier.app.features.options.panel import make_form
+from espalier.app.shell.actions.edit import select_alike
+from espalier.app.shell.pass_defaults import default_options
 from espalier.app.shell.window import Window
 from espalier.app.widgets.charts.chart import Chart
 from espalier.model.formats.integer import Integer
@@ -110,9 +110,9 @@ def test_decompose_is_offered_for_attentions_alone(bert: Window) -> None:
     spec = PASSES.get("decompose_attention")
     attention = next(n.id for n in graph_of(bert) if n.op == "attention" or "scaled_dot" in n.target)
     bert.session.select(named(bert, "query"))
-    assert models.default_options(bert, spec).select == spec.options().select
+    assert default_options(bert.session, spec).select == spec.options().select
     bert.session.select((*named(bert, "query"), attention))
-    assert models.default_options(bert, spec).select.values == (attention,)
+    assert default_options(bert.session, spec).select.values == (attention,)
 
 
 def test_a_form_shows_the_fields_that_apply(bert: Window, qtbot: QtBot) -> None:
@@ -133,24 +133,24 @@ def test_a_form_shows_the_fields_that_apply(bert: Window, qtbot: QtBot) -> None:
 
 def test_a_python_file_lists_what_it_defines(window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted: list[str] = []
-    monkeypatch.setattr(files, "open_spec", lambda _, spec: wanted.append(spec))
+    monkeypatch.setattr(window.services.opening, "open_spec", wanted.append)
     file = tmp_path / "nets.py"
     file.write_text("raise SystemExit('it was run')\nclass Net:\n def __init__(self, width): ...\n"
                     "class Small:\n pass\ndef _hidden(): ...\ndef tiny(): ...\ndef of(width): ...\n")  # fmt: skip
-    files.open_path(window, file)
+    window.services.opening.open_path(file)
     dialog = window.findChild(QInputDialog)
     assert dialog is not None and list(dialog.comboBoxItems()) == ["tiny", "Small", "of", "Net"]
     dialog.setTextValue("Small")
     dialog.accept()
     assert wanted == [f"{file}:Small"]
     file.write_text("def only(): ...\n")
-    files.open_path(window, file)
+    window.services.opening.open_path(file)
     assert wanted[1:] == [f"{file}:only"]
     file.write_text("x = 1\n")
-    files.open_path(window, file)
+    window.services.opening.open_path(file)
     assert "defines no function" in window.banner.text
     file.write_text("def (:\n")
-    files.open_path(window, file)
+    window.services.opening.open_path(file)
     assert "no valid Python" in window.banner.text and len(wanted) == 2
 
 
@@ -160,7 +160,7 @@ def test_all_of_a_type_are_selected_where_one_looks(bert: Window, monkeypatch: p
     last = named(bert, "query")[-1]
     bert.session.select((last,))
     assert shown == [last]
-    models.select_alike(bert)
+    select_alike(bert.session)
     assert len(bert.session.selection) > 2 and shown == [last], "the camera stays"
     bert.session.select(named(bert, "key")[:1])
     assert shown == [last, *named(bert, "key")[:1]]
@@ -186,14 +186,14 @@ def test_the_wheel_scrolls_the_inspector_over_its_plots(bert: Window, qtbot: QtB
 
 def test_the_graph_is_saved_as_svg(bert: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Path] = []
-    monkeypatch.setattr(files, "ask_path", lambda window, title, then, **_: then(written[-1]))
+    monkeypatch.setattr(bert.services.dialogs, "ask_path", lambda title, then, **_: then(written[-1]))
     written.append(tmp_path / "graph.svg")
-    files.export_picture(bert)
+    bert.services.exports.export_picture()
     text = written[-1].read_text()
     assert text.startswith("<?xml") and "query" in text and not bert.banner.text
     written.append(tmp_path / "graph.jpeg")
-    files.export_picture(bert)
+    bert.services.exports.export_picture()
     assert "ends in .svg or .png" in bert.banner.text and not written[-1].exists()
     written.append(tmp_path / "nowhere" / "graph.svg")
-    files.export_picture(bert)
+    bert.services.exports.export_picture()
     assert "No such file" in bert.banner.text and "or choose another" in bert.banner.text

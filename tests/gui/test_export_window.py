@@ -8,14 +8,13 @@ import pytest
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QPushButton
 
-from espalier.app.shell.actions import file as file_actions
-from espalier.app.shell.actions.table import FILE
+from espalier.app.shell.exports import EXPORTS
 from espalier.app.shell.window import Window
 from espalier.passes.export import FORMS, Exported
 
 
-def test_every_form_is_in_the_menu() -> None:
-    assert set(file_actions.EXPORTS) == set(FORMS) <= {a.id.removeprefix("export_") for a in FILE}
+def test_every_form_is_in_the_menu(window: Window) -> None:
+    assert set(EXPORTS) == set(FORMS) <= {a.id.removeprefix("export_") for a in window.actions_table.rows}
 
 
 def test_what_was_written_is_told_and_can_be_shown(
@@ -24,7 +23,7 @@ def test_what_was_written_is_told_and_can_be_shown(
     shown: list[str] = []
     monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: shown.append(url.toLocalFile()))
     done = Exported((str(tmp_path / "m.onnx"),), 3_000_000, max_abs_diff=2e-6)
-    file_actions._exported(window, tmp_path / "m.onnx", done)
+    window.services.exports._exported(tmp_path / "m.onnx", done)
     texts = [b.text() for b in window.banner.findChildren(QPushButton) if b.isVisibleTo(window.banner)]
     assert texts == ["Show in folder", "Dismiss"]
     assert "differ from the model's by 2e-06" in window.banner._message.text()

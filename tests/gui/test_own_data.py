@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pytestqt.qtbot import QtBot
 
-import espalier.app.shell.actions.model as models
 from espalier.app.features.data.panel import DataPanel
 from espalier.app.features.sensitivity.panel import SensitivityPanel
 from espalier.app.features.training.panel import TrainingPanel
@@ -65,12 +64,12 @@ def test_evaluate_asks_once(
     window: Window, runner: list[FakeRunner], measured: EvaluateOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forms: list[Any] = []
-    monkeypatch.setattr(models, "show_options", lambda *given: forms.append(given[2]))
+    monkeypatch.setattr(window.services.forms, "show", lambda *given: forms.append(given[1]))
     window.live.enabled = False
     quantise(window)
-    models.evaluate(window)
+    window.services.measuring.evaluate()
     assert not forms and [o.data for o in asked(runner)] == [measured.data]
-    models.evaluate_on(window)
+    window.services.measuring.evaluate_on()
     assert forms == [measured]
 
 

@@ -12,8 +12,6 @@ from PySide6.QtWidgets import QMenu
 
 from espalier.app.features.options.panel import OptionsWindow
 from espalier.app.features.recipe.panel import RecipePanel
-from espalier.app.shell.actions import model as models
-from espalier.app.shell.finding import entries
 from espalier.app.shell.plugins_window import PluginsWindow
 from espalier.app.shell.window import Window
 from espalier.app.widgets.forms.data_fields import DataField
@@ -91,9 +89,9 @@ def test_nothing_to_load_is_no_job(window: Window, runner: list[FakeRunner]) -> 
 def test_a_pass_of_a_plugin_is_a_step_like_any_other(plugged: Window, runner: list[FakeRunner]) -> None:
     open_small(plugged, runner)
     menu = QMenu(plugged)
-    models.fill_plugins(plugged, menu)
+    plugged.services.fill_plugins(menu)
     assert [a.text() for a in menu.actions()] == ["Tag nodes", "Look at nodes"] and menu.actions()[0].isEnabled()
-    assert "Tag nodes" in [e.title for e in entries(plugged, "tag")]
+    assert "Tag nodes" in [e.title for e in plugged.finding.entries("tag")]
     menu.actions()[0].trigger()
     page = plugged.findChild(OptionsWindow)
     assert page is not None and page._form.editors["times"].get() == 2  # type: ignore[attr-defined]
@@ -113,7 +111,7 @@ def test_a_pass_of_a_plugin_is_a_step_like_any_other(plugged: Window, runner: li
 
 def test_an_analysis_of_a_plugin_makes_a_table(plugged: Window, runner: list[FakeRunner]) -> None:
     open_small(plugged, runner)
-    models.run_plugin(plugged, "gui_look")
+    plugged.services.forms.run_plugin("gui_look")
     job = runner[-1].waiting[0].job
     assert isinstance(job, AnalyseJob) and job.step == Step("gui_look", Raw({}))
     runner[-1].finish(Report("gui_look", ({"node": "fc1", "seen": 1},)))
@@ -171,7 +169,7 @@ def test_a_missing_plugin_is_told_once_and_all_else_works(window: Window, runner
 
 
 def test_the_list(plugged: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
-    models.show_plugins(plugged)
+    plugged.actions_table.run("plugins")
     page = plugged.findChild(PluginsWindow)
     assert page is not None
 

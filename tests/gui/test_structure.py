@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.features.options.panel import OptionsWindow
 from espalier.app.figures.structure import KNOWN, same_facts
-from espalier.app.shell.actions.model import ask, section_of
+from espalier.app.shell.sections import section_of
 from espalier.app.shell.window import Window
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph
@@ -54,7 +54,7 @@ def test_the_menu_has_them_by_section() -> None:
 
 
 def test_the_form_tells_what_goes_before_it_runs(bert: Window, qtbot: QtBot, runner: list[FakeRunner]) -> None:
-    ask(bert, "prune_structured")
+    bert.services.forms.ask("prune_structured")
     form = form_of(bert)
     assert form.outlook is not None
     put(form, PruneStructuredOptions("heads", 0.5))
@@ -99,7 +99,7 @@ def test_the_structure_is_found_once_for_edits_of_choices(bert: Window) -> None:
 
 
 def test_a_closed_form_hears_no_more_of_the_session(bert: Window, qtbot: QtBot) -> None:
-    ask(bert, "prune_structured")
+    bert.services.forms.ask("prune_structured")
     form = form_of(bert)
     with qtbot.waitSignal(form.destroyed, timeout=5000):
         form.close()
@@ -111,13 +111,13 @@ def test_a_closed_form_hears_no_more_of_the_session(bert: Window, qtbot: QtBot) 
 
 def test_what_is_masked_is_removed_wherever_it_lies(bert: Window) -> None:
     bert.session.select([next(n for n in graph_of(bert).nodes if n.endswith(QUERY))])
-    ask(bert, "remove_pruned")
+    bert.services.forms.ask("remove_pruned")
     assert form_of(bert)._form.value() == RemovePrunedOptions()  # type: ignore[attr-defined]
 
 
 def test_the_form_begins_with_what_the_selected_nodes_have(bert: Window, qtbot: QtBot) -> None:
     bert.session.select([next(n for n in graph_of(bert).nodes if n.endswith(QUERY))])
-    ask(bert, "prune_structured")
+    bert.services.forms.ask("prune_structured")
     form = form_of(bert)
     assert form.outlook is not None and form._form.value().what == "heads"  # type: ignore[attr-defined]
     assert form.height() <= bert.screen().availableGeometry().height()

@@ -46,7 +46,7 @@ def test_no_panel_shows_on_the_welcome_page_while_the_window_is_furnished(window
     fresh = Window(window.session, window.settings, window.appearance)
     fresh.show()
     while not fresh.furnished:
-        fresh._furnish_some()
+        fresh._furnishing.next_part()
         assert not [d.objectName() for d in fresh.findChildren(QDockWidget) if d.isVisible()]
     assert set(fresh.docks.docks) == set(window.docks.docks)
     fresh.deleteLater()

@@ -21,8 +21,6 @@ from espalier.app.features.problems.panel import ProblemsPanel
 from espalier.app.features.recipe.panel import MIME, WAITS, RecipePanel
 from espalier.app.jobs.status import status_text
 from espalier.app.settings import Settings
-from espalier.app.shell.actions import model as models
-from espalier.app.shell.finding import entries
 from espalier.app.shell.welcome import CardButton, WelcomePage, cards
 from espalier.app.shell.window import Window
 from espalier.app.widgets.forms.form import SelectEditor
@@ -107,7 +105,7 @@ def test_the_recipe_that_is_edited_is_the_one_that_is_shown(opened: Window, qtbo
     assert [(s.pass_name, s.enabled) for s in session.recipe.steps] == [("remove_dropout", False), ("prune", True)]
     qtbot.keyClick(panel.view, Qt.Key.Key_Space)
     assert session.recipe.steps[0].enabled and [x.step for x in panel.model.lines] == [None, 0, 1]
-    models.sweep_step(opened, 1)
+    opened.services.forms.sweep_step(1)
     assert "not done yet" in opened.banner.text
     for _ in range(3):
         session.undo()
@@ -450,8 +448,8 @@ def test_finding_by_keyboard_goes_to_a_node(opened: Window, qtbot: QtBot) -> Non
 
 
 def test_finding_lists_commands_and_says_when_nothing_matches(opened: Window, qtbot: QtBot) -> None:
-    assert entries(opened, "remove dropout")[0].title == "Remove dropout"
-    assert entries(opened, "rmdrpt")[0].title == "Remove dropout"
+    assert opened.finding.entries("remove dropout")[0].title == "Remove dropout"
+    assert opened.finding.entries("rmdrpt")[0].title == "Remove dropout"
     opened.finder.begin()
     qtbot.keyClicks(opened.finder, "zzzqq")
     opened.finder._search()
@@ -461,7 +459,7 @@ def test_finding_lists_commands_and_says_when_nothing_matches(opened: Window, qt
 
 
 def test_disabled_commands_are_not_offered(window: Window) -> None:
-    assert not [e for e in entries(window, "quantise") if e.title == "Quantise"]
+    assert not [e for e in window.finding.entries("quantise") if e.title == "Quantise"]
 
 
 # -- score

@@ -17,10 +17,11 @@ import torch
 from espalier.app.cli import main
 from espalier.kernels.bench import machine, others, processors, results, tuned
 from espalier.kernels.bench import run as bench
+from espalier.kernels.bench.catalogue import catalogue
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.results import ABOVE, Results, Row, compared, load
 from espalier.kernels.bench.run import Ask, Request, asked, gathered, measured, run
-from espalier.kernels.bench.spec import KERNELS, Kernel, KernelError, Version, catalogue, parse_shape
+from espalier.kernels.bench.spec import KERNELS, Kernel, KernelError, Version, parse_shape
 from espalier.model.errors import EspalierError
 
 QUICK = Request(("softmax",), shapes=("4x8",), seconds=0, rounds=1, ceilings=False)

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+from espalier.kernels.bench.catalogue import lab
 from espalier.kernels.bench.counted import SWITCHES, bytes_formula, flops_formula
-from espalier.kernels.bench.spec import KERNELS, lab
+from espalier.kernels.bench.spec import KERNELS
 
 NAMES = [name for name, _ in KERNELS.items()]
 

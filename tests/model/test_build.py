@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from espalier.model.errors import GraphError, ProjectError
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
+from espalier.model.formats.straight_through import straight_through
 from espalier.model.graph.check import check
 from espalier.model.graph.graph import Graph, Ref
 from espalier.model.graph.meta import Precision, Sparsity
@@ -115,9 +116,9 @@ Layer = tuple[Case, nn.Module, Tensor, Callable[..., Tensor]]
 
 def test_layers_compute_in_their_formats(layer: Layer) -> None:
     held, module, x, by_hand = layer
-    bias = None if module.bias is None else B.quantize(module.bias)
+    bias = None if module.bias is None else straight_through(B, module.bias)
     with torch.no_grad():
-        want = Y.quantize(by_hand(X.quantize(x), W.quantize(module.weight), bias))
+        want = straight_through(Y, by_hand(straight_through(X, x), straight_through(W, module.weight), bias))
     got = only(held, held.build(choose(held.graph, "part", ALL)), x)
     assert torch.equal(got, want) and len(got.unique()) > 3
     assert not torch.equal(got, only(held, held.build(), x))
@@ -131,10 +132,10 @@ def test_each_port_alone(layer: Layer, port: str) -> None:
         return
     values = {"data_in": x, "weight": module.weight, "bias": module.bias}
     if port in values:
-        values[port] = ALL[port].quantize(values[port])
+        values[port] = straight_through(ALL[port], values[port])
     with torch.no_grad():
         plain = by_hand(*values.values())
-        want = Y.quantize(plain) if port == "data_out" else plain
+        want = straight_through(Y, plain) if port == "data_out" else plain
     got = only(held, held.build(choose(held.graph, "part", {port: ALL[port]})), x)
     assert torch.equal(got, want)
 
@@ -145,7 +146,7 @@ def test_masks_come_before_formats(layer: Layer) -> None:
     pruned = mask(held.graph, held.store, "part", keep)
     with torch.no_grad():
         assert torch.equal(only(held, held.build(pruned), x), by_hand(x, module.weight * keep, module.bias))
-        both = by_hand(x, W.quantize(module.weight * keep), module.bias)
+        both = by_hand(x, straight_through(W, module.weight * keep), module.bias)
     assert torch.equal(only(held, held.build(choose(pruned, "part", {"weight": W})), x), both)
 
 
@@ -178,7 +179,9 @@ def test_both_operands_of_a_matmul() -> None:
     inputs = held.fresh(2, 6)
     a, b = run(held.build(tap(held.graph, *scores.args)), inputs)
     (got,) = run(held.build(tap(quantised, Ref(scores.id))), inputs)
-    assert torch.equal(got, Y.quantize(torch.matmul(Integer(4, 2).quantize(a), Integer(4, 3).quantize(b))))
+    assert torch.equal(
+        got, straight_through(Y, torch.matmul(straight_through(Integer(4, 2), a), straight_through(Integer(4, 3), b)))
+    )
 
 
 def test_attention_whose_weights_are_read_by_functions() -> None:
@@ -192,10 +195,16 @@ def test_attention_whose_weights_are_read_by_functions() -> None:
     x = held.fresh(2, 4)["x"]
     inner = held.original.attention
     with torch.no_grad():
-        mixed = F.linear(X.quantize(x), W.quantize(inner.in_proj_weight), B.quantize(inner.in_proj_bias))
+        mixed = F.linear(
+            straight_through(X, x), straight_through(W, inner.in_proj_weight), straight_through(B, inner.in_proj_bias)
+        )
         q, k, v = (t.unflatten(-1, (2, 4)).transpose(1, 2) for t in mixed.chunk(3, -1))
         heads = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2)
-        out = F.linear(X.quantize(heads), W.quantize(inner.out_proj.weight), B.quantize(inner.out_proj.bias))
+        out = F.linear(
+            straight_through(X, heads),
+            straight_through(W, inner.out_proj.weight),
+            straight_through(B, inner.out_proj.bias),
+        )
         want = held.original.norm(x + out)
     (got,) = run(held.build(graph), {"x": x})
     assert torch.allclose(got, want, atol=1e-6)
@@ -210,7 +219,9 @@ def test_gpt2s_conv1d() -> None:
     x = image(2, 3, 16)
     with torch.no_grad():
         assert isinstance(leaf, Compressed)
-        want = torch.addmm(B.quantize(module.bias), x.view(-1, 16), W.quantize(module.weight)).view(2, 3, 48)
+        want = torch.addmm(straight_through(B, module.bias), x.view(-1, 16), straight_through(W, module.weight)).view(
+            2, 3, 48
+        )
         assert torch.equal(leaf(x), want)
 
 
@@ -223,7 +234,9 @@ def test_functions_with_weights_of_the_module() -> None:
     got = only(held, held.build(choose(held.graph, node.id, ALL)), x)
     model = held.original
     with torch.no_grad():
-        want = Y.quantize(F.conv2d(X.quantize(x), W.quantize(model.kernel), B.quantize(model.offset)))
+        want = straight_through(
+            Y, F.conv2d(straight_through(X, x), straight_through(W, model.kernel), straight_through(B, model.offset))
+        )
     assert torch.equal(got, want)
 
 
@@ -241,14 +254,14 @@ def test_two_calls_of_a_module_may_differ() -> None:
     graph = choose(choose(held.graph, first, {"weight": W}), second, {"weight": Integer(3, 2), "bias": B})
     m, x = held.original, image(5, 4)
     with torch.no_grad():
-        y = m.layer_1(torch.relu(F.linear(x, W.quantize(m.layer.weight), m.layer.bias)))
-        want = F.linear(y, Integer(3, 2).quantize(m.layer.weight), B.quantize(m.layer.bias))
+        y = m.layer_1(torch.relu(F.linear(x, straight_through(W, m.layer.weight), m.layer.bias)))
+        want = F.linear(y, straight_through(Integer(3, 2), m.layer.weight), straight_through(B, m.layer.bias))
     built = held.build(graph)
     assert torch.equal(only(held, built, x), want)
     assert len(list(built.parameters())) == 4  # both leaves hold the same Parameter objects
     plain = choose(held.graph, second, {"weight": W})
     with torch.no_grad():
-        want = F.linear(m.layer_1(torch.relu(m.layer(x))), W.quantize(m.layer.weight), m.layer.bias)
+        want = F.linear(m.layer_1(torch.relu(m.layer(x))), straight_through(W, m.layer.weight), m.layer.bias)
     assert torch.equal(only(held, held.build(plain), x), want)
 
 
@@ -266,7 +279,9 @@ def test_a_weight_read_beside_its_layer_is_not_touched() -> None:
     m, ids = held.original, held.example["ids"]
     with torch.no_grad():
         x = torch.tanh(m.mix(m.embed(ids)))
-        want = F.linear(x, Integer(3, 1).quantize(m.head.weight)) + x @ m.head.weight.t() * 0.1 + m.mix.bias.sum()
+        want = (
+            F.linear(x, straight_through(Integer(3, 1), m.head.weight)) + x @ m.head.weight.t() * 0.1 + m.mix.bias.sum()
+        )
     (got,) = run(held.build(graph), {"ids": ids})
     assert torch.equal(got, want)
 
@@ -280,7 +295,16 @@ def test_recorded_models_take_all_choices() -> None:
     graph = choose(mask(held.graph, held.store, "first", keep), "first", ALL)
     m, x = held.original, image(3, 4)
     with torch.no_grad():
-        y = torch.relu(Y.quantize(F.linear(X.quantize(x), W.quantize(m.first.weight * keep), B.quantize(m.first.bias))))
+        y = torch.relu(
+            straight_through(
+                Y,
+                F.linear(
+                    straight_through(X, x),
+                    straight_through(W, m.first.weight * keep),
+                    straight_through(B, m.first.bias),
+                ),
+            )
+        )
         want = m.second(torch.matmul(y, y.transpose(-1, -2)) @ y)
     assert float(y.sum()) > -1
     assert torch.equal(only(held, held.build(graph), x), want)
@@ -310,7 +334,9 @@ def test_a_recorded_module_has_one_choice_for_all_its_calls() -> None:
 
     def call(x: Tensor) -> Tensor:
         layer = model.layer
-        return Y.quantize(F.linear(X.quantize(x), W.quantize(layer.weight), B.quantize(layer.bias)))
+        return straight_through(
+            Y, F.linear(straight_through(X, x), straight_through(W, layer.weight), straight_through(B, layer.bias))
+        )
 
     assert torch.equal(got, call(torch.relu(call(x))).detach())
     for one, other in ((first, second), (second, first)):
@@ -344,7 +370,7 @@ def test_code_of_a_recorded_model_still_finds_the_settings_of_a_layer(ports: tup
     (got,) = run(build(choose(traced.graph, node, chosen), store, traced.callables), {"x": x})
 
     def through(port: str, value: Tensor) -> Tensor:
-        return chosen[port].quantize(value) if port in chosen else value
+        return straight_through(chosen[port], value) if port in chosen else value
 
     weight, bias = (through(p, getattr(model.conv, p).detach()) for p in ("weight", "bias"))
     want = through("data_out", F.conv1d(through("data_in", x), weight, bias, stride=2)) * 2 + bias.sum()

@@ -16,8 +16,8 @@ from espalier.model.document.recipe import Raw, Recipe
 from espalier.model.errors import EspalierError, FormatError, OptionsError
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.graph.graph import Arg
 from espalier.model.graph.meta import Precision, Sparsity, TensorMeta, Weight
+from espalier.model.graph.node import Arg
 from espalier.model.registry import PASSES
 from espalier.model.sources.info import SourceInfo
 from espalier.passes.choices.prune import PruneOptions

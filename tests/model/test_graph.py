@@ -15,20 +15,9 @@ from hypothesis import strategies as st
 from espalier.model.document.graph_json import fingerprint
 from espalier.model.errors import GraphError
 from espalier.model.formats.integer import Integer
-from espalier.model.graph.graph import (
-    Delta,
-    Graph,
-    Node,
-    Ref,
-    Slice,
-    in_port,
-    map_refs,
-    named_weights,
-    out_port,
-    refs,
-    sort,
-)
+from espalier.model.graph.graph import Delta, Graph, Node, Ref, map_refs, named_weights, out_port, sort
 from espalier.model.graph.meta import Precision, TensorMeta, Weight
+from espalier.model.graph.node import Slice, in_port, refs
 from espalier.model.graph.ops import macs
 from tests.patience import PATIENCE
 from tests.strategies import args

@@ -5,7 +5,8 @@ from __future__ import annotations
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Node, Ref
 from espalier.model.graph.meta import Precision, TensorMeta
-from espalier.model.graph.ports import choice, operands, refreshed
+from espalier.model.graph.operands import operands, refreshed
+from espalier.model.graph.ports import choice
 
 FLAT = TensorMeta((4, 4), "float32")
 NODES = {name: Node(name, "placeholder", "placeholder", name, ports={"data_out": FLAT}) for name in "abc"}

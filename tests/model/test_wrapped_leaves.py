@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from espalier.model.document.recipe import Step
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxint import MXInt
+from espalier.model.formats.straight_through import straight_through
 from espalier.model.graph.meta import Precision
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.build import build
@@ -68,8 +69,8 @@ def test_an_adapter_leaves_the_weight_to_be_found(chosen: dict[str, Any]) -> Non
     graph = graph.replace(replace(node, precision={p: Precision(f) for p, f in chosen.items()}))
     (got,) = run(build(graph, store, traced.callables), {"x": x})
     weight, value = layer.weight.detach(), x
-    weight = FORMAT.quantize(weight) if "weight" in chosen else weight
-    value = FORMAT.quantize(x) if "data_in" in chosen else x
+    weight = straight_through(FORMAT, weight) if "weight" in chosen else weight
+    value = straight_through(FORMAT, x) if "data_in" in chosen else x
     assert layer.bias is not None
     want = nn.functional.linear(value, weight, layer.bias) + weight.sum() + layer.bias.sum()
     assert torch.equal(got, want.detach())  # a new adapter adds nothing
@@ -84,7 +85,7 @@ def test_a_packed_weight_is_found_by_its_values_and_follows_a_cast() -> None:
     plain, packed = (build(graph, store, traced.callables, packed=p) for p in (False, True))
     assert torch.allclose(run(packed, {"x": x})[0], run(plain, {"x": x})[0], rtol=1e-5, atol=1e-5)
     place: Any = packed.get_submodule("layer")
-    assert torch.equal(place.weight, MX.quantize(layer.weight.detach()))
+    assert torch.equal(place.weight, straight_through(MX, layer.weight.detach()))
     assert "weight" not in dict(packed.named_parameters())
     assert run(packed.to(torch.bfloat16), {"x": x})[0].dtype == place.weight.dtype == torch.bfloat16
 

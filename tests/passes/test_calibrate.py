@@ -145,7 +145,7 @@ def test_an_exact_port_is_called_exact(opened: tuple[Graph, Context]) -> None:
     quantised = with_formats(graph, context, Integer(8, 4), ("weight",))
     rounded = {n.weights["weight"] for n in quantised if n.precision}
     values = {k: to_torch(context.store.get(graph.weights[k].key or "")) for k in rounded}
-    keys = {k: context.store.hold(to_numpy(Integer(8, 4).quantize(v))) for k, v in values.items()}
+    keys = {k: context.store.hold(to_numpy(Integer(8, 4).forward(v))) for k, v in values.items()}
     held = quantised.with_weights({k: replace(graph.weights[k], key=v) for k, v in keys.items()})
     rows = calibrated(held, context)[1].rows
     assert rows and all(of_row(r, k) == "exact" for r in rows for k in ("sqnr_before_db", "sqnr_db"))

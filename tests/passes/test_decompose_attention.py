@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espalier.model.formats.integer import Integer
+from espalier.model.formats.straight_through import straight_through
 from espalier.model.graph.check import check
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.build import build
@@ -76,8 +77,12 @@ def test_a_rule_takes_an_attention_apart_and_gives_its_parts_the_formats() -> No
     with torch.no_grad():
         mixed = F.linear(x, inner.in_proj_weight, inner.in_proj_bias)
         q, k, v = (t.unflatten(-1, (2, 4)).transpose(1, 2) for t in mixed.chunk(3, -1))
-        scores = a.quantize(q) @ w.quantize(k).transpose(-1, -2) * 0.5
-        heads = o.quantize(a.quantize(torch.softmax(scores, -1)) @ w.quantize(v)).transpose(1, 2).flatten(-2)
-        want = held.original.norm(a.quantize(x + F.linear(heads, inner.out_proj.weight, inner.out_proj.bias)))
+        scores = straight_through(a, q) @ straight_through(w, k).transpose(-1, -2) * 0.5
+        heads = (
+            straight_through(o, straight_through(a, torch.softmax(scores, -1)) @ straight_through(w, v))
+            .transpose(1, 2)
+            .flatten(-2)
+        )
+        want = held.original.norm(straight_through(a, x + F.linear(heads, inner.out_proj.weight, inner.out_proj.bias)))
     (got,) = run(held.build(after), {"x": x})
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)

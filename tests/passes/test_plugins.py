@@ -13,12 +13,12 @@ import pytest
 
 from espalier.model.document.graph_json import graph_from_json, graph_to_json
 from espalier.model.document.recipe import Raw, Recipe, Step
-from espalier.model.errors import PassError, ProjectError, RegistryError
+from espalier.model.errors import OptionsError, PassError, ProjectError, RegistryError
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Precision
 from espalier.model.registry import FORMATS, PASSES
-from espalier.passes.base import Context, run_step
+from espalier.passes.base import Context, NoOptions, run_step
 from espalier.passes.plugins.plugins import (
     default_folder,
     load_formats,
@@ -100,6 +100,46 @@ def test_own_decorators_register(tmp_path: Path) -> None:
 def test_bad_files_give_one_error(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(PassError, match=message):
         load_plugin(write(tmp_path, name, text))
+
+
+DIALECT = """
+    from espalier.model.document.recipe import Step
+    from espalier.model.registry import PASSES
+    from espalier.passes.base import PassSpec, NoOptions, Report
+    from espalier.passes.recipes.dialects import DIALECTS, Dialect
+
+    class Toy(Dialect):
+        names = frozenset({"drop_all"})
+        signature = "a toy"
+
+        def steps(self, name, options, path):
+            return (Step("remove_dropout", NoOptions()),) * 2 if name in self.names else None
+
+        def is_pass(self, function):
+            return function.__name__.startswith("toy_")
+
+        def register(self, function, file):
+            run = lambda graph, options, context: (graph, Report(function.__name__))
+            PASSES.add(function.__name__, PassSpec(function.__name__, "analysis", NoOptions, run, "Toy", "", False))
+
+    DIALECTS.add("toy", Toy())
+
+    def toy_plugin_test():
+        pass
+"""
+
+
+def test_a_plugin_may_bring_a_dialect(tmp_path: Path) -> None:
+    found = load_plugin(write(tmp_path, "dialect.py", DIALECT))
+    assert found.others == ("dialect toy",) and found.passes == ("toy_plugin_test",)
+    assert load_recipe({"drop_all": {}}, seed=3).steps == (Step("remove_dropout", NoOptions(), 3),) * 2
+    with pytest.raises(PassError, match=r"or write my_pass\(mg, pass_args=\{\}\), or write a toy\."):
+        load_plugin(write(tmp_path, "empty.py", "x = 1"))
+    with pytest.raises(OptionsError, match="'drop_all'"):
+        load_recipe({"drop_al": {}})
+    unload_plugins()
+    with pytest.raises(OptionsError, match="no pass 'drop_all'"):
+        load_recipe({"drop_all": {}})
 
 
 def test_names_in_use_are_refused_with_both_files(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from espalier.model.torch.build import build
 from espalier.passes.base import Context, Report
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.export.recipe import to_toml
-from espalier.passes.recipes.config import decode_options, load_recipe, recipe_to_dict
+from espalier.passes.recipes.config import load_recipe, recipe_to_dict
 from espalier.passes.select import Select
 from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import case
@@ -147,12 +147,12 @@ def test_unknown_ports_are_refused_at_once() -> None:
     assert "weight" in caught.value.hint
 
 
-def test_the_labs_tutorial_3_quantises_all_linears() -> None:
+def test_tutorial_3_of_mase_quantises_all_linears() -> None:
     held = case("bert")
     widths = {f"{p}_{k}": v for p in ("data_in", "weight", "bias") for k, v in (("width", 8), ("frac_width", 4))}
     linear = {"config": {"name": "integer", **widths}}
-    options = decode_options("quantize", {"by": "type", "default": {"config": {"name": None}}, "linear": linear})
-    after, report = quantize(held.graph, options, Context(held.store))
+    data = {"quantize": {"by": "type", "default": {"config": {"name": None}}, "linear": linear}}
+    after, report = quantize(held.graph, load_recipe(data).steps[0].options, Context(held.store))
     assert report.summary == {"nodes": 14, "ports": {"int 8/4": 42}}
     chosen = {n.id for n in after if n.precision}
     assert chosen == {n.id for n in after if n.op == "linear"}

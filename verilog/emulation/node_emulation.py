@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from espalier.model.formats.integer import Integer
-from espalier.model.graph.graph import Arg, Graph, Node, Ref, map_refs, out_port
+from espalier.model.graph.graph import Graph, Node, Ref, map_refs, out_port
 from espalier.model.graph.meta import Precision, TensorMeta
+from espalier.model.graph.node import Arg
 from espalier.model.graph.ops import category, spec
 from espalier.model.graph.ports import choice
 from espalier.model.store.weights import Tensor as Stored

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from espalier.model.graph.graph import Graph, Node, Ref
-from espalier.model.graph.ports import choice, operands
+from espalier.model.graph.operands import operands
+from espalier.model.graph.ports import choice
 from espalier.verilog.design.host_part import SHAPE_ONLY, constants
 
 PASSES = ("to", "clone", "identity", "dropout", "contiguous", "detach", "alias")  # identities

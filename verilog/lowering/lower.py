@@ -5,11 +5,9 @@ Nodes that depend on host values only and have no formats (embeddings, masks, re
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import partial
 
 import numpy as np
 
@@ -18,6 +16,7 @@ from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxint import MXInt
 from espalier.model.graph.graph import Graph, Node, Ref, out_port
 from espalier.model.graph.meta import Parallel
+from espalier.model.graph.operands import operands
 from espalier.model.graph.ops import spec
 from espalier.model.graph.ports import choice, weight_at
 from espalier.model.registry import Registry
@@ -27,17 +26,14 @@ from espalier.verilog.design.netlist import Boundary, Design, Wire
 from espalier.verilog.design.options import EmitOptions, check_name
 from espalier.verilog.design.signal import Signal, rows_and_size
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.design.template import Template, port
-from espalier.verilog.lowering.conversion import conversion
+from espalier.verilog.design.template import port
+from espalier.verilog.lowering.builder import Builder, expanded
 from espalier.verilog.lowering.fusing import Fused, fused
-from espalier.verilog.lowering.weights import masked
-from espalier.verilog.lowering.widths import changes
+from espalier.verilog.lowering.masking import masked
 from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding, clipped_share, fixed_of
 from espalier.verilog.numbers.scaled import PRODUCTS, format_of, gives, plain, reads
 from espalier.verilog.rtl.library import reserved
 from espalier.verilog.templates.fork import Fork
-from espalier.verilog.templates.reorder import Reorder
-from espalier.verilog.templates.resize import Resize
 from espalier.verilog.templates.source import Source
 from espalier.verilog.timing.buffering import buffered
 
@@ -84,10 +80,11 @@ def sizes_of(graph: Graph, store: WeightStore, options: EmitOptions) -> Sizes:
     return unbuffered(folded, store, options)[1]
 
 
-class Lowering:
+class Lowering(Builder):
     """Lowering context: the design under construction and `signals` by graph node, for the rules to read and extend."""
 
     def __init__(self, graph: Graph, store: WeightStore, options: EmitOptions) -> None:
+        super().__init__()
         check_name(options.name, reserved())
         for name in options.sizes:
             if name not in graph.symbols:
@@ -102,8 +99,6 @@ class Lowering:
         self.signals: dict[Ref, Signal] = {}
         self.sizes: Sizes = {}  # (inputs, outputs, rows) of the nodes that support parallelism
         self.inputs: list[Boundary] = []
-        self.instances: list[Template] = []
-        self.wires: dict[str, tuple[Wire, ...]] = {}
         self.remarks: dict[str, str] = {}
         self.clipped: dict[str, float] = {}  # tensor of a layer → share of values that its format clips
 
@@ -173,7 +168,7 @@ class Lowering:
         if chosen is None or not isinstance(chosen.format, Integer):
             text = f"{name} of {node.id} {f'is in {chosen.label}, not `integer`' if chosen else 'has no format'}."
             raise EmitError(text, "Quantise it with `integer` (pass quantize).", node.id)
-        fixed, values = fixed_of(chosen.format), masked(self, node, name)[0]
+        fixed, values = fixed_of(chosen.format), masked(node, name, self.graph, self.store)[0]
         self.clipped[f"{name} of {node.id}"] = clipped_share(fixed, values)
         return fixed.encode(values, self.rounding(node, name)), fixed
 
@@ -193,7 +188,7 @@ class Lowering:
         else:
             signal = self.signals[ref]
             if signal.repeated is not None and not (spec(node.op).moves or spec(node.op).category == "matmul"):
-                signal = self._expanded(node, signal)
+                signal = expanded(self, node, signal)
             if fixed is not None and fixed != signal.fixed:
                 signal = self.cast(node, signal, fixed, self.rounding(node, name))
         if not (plain(signal.fixed) or spec(node.op).moves or reads(node.op, signal.fixed)):
@@ -233,14 +228,6 @@ class Lowering:
                     formats.append(None)
         return formats
 
-    def add(self, template: Template, inputs: tuple[Wire, ...]) -> Wire:
-        """Add an instance, with a valid Verilog name; returns the wire of its first output."""
-        if not (template.name.isascii() and template.name.isidentifier()):
-            template = replace(template, name=self.free("n" + re.sub(r"\W", "_", template.name, flags=re.ASCII)))
-        self.instances.append(template)
-        self.wires[template.name] = inputs
-        return Wire(template.name)
-
     def give(self, node: Node, wire: Wire, stream: Stream, index: np.ndarray | None = None) -> None:
         """Publish the stream on `wire` as the node's result, in row-major order unless `index` is given."""
         order = np.arange(stream.elements) if index is None else index
@@ -265,26 +252,7 @@ class Lowering:
                 raise EmitError(text, f"Choose one of {fits} (pass parallelize).", node.id)
         return wanted
 
-    def free(self, base: str) -> str:
-        """An unused instance name."""
-        taken = {i.name for i in self.instances}
-        return next(n for k in range(len(taken) + 1) if (n := f"{base}_{k}" if k else base) not in taken)
-
-    def resize(self, node: Node, signal: Signal, par: int, tokens: int = 1) -> Signal:
-        """The same stream with another number of elements or rows per beat."""
-        wire = signal.wire
-        for source, target, order in changes(signal.stream, par, tokens):
-            kind = Resize if order is None else partial(Reorder, beats=order)
-            name = self.free(f"{node.id}_resize")
-            wire = self.add(kind(name=name, node=node.id, inputs=(source,), outputs=(target,)), (wire,))
-        return replace(signal, wire=wire, stream=replace(signal.stream, par=par, tokens=tokens))
-
     # ---- conversions, host inputs and constants
-
-    def cast(self, node: Node, signal: Signal, fixed: Fixed, rounding: Rounding) -> Signal:
-        """A signal in another format."""
-        cast = conversion(self.free(f"{node.id}_cast"), node.id, signal.stream, fixed, rounding, signal.shape)
-        return replace(signal, wire=self.add(cast, (signal.wire,)), stream=cast.outputs[0])
 
     def from_host(self, node: Node, ref: Ref, name: str, par: int, tokens: int = 1,
                   index: np.ndarray | None = None) -> Signal:  # fmt: skip
@@ -311,11 +279,6 @@ class Lowering:
         self.inputs.append(added)
         return Signal(Wire("", len(self.inputs) - 1), added.stream, shape, added.index)
 
-    def _expanded(self, node: Node, signal: Signal) -> Signal:
-        from espalier.verilog.lowering.signal_order import expanded  # imports this module
-
-        return expanded(self, node, signal)
-
     def _netlist(self) -> Design:
         ends, outputs = [], []
         for k, ref in enumerate(self.graph.output.inputs):
@@ -323,7 +286,7 @@ class Lowering:
                 op = self.graph.nodes[ref.node].op
                 hint = "Quantise the model first." if op in RULES else f"There is no hardware for {op} yet."
                 raise EmitError(f"The output {ref.node} is computed on the host.", hint, ref.node)
-            signal = self._expanded(self.graph.nodes[ref.node], self.signals[ref])
+            signal = expanded(self, self.graph.nodes[ref.node], self.signals[ref])
             ends.append(signal.wire)
             outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index, ref.output,
                                     axis=batch_axis(self.graph, ref)))  # fmt: skip
@@ -417,8 +380,6 @@ def batch_axis(graph: Graph, ref: Ref) -> int:
 
 def operand_ports(node: Node, graph: Graph) -> list[tuple[Ref, str]]:
     """(source, port) of a node's tensor operands."""
-    from espalier.model.graph.ports import operands
-
     if node.call == "call_module":
         return [(ref, "data_in") for ref in node.inputs[:1]]
     ports = operands(node.op, node.args, node.kwargs, graph.nodes)

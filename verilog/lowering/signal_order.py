@@ -6,18 +6,15 @@ A row of an image's stream is a pixel with its channels; the host sends images i
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node, Ref, out_port
-from espalier.verilog.design.address_loops import as_loops
-from espalier.verilog.design.signal import Signal, rows_and_size
+from espalier.verilog.design.signal import Signal
+from espalier.verilog.lowering.builder import cut, reordered
 from espalier.verilog.lowering.lower import Lowering
-from espalier.verilog.templates.gather import Gather
-from espalier.verilog.templates.reorder import Reorder
 
 BATCH_AXIS = "an operation along the batch axis"  # for `unsupported`
 
@@ -79,64 +76,12 @@ def _in_rows(signal: Signal, size: int) -> bool:
     return bool((places % size == places[0] % size).all() and (rows == rows[:, :1]).all())
 
 
-def reordered(low: Lowering, node: Node, signal: Signal, index: np.ndarray, size: int) -> Signal:
-    """The signal with its elements in the order `index`, in rows of `size`; without hardware if they already are."""
-    if (signal.index == index).all():
-        return cut(low, node, signal, size)
-    return gathered(low, node, signal, signal.places[index], signal.shape, index, size)
-
-
-def gathered(low: Lowering, node: Node, signal: Signal, places: np.ndarray, shape: tuple[int, ...],
-             index: np.ndarray, size: int, pad: int = 0) -> Signal:  # fmt: skip
-    """A tensor of `shape` whose stream, in rows of `size`, holds the elements at `places`; −1: the code `pad`.
-
-    A beat has as many elements as stay together. Addresses come from nested loops if possible, else from a table.
-    """
-    now = signal.stream
-    fits = (p for p in range(now.par, 0, -1) if now.par % p == 0 and size % p == 0 and _together(places, p))
-    par = next(fits)
-    signal = low.resize(node, signal, par, 1)
-    beats = np.where(places[::par] < 0, -1, places[::par] // par)
-    out = replace(signal.stream, rows=places.size // size, size=size)
-    loops = (beats >= 0).all() and as_loops(beats) is not None
-    name = low.free(f"{node.id}_{'reorder' if loops else 'gather'}")
-    rest: dict[str, Any] = {"name": name, "node": node.id, "inputs": (signal.stream,), "outputs": (out,),
-                            "beats": beats, "shape": shape}  # fmt: skip
-    instance = Reorder(**rest, part=signal.stream.beats) if loops else Gather(**rest, pad=pad)
-    return Signal(low.add(instance, (signal.wire,)), out, shape, index)
-
-
-def _together(places: np.ndarray, par: int) -> bool:
-    """Whether beats of `par` elements stay together."""
-    groups = places.reshape(-1, par)
-    whole = (groups[:, :1] % par == 0) & (groups == groups[:, :1] + np.arange(par))
-    return bool((whole | (groups < 0)).all() and ((groups < 0).all(1) | (groups >= 0).all(1)).all())
-
-
-def expanded(low: Lowering, node: Node, signal: Signal) -> Signal:
-    """The signal with repeated elements, if it has any, as elements of the stream."""
-    if signal.repeated is None:
-        return signal
-    size = rows_and_size(signal.shape)[1]
-    return gathered(low, node, signal, signal.places, signal.shape, np.arange(signal.places.size), size)
-
-
 def order(signal: Signal, channels: int) -> np.ndarray | None:
     """The order of the channels in every pixel; None if the signal is not in pixel order."""
     count = signal.index.size // channels
     places = signal.index.reshape(count, channels)
     first = places[0] // count
     return first if (places == first * count + np.arange(count)[:, None]).all() else None
-
-
-def cut(low: Lowering, node: Node, signal: Signal, size: int) -> Signal:
-    """The same elements as rows of `size`, one row per beat."""
-    now = signal.stream
-    if now.size == size and now.tokens == 1:
-        return signal
-    par = now.par if size % now.par == 0 else int(np.gcd(now.par, size))
-    signal = low.resize(node, signal, par, 1)
-    return replace(signal, stream=replace(signal.stream, rows=now.elements // size, size=size))
 
 
 def unsupported(node: Node, what: str, hint: str) -> EmitError:

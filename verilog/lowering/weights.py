@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,13 @@ from espalier.model.formats.mxint import MXInt
 from espalier.model.formats.scaled import ROW, spread
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.ternary import Ternary
-from espalier.model.graph.adapters import transposed
 from espalier.model.graph.graph import Node
 from espalier.model.graph.meta import Precision
 from espalier.model.graph.ports import choice, weight_at
+from espalier.verilog.lowering.lower import Lowering
+from espalier.verilog.lowering.masking import masked
 from espalier.verilog.numbers.fixed import Codes, Fixed, clipped_share, fixed_of
 from espalier.verilog.numbers.scaled import HARDWARE, stored_weight
-
-if TYPE_CHECKING:
-    from espalier.verilog.lowering.lower import Lowering
 
 SIGN = Fixed(2, 0)
 
@@ -58,30 +56,12 @@ def weights(low: Lowering, node: Node, name: str = "weight") -> Weights | None:
     if chosen is None:
         text = f"{name} of {node.id} has no format."
         raise EmitError(text, f"Quantise it with {HARDWARE} (pass quantize).", node.id)
-    values, mask = masked(low, node, name)
+    values, mask = masked(node, name, low.graph, low.store)
     values = values.reshape(len(values), -1).astype(np.float32)
     encoded = _encoded(low, node, chosen, values)
     if mask is None or chosen.format.keeps_zero:
         return encoded
     return replace(encoded, codes=np.where(mask.reshape(values.shape), encoded.codes, 0))
-
-
-def masked(low: Lowering, node: Node, name: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """A node's masked, unquantised tensor, and the mask; None without one."""
-    if node.adapters:
-        raise EmitError(f"{node.id} has a LoRA adapter.", "Fuse it first (pass fuse_lora).", node.id)
-    import torch
-
-    from espalier.model.torch.build import effective
-
-    weight = weight_at(node, name, low.graph)
-    assert weight is not None
-    raw = torch.from_numpy(stored_weight(weight, low.graph, low.store, node))
-    work = effective(replace(node, precision={}), name, low.graph, low.store)
-    values, mask = work(raw.float()).detach().numpy(), None if work.mask is None else work.mask.numpy()
-    if name == "weight" and transposed(node):
-        return values.T, None if mask is None else mask.T
-    return values, mask
 
 
 def _encoded(low: Lowering, node: Node, chosen: Precision, values: NDArray[Any]) -> Weights:
@@ -129,7 +109,7 @@ def bias_values(low: Lowering, node: Node) -> NDArray[np.float64] | None:
     """The biases of a layer as real numbers, quantised if they have a format; None without biases."""
     if weight_at(node, "bias", low.graph) is None:
         return None
-    values, _ = masked(low, node, "bias")
+    values, _ = masked(node, "bias", low.graph, low.store)
     chosen = choice(node, "bias")
     if chosen is None:
         return values.astype(np.float64)

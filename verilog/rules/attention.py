@@ -15,8 +15,9 @@ from espalier.verilog.design.netlist import Boundary, Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import port
+from espalier.verilog.lowering.builder import cut, reordered
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports, source
-from espalier.verilog.lowering.signal_order import BATCH_AXIS, argument, cut, reordered, unsupported
+from espalier.verilog.lowering.signal_order import BATCH_AXIS, argument, unsupported
 from espalier.verilog.numbers.fixed import WIDEST, Fixed, Rounding, covering
 from espalier.verilog.rules.linear import columns
 from espalier.verilog.templates.matmul import MatMul

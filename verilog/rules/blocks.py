@@ -15,8 +15,9 @@ from espalier.model.graph.ports import choice
 from espalier.verilog.design.netlist import Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.builder import cut, reordered
 from espalier.verilog.lowering.lower import Lowering
-from espalier.verilog.lowering.signal_order import cut, pixels, reordered, rows_of, unsupported
+from espalier.verilog.lowering.signal_order import pixels, rows_of, unsupported
 from espalier.verilog.lowering.sums import Sums, check_width, scaled_layer, summed
 from espalier.verilog.lowering.weights import Weights
 from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, covering

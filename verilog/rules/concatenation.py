@@ -11,8 +11,9 @@ import numpy as np
 from espalier.model.graph.graph import Node, Ref, out_port
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.builder import cut
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
-from espalier.verilog.lowering.signal_order import BATCH_AXIS, argument, cut, order, pixels, unsupported
+from espalier.verilog.lowering.signal_order import BATCH_AXIS, argument, order, pixels, unsupported
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.convolution import pair, windows
 from espalier.verilog.rules.indices import padded_by_gathering, taken

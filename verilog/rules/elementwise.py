@@ -10,8 +10,9 @@ import numpy as np
 
 from espalier.model.graph.graph import Node, Ref
 from espalier.verilog.design.signal import Signal, rows_and_size
+from espalier.verilog.lowering.builder import cut, gathered, reordered
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
-from espalier.verilog.lowering.signal_order import cut, gathered, reordered, unsupported
+from espalier.verilog.lowering.signal_order import unsupported
 from espalier.verilog.numbers.fixed import WIDEST, Fixed
 from espalier.verilog.rules.attention import BIT, added, required_format
 from espalier.verilog.rules.norm import affine, multiplier_format, scaled

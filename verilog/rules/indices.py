@@ -9,8 +9,9 @@ import numpy as np
 
 from espalier.model.graph.graph import Node, Ref
 from espalier.verilog.design.signal import Signal, rows_and_size
+from espalier.verilog.lowering.builder import gathered
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.signal_order import argument, by_pixel, gathered, order, unsupported
+from espalier.verilog.lowering.signal_order import argument, by_pixel, order, unsupported
 from espalier.verilog.templates.reorder import Pick
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
+from espalier.verilog.lowering.builder import cut, reordered
 from espalier.verilog.lowering.lower import Lowering, lowers
-from espalier.verilog.lowering.signal_order import BATCH_AXIS, argument, cut, pixels, reordered, unsupported
+from espalier.verilog.lowering.signal_order import BATCH_AXIS, argument, pixels, unsupported
 from espalier.verilog.rules.convolution import axes, pair, windows
 from espalier.verilog.rules.uneven_pool import averaged, gathered_pixels, parts, sizes_of
 from espalier.verilog.templates.fold import FoldMax, FoldSum, reciprocal, summed_format

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
+from espalier.verilog.lowering.builder import gathered
 from espalier.verilog.lowering.lower import Lowering
-from espalier.verilog.lowering.signal_order import gathered
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.norm import scaled
 from espalier.verilog.templates.fold import WIDEST_SUM

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.features.data.browser import DataBrowser
-from espalier.app.features.data.charts.confusion import ConfusionView
-from espalier.app.features.data.charts.data_charts import ClassChart, LengthChart
+from espalier.app.features.data.overview import DataOverview
 from espalier.app.session.asker import Asker
 from espalier.app.widgets.forms.form import Form
-from espalier.app.widgets.heading import empty_state, link, muted, warning
-from espalier.app.words import count, percent, plural
-from espalier.model.data.summary import DataLook, balance
+from espalier.app.widgets.heading import empty_state, link
+from espalier.app.words import count
+from espalier.model.data.summary import DataLook
 from espalier.model.errors import EspalierError
 from espalier.passes.analysis.data_rows import DataRowsOptions
 from espalier.passes.jobs.kinds import JobInfo
@@ -45,8 +42,7 @@ class DataPanel(QWidget):
         self.source = Form(EvaluateOptions, only=SOURCE, brief=True)
         self.columns = Form(EvaluateOptions, only=COLUMNS, brief=True)
         self.browser = DataBrowser()
-        self.facts, self.misfit, self._empty = muted(""), warning(), empty_state(EMPTY)
-        self.classes, self.lengths, self.confusion = ClassChart(), LengthChart(), ConfusionView()
+        self.overview, self._empty = DataOverview(), empty_state(EMPTY)
         self._unfold = link("Columns…", self._toggle_columns)
         self._pages = QStackedWidget()
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
@@ -68,7 +64,7 @@ class DataPanel(QWidget):
         self.setFocusProxy(self.source.editors["data"])
         split = QSplitter(Qt.Orientation.Horizontal)
         split.setHandleWidth(1)
-        split.addWidget(self._overview())
+        split.addWidget(self.overview)
         split.addWidget(self.browser)
         split.setStretchFactor(0, 1)
         split.setStretchFactor(1, 1)
@@ -82,34 +78,6 @@ class DataPanel(QWidget):
         box.addLayout(bar)
         box.addWidget(self._pages, 1)
 
-    def _overview(self) -> QWidget:
-        """Words and charts, side by side; the confusion of classes takes the place of the lengths once it is known."""
-        words = QWidget()
-        column = QVBoxLayout(words)
-        column.setContentsMargins(0, 2, 8, 2)
-        column.setSpacing(4)
-        self.facts.setTextFormat(Qt.TextFormat.RichText)
-        column.addWidget(self.misfit)
-        column.addWidget(self.facts)
-        column.addStretch(1)
-        area = QScrollArea(widgetResizable=True)
-        area.setWidget(words)
-        area.setMinimumWidth(150)
-        area.setMaximumWidth(280)
-        words.setProperty("surface", "panel")
-        charts = QWidget()
-        row = QHBoxLayout(charts)
-        row.setContentsMargins(0, 0, 10, 0)
-        for chart in (self.classes, self.lengths, self.confusion):
-            row.addWidget(chart, 1)
-        self.confusion.hide()
-        held = QWidget()
-        both = QHBoxLayout(held)
-        both.setContentsMargins(0, 0, 0, 0)
-        both.addWidget(area, 2)
-        both.addWidget(charts, 5)
-        return held
-
     def _connect(self) -> None:
         self._wait.timeout.connect(lambda: self.load() if self._looked_at else None)
         for form in (self.source, self.columns):
@@ -120,7 +88,7 @@ class DataPanel(QWidget):
         data.line.returnPressed.connect(self.load)
         self.browser.rows_wanted.connect(self._page)
         self.browser.predictions_wanted.connect(self._predict)
-        self.confusion.chosen.connect(self.browser.show_cell)
+        self.overview.confusion.chosen.connect(self.browser.show_cell)
         self.loader.answered.connect(self._answered)
         self.loader.failed.connect(self._failed)
         self.loader.stood.connect(self._stands)
@@ -189,7 +157,7 @@ class DataPanel(QWidget):
         """What the model says has changed with it."""
         self.loader.drop("predictions")
         self.browser.forget_predictions()
-        self._show_confusion()
+        self.overview.show_confusion(self.browser.told)
 
     def _page(self, wish: DataRowsOptions) -> None:
         self._start = wish.start
@@ -211,7 +179,7 @@ class DataPanel(QWidget):
         else:
             self.browser.predict.setEnabled(True)
             self.browser.show_predictions(part)
-            self._show_confusion()
+            self.overview.show_confusion(self.browser.told)
 
     def _failed(self, name: str, error: EspalierError) -> None:
         words = f"{error.message} {error.hint}".strip()
@@ -224,7 +192,7 @@ class DataPanel(QWidget):
             self.browser.fail(words)
         else:
             self.browser.predict.setEnabled(True)
-            self._misfit(words)
+            self.overview.tell_misfit(words)
 
     def _stands(self, name: str) -> None:
         job = self.loader.job(name)
@@ -244,36 +212,11 @@ class DataPanel(QWidget):
             self._pages.setCurrentIndex(0)
             return
         seen, (message, hint) = part
-        self._misfit(f"{message} {hint}".strip())
-        self.facts.setText(_facts(seen))
-        self.classes.look_at(seen)
-        self.lengths.look_at(seen)
-        self._show_confusion()
+        self.overview.look_at(seen, f"{message} {hint}".strip())
         self._pages.setCurrentIndex(1)
         wish = self._loaded
         shared = {n: getattr(wish, n) for n in ("data", "text", "label", "tokenizer", "max_length")}
         self.browser.show_data(seen, DataRowsOptions(**shared))
-
-    def _show_confusion(self) -> None:
-        told, seen = self.browser.told, self._seen
-        if told is not None:
-            self.confusion.show_matrix(told.confusion(), told.classes)
-        self.confusion.setVisible(told is not None)
-        self._room()
-        self.lengths.setVisible(told is None and seen is not None and seen.kind == "text")
-
-    def _room(self) -> None:
-        """Beside a confusion there is room for the chart of classes in a wide panel only."""
-        self.classes.setVisible(self.browser.told is None or self.width() >= WIDE)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        if self._seen is not None:
-            self._room()
-
-    def _misfit(self, words: str) -> None:
-        self.misfit.setText(words)
-        self.misfit.setVisible(bool(words))
 
     def _say(self, words: str, bad: bool = False) -> None:
         self._empty.setText(words)
@@ -291,16 +234,3 @@ def _predicting(job: JobInfo | None) -> str:
     if job.state == "waiting" or done is None or not done.total:
         return "The model is being asked"
     return f"Asked {count(done.done)} of {count(done.total)}"
-
-
-def _facts(seen: DataLook) -> str:
-    """The figures in a few lines."""
-    sizes = " · ".join(f"{s.name} {count(s.samples)}" for s in seen.splits)
-    kind = "texts" if seen.kind == "text" else f"images, {' × '.join(map(str, seen.shape))}"
-    words = f"{plural(len(seen.classes), 'class', 'classes')}; {balance(seen.counts, seen.classes)}."
-    guess = f"Majority-class accuracy: {percent(seen.judged.majority)}"
-    least = f"{guess} on {seen.judged.name}; a model must beat it."
-    lines = [f"<b>{count(sum(seen.counts))} {escape(kind)}</b>", *map(escape, (sizes, words, least))]
-    if seen.kind == "text":
-        lines.append(f"Half of the texts have up to {plural(seen.median, 'token')}, the longest {count(seen.longest)}.")
-    return "<p style='margin:0 0 5px 0'>" + "</p><p style='margin:0 0 5px 0'>".join(lines) + "</p>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,9 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.canvas.colouring import Overlay
+from espalier.app.features.hardware.links import Links
 from espalier.app.features.hardware.state.hardware import Hardware
-from espalier.app.features.hardware.views import MODULES, SOURCE, SUMMED, Views
+from espalier.app.features.hardware.views import MODULES, SUMMED, Views
 from espalier.app.features.hardware.words import ABOUT, FIRST, NO_FORMATS, NO_MODEL, told
 from espalier.app.jobs.status import doing
 from espalier.app.widgets.bench import Bench, invitation
@@ -30,8 +30,6 @@ FIELDS = (
     "sizes", "name",
 )  # fmt: skip
 WORDS = 520
-FIFOS = ("fifo", "fifo_ram")
-_INSTANCE = re.compile(r"\) u_(\w+) \(")
 
 
 class HardwarePanel(Bench):
@@ -52,7 +50,7 @@ class HardwarePanel(Bench):
         self.form = Form(HardwareOptions, only=FIELDS, brief=True)
         self.form.editors["data"].narrow()
         self.views = Views(session, self.held)
-        self._following = False
+        self.links = Links(session, self.held, self.views)
         self._about, self._words = muted(NO_MODEL), QLabel(wordWrap=True)
         self._quantise = link("Quantise…", lambda: self.pass_wanted.emit("quantize"))
         self._doing, self._wrong = muted("", wrap=True), warning()
@@ -127,12 +125,6 @@ class HardwarePanel(Bench):
         self.held.changed.connect(self.refresh)
         self.held.arrived.connect(self._arrived)
         session.opened.connect(self._opened)
-        session.selection_changed.connect(self._selected)
-        views.tree.picked.connect(self._picked)
-        views.tree.opened.connect(self._find_instance)
-        views.tree.place_wanted.connect(self._show_place)
-        views.source.text.clicked.connect(self._clicked)
-        views.source.choice.edited.connect(self._file_chosen)
         views.colour.connect(self.mode_wanted)
         views.save_wanted.connect(self.save_wanted)
         views.front.wanted.connect(self.find_front)
@@ -195,82 +187,11 @@ class HardwarePanel(Bench):
     def _arrived(self) -> None:
         self.views.show_design(self.held.made)
         self.overlay_changed.emit()
-        self._selected(self._session.selection)
+        self.links.show_selected(self._session.selection)
 
     def overlay(self, column: str) -> Overlay:
-        """Values of the nodes for the colours of the graph: the most, or the sum, of a node's instances."""
-        title, unit = MODULES[column]
-        found: dict[str, float] = {}
-        unknown: set[str] = set()
-        for row in self.held.made.rows if self.held.made else ():
-            value = row.get(column)
-            if value is None and column in SUMMED:
-                unknown.add(row["node"])
-            if isinstance(value, int | float) and (value or column in SUMMED):
-                before = found.get(row["node"], 0.0)
-                found[row["node"]] = before + value if column in SUMMED else max(before, float(value))
-        note = "" if found and not self.held.stale else "of an earlier state" if found else "check the hardware first"
-        return Overlay(title, {n: v for n, v in found.items() if n not in unknown}, unit, note)
-
-    # -- node ↔ instance ↔ text
-
-    def _selected(self, ids: tuple[str, ...]) -> None:
-        """The graph's selection: mark it in all tables, and show the module of a single node."""
-        if self.held.made is None:
-            return
-        self.views.select_nodes(ids)
-        if self._following:
-            return
-        rows = self.views.tree.select_where("node", ids)
-        if len(ids) == 1 and rows:
-            self._show_module(next((r for r in reversed(rows) if r["module"] not in FIFOS), rows[-1]))
-
-    def _picked(self, rows: list[dict[str, Any]]) -> None:
-        """Instances were chosen in the tree: select their nodes."""
-        if rows:
-            self._show_module(rows[-1])
-            self._select(r["node"] for r in rows)
-        elif self.held.made:
-            self.views.source.show_file(self.held.made.file_of(self.held.made.name))
-
-    def _show_module(self, row: dict[str, Any]) -> None:
-        if made := self.held.made:
-            self.views.source.show_file(made.file_of(row["module"]))
-
-    def _find_instance(self, name: str) -> None:
-        """Show where the top has an instance."""
-        if made := self.held.made:
-            self.views.tabs.setCurrentIndex(SOURCE)
-            self.views.source.show_file(made.file_of(made.name), f") u_{name} (")
-
-    def _show_place(self, module: str, line: int) -> None:
-        """Show a line of a module's text."""
-        if made := self.held.made:
-            self.views.tabs.setCurrentIndex(SOURCE)
-            self.views.source.go_to(made.file_of(module), line)
-
-    def _clicked(self, paragraph: str, line: int) -> None:
-        """A part of a text: select the instance that stands there."""
-        source, tree = self.views.source, self.views.tree
-        if source.comparing:  # the lines of a diff are not those of the module
-            return
-        if source.file.startswith("rtl/"):
-            rows = [] if source.text.editable else tree.select_inside(source.module, line)
-        else:
-            found = _INSTANCE.search(paragraph)
-            rows = tree.select_where("instance", [found[1]]) if found else []
-        if rows:
-            self._select(r["node"] for r in rows)
-
-    def _file_chosen(self) -> None:
-        """A module's file: select its instances."""
-        module = self.views.source.file.rpartition("/")[2].removesuffix(".sv")
-        self._select(r["node"] for r in self.views.tree.select_where("module", [module]))
-
-    def _select(self, nodes: Any) -> None:
-        self._following = True
-        self._session.select(dict.fromkeys(nodes))
-        self._following = False
+        """Values of the nodes for the colours of the graph."""
+        return overlay(self.held, column)
 
 
 def _button(title: str, act: Any, words: str) -> QPushButton:
@@ -278,3 +199,19 @@ def _button(title: str, act: Any, words: str) -> QPushButton:
     button.setToolTip(words)
     button.clicked.connect(lambda: act())
     return button
+
+
+def overlay(held: Hardware, column: str) -> Overlay:
+    """Values of the nodes for the colours of the graph: the most, or the sum, of a node's instances."""
+    title, unit = MODULES[column]
+    found: dict[str, float] = {}
+    unknown: set[str] = set()
+    for row in held.made.rows if held.made else ():
+        value = row.get(column)
+        if value is None and column in SUMMED:
+            unknown.add(row["node"])
+        if isinstance(value, int | float) and (value or column in SUMMED):
+            before = found.get(row["node"], 0.0)
+            found[row["node"]] = before + value if column in SUMMED else max(before, float(value))
+    note = "" if found and not held.stale else "of an earlier state" if found else "check the hardware first"
+    return Overlay(title, {n: v for n, v in found.items() if n not in unknown}, unit, note)

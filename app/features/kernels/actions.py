@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtWidgets import QWidget
 
+from espalier.app.features.kernels.hosted import made_panel, panel_of
 from espalier.app.features.kernels.panel import KernelsPanel
 from espalier.app.features.kernels.state.runs import KernelBench, Run, kernel_runs_of
 from espalier.app.features.kernels.timed_actions import connect as connect_timed
@@ -88,18 +89,12 @@ def run_words(host: Host) -> str:
 
 def _front(host: Host) -> QWidget | None:
     """The page that is seen; None where no page of Kernels is."""
-    panel = _panel(host)
+    panel = made_panel(host)
     return panel.page(panel.title) if panel is not None and panel.isVisible() else None
 
 
-def _panel(host: Host) -> KernelsPanel | None:
-    """The panel, where it is made: the table of actions asks while the window is being furnished."""
-    panel = host.panel("kernels") if host.furnished else None
-    return panel if isinstance(panel, KernelsPanel) else None
-
-
 def _title(host: Host) -> str:
-    panel = _panel(host)
+    panel = made_panel(host)
     return panel.title if panel is not None and panel.isVisible() else RUN
 
 
@@ -122,7 +117,7 @@ def running(host: Host) -> bool:
 
 def _under_way(host: Host) -> list[Any]:
     """What measures now: the tab in front, then runs of kernels, then the other tabs."""
-    runs, panel, front = kernel_runs_of(host.session), _panel(host), _title(host)
+    runs, panel, front = kernel_runs_of(host.session), made_panel(host), _title(host)
     found: dict[str, Any] = {RUN: (runs, runs.running.job)} if runs.running else {}
     for title, page in panel.pages.items() if panel is not None else ():
         if title != RUN and hasattr(page, "held"):
@@ -130,12 +125,3 @@ def _under_way(host: Host) -> list[Any]:
     waiting = {job.id for job in host.session.jobs}  # one that ends is heard of here before its page forgets it
     order = sorted(found, key=lambda title: (title != front, title != RUN))
     return [held for held, job in map(found.__getitem__, order) if job and job.id in waiting]
-
-
-def panel_of(host: Host) -> KernelsPanel:
-    """The panel, brought to the front. Panels that are still to be made are made first: that hides them all."""
-    host.furnish()
-    panel = host.panel("kernels")
-    assert isinstance(panel, KernelsPanel)
-    host.show_dock("kernels")
-    return panel

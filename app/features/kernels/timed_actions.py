@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from espalier.app.features.kernels.hosted import panel_of
 from espalier.app.features.kernels.state.timed import Timed
 from espalier.model.files import write_bytes
 
@@ -43,8 +44,6 @@ def _colour(panel: KernelsPanel, mode: str) -> None:
 
 def measure(host: Host, name: str) -> None:
     """Bring a tab to the front, and run what it shows with its settings."""
-    from espalier.app.features.kernels.actions import panel_of
-
     page: Any = panel_of(host).page(TABS[name])
     page.run()
 

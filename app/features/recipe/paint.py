@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from PySide6.QtCore import QAbstractItemModel, QEvent, QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QMouseEvent, QPainter, QPen
@@ -10,12 +10,21 @@ from PySide6.QtWidgets import QAbstractItemView, QStyle, QStyledItemDelegate, QS
 
 from espalier.app.widgets.forms.fields import tokens
 
-if TYPE_CHECKING:
-    from espalier.app.features.recipe.panel import Line
-
 Index = QModelIndex | QPersistentModelIndex
 LINE = Qt.ItemDataRole.UserRole
 TITLE, DETAIL, PAD, MARK = 18, 15, 5, 34
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row as it is painted; `step` is None for the trace."""
+
+    title: str
+    summary: str
+    result: str
+    step: int | None
+    enabled: bool = True
+    error: str = ""
 
 
 def _small(font: QFont) -> QFont:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QAbstractListModel, QMimeData, QModelIndex, QPersistentModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QListView, QMenu, QVBoxLayout, QWidget
 
-from espalier.app.features.recipe.paint import LINE, RecipePainter
+from espalier.app.features.recipe.paint import LINE, Line, RecipePainter
 from espalier.app.step_words import origin, result, summary, title
 from espalier.app.widgets.heading import empty_state
 from espalier.app.words import plural
@@ -27,18 +26,6 @@ Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
 MIME = "application/x-espalier-step"
 WAITS = "not done yet"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A row as it is painted; `step` is None for the trace."""
-
-    title: str
-    summary: str
-    result: str
-    step: int | None
-    enabled: bool = True
-    error: str = ""
 
 
 class RecipeModel(QAbstractListModel):
@@ -238,7 +225,7 @@ class RecipePanel(QWidget):
             QGuiApplication.clipboard().setText(text)
 
     def paste(self) -> None:
-        """Add the steps on the clipboard after the chosen one: TOML, JSON or the labs' Python dict."""
+        """Add the steps on the clipboard after the chosen one: TOML, JSON or a Python dict of MASE."""
         if self._session.document:
             try:
                 steps = parse_recipe(QGuiApplication.clipboard().text()).steps

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
 from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QCursor
-from PySide6.QtWidgets import QMenu, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.canvas.colouring import Overlay
 from espalier.app.features.sensitivity.charts.heat_picture import export_heat
+from espalier.app.features.sensitivity.giving import Giving
 from espalier.app.features.sensitivity.views import Views
-from espalier.app.figures.heat_lines import LEAST, Heat, arrange, title_of
+from espalier.app.figures.heat_lines import LEAST, Heat, arrange
 from espalier.app.measured.sensitivities import NO_DATA, sensitivities_of
 from espalier.app.session.job_strip import JobStrip
 from espalier.app.widgets.heading import empty_state, link, say_as
-from espalier.app.words import plural
 from espalier.model.errors import EspalierError
-from espalier.model.formats.base import Format
-from espalier.passes.choices.edits import with_format, with_sparsity
-from espalier.passes.sensitivity.table import Candidate, Sensitivity
+from espalier.passes.sensitivity.table import Sensitivity
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -33,7 +28,6 @@ ABOUT = (
     "the outputs from the present ones."
 )
 NO_MODEL = "Open a model with weights to see which of its layers bear a coarse format."
-Cell = tuple[Sensitivity, Candidate]
 
 
 class SensitivityPanel(QWidget):
@@ -56,7 +50,7 @@ class SensitivityPanel(QWidget):
         self.start = link("", self.run)
         self.ask = link("Data and options…", self.options_wanted.emit)
         self._pages, self.strip = QStackedWidget(), JobStrip(session)
-        self.menu = QMenu(self)
+        self.giving = Giving(self, session, self.known, self.views)
         self._build()
         self._connect()
         self.refresh()
@@ -92,9 +86,11 @@ class SensitivityPanel(QWidget):
         views.colour.connect(self.overlay_wanted)
         views.format_chosen.connect(self.overlay_changed)
         heat.picked.connect(self._picked)
-        heat.wanted.connect(lambda index: self.give(self._cells([index])))
-        heat.column_pressed.connect(self._ask_column)
-        heat.menu_wanted.connect(self._ask_cell)
+        heat.wanted.connect(lambda index: self.giving.give(self.giving.cells([index])))
+        heat.column_pressed.connect(self.giving.ask_column)
+        self.giving.measure_wanted.connect(self.measure)
+        self.giving.colour_wanted.connect(self._colour)
+        heat.menu_wanted.connect(self.giving.ask_cell)
         for chart in (views.scatter, views.spread):
             chart.chosen.connect(lambda row, place: self._go_to(row))
         views.bars.chosen.connect(lambda line: self._go_to(line.row))
@@ -122,7 +118,7 @@ class SensitivityPanel(QWidget):
     def measure(self) -> None:
         """Measure the cells in hand one at a time, in the background."""
         try:
-            self.known.measure(self._cells(self.views.map.places()))
+            self.known.measure(self.giving.cells(self.views.map.places()))
         except EspalierError as error:
             self._session.problem.emit(error)
 
@@ -182,7 +178,7 @@ class SensitivityPanel(QWidget):
 
     def _picked(self) -> None:
         """Select on the graph what is selected here, and take the port in hand."""
-        cells = self._cells(self.views.map.places())
+        cells = self.giving.cells(self.views.map.places())
         self.views.tell_cell()
         if not cells:
             return
@@ -195,70 +191,6 @@ class SensitivityPanel(QWidget):
         if row is not None:
             self._session.select((row.node,))
             self.port_wanted.emit(row.port)
-
-    # -- giving formats
-
-    def _cells(self, places: Iterable[QModelIndex]) -> list[Cell]:
-        model = self.views.map.cells
-        found = ((model.line(i.row()).row, model.candidate(i)) for i in places)
-        return [(row, candidate) for row, candidate in found if row is not None and candidate is not None]
-
-    def _column(self, column: int, chosen: bool) -> list[Cell]:
-        lines = self.views.heat.lines
-        wanted = set(self._session.selection)
-        found = ((n.row, n.candidate(column)) for n in lines)
-        return [(row, c) for row, c in found if row and c and (not chosen or row.node in wanted)]
-
-    def give(self, cells: list[Cell]) -> None:
-        """Give ports what the cells say, as fitted to each: one undo step."""
-        document = self._session.document
-        if document is None or not cells:
-            return
-        recipe = self._session.recipe
-        formats: dict[tuple[str, Format | None], list[str]] = {}
-        pruned: dict[tuple[float, str], list[str]] = {}
-        for row, candidate in cells:
-            if row.node not in document.graph.nodes:
-                continue
-            if candidate.format or not candidate.sparsity:
-                formats.setdefault((row.port, candidate.format), []).append(row.node)
-            if candidate.sparsity:
-                pruned.setdefault((candidate.sparsity, candidate.method), []).append(row.node)
-        for (port, fmt), ids in formats.items():
-            recipe = with_format(recipe, tuple(ids), port, fmt)
-        for (ratio, method), ids in pruned.items():
-            recipe = with_sparsity(recipe, tuple(ids), ratio, method, "local")
-        if formats or pruned:
-            self._session.set_recipe(recipe, _label(cells))
-
-    def _ask_cell(self, index: QModelIndex, at: QPoint) -> None:
-        cells = self._cells(self.views.map.places() or [index])
-        self.menu.clear()
-        verb = "Give this format" if len(cells) == 1 else f"Give these {len(cells)} formats"
-        self.menu.addAction(f"{verb} ({_label(cells)})").triggered.connect(lambda: self.give(cells))
-        measure = self.menu.addAction(f"Measure {'it' if len(cells) == 1 else 'them'} truly")
-        measure.triggered.connect(self.measure)
-        measure.setEnabled(not self.known.running)
-        self.menu.popup(at)
-
-    def _ask_column(self, column: int) -> None:
-        """What the head of a column offers: its format for the selected layers, or for all lines."""
-        self.menu.clear()
-        name = self.views.heat.columns[column].title
-        for chosen, words in ((True, "selected"), (False, "")):
-            cells = self._column(column, chosen)
-            count = len({row.node for row, _ in cells})
-            text = f"Give {name} to the {plural(count, f'{words} layer'.strip())}" if count else (
-                f"Give {name} to the selected layers: none is selected")  # fmt: skip
-            act = self.menu.addAction(text)
-            act.setEnabled(bool(cells))
-            act.triggered.connect(partial(self.give, cells))
-        self.menu.addSeparator()
-        show = self.menu.addAction(f"Show {name} layer by layer")
-        show.triggered.connect(lambda: self.views.show_layers(column))
-        colour = self.menu.addAction(f"Colour the graph by {name}")
-        colour.triggered.connect(lambda: self._colour(column))
-        self.menu.popup(QCursor.pos())
 
     # -- the graph and files
 
@@ -295,12 +227,3 @@ def overlay_values(heat: Heat, column: int) -> dict[str, float]:
         if line.row is not None and value is not None:
             found[line.row.node] = max(found.get(line.row.node, -99.0), log10(max(value, LEAST)))
     return found
-
-
-def _label(cells: list[Cell]) -> str:
-    """`weight → int 4`, `3 layers → int 4`, `3 layers → several formats`."""
-    names = {title_of(c) for _, c in cells}
-    what = names.pop() if len(names) == 1 else "several formats"
-    if len(cells) == 1:
-        return f"{cells[0][0].port} → {cells[0][1].label}"
-    return f"{plural(len({row.node for row, _ in cells}), 'layer')} → {what}"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
+from espalier.app.features.training.foot import TrainingFoot
 from espalier.app.features.training.run import TrainingRun
 from espalier.app.features.training.state.estimate import TrainingEstimate
 from espalier.app.features.training.state.memory import recall, remember
@@ -20,8 +21,7 @@ from espalier.app.widgets.forms.data_fields import DataField
 from espalier.app.widgets.forms.grouped import GroupedForm
 from espalier.app.widgets.forms.owing import Owing
 from espalier.app.widgets.forms.training_groups import GROUPS
-from espalier.app.widgets.heading import link, muted, warning
-from espalier.app.words import count
+from espalier.app.widgets.heading import muted
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.passes.jobs.kinds import JobEvent, ReplayJob
 from espalier.passes.training.checkpoint_folders import Unfinished, discard, unfinished
@@ -48,12 +48,8 @@ class TrainingPanel(Owing):
         self.form = GroupedForm(FinetuneOptions, GROUPS, without=("freeze",))
         self.what = WhatTrains(session)
         self.run = TrainingRun(session)
-        self.hint, self.words, self.error, self.ended = muted(""), QLabel(wordWrap=True), warning(), muted("")
-        self.left = muted("")
-        self.train = QPushButton("Train")
+        self.foot, self.hint = TrainingFoot(self.run), muted("")
         self.estimate = TrainingEstimate(session, self.options, lambda: self._job is not None)
-        self.time = link("Estimate the time", lambda: self.estimate.ask(unasked=False))
-        self.go_on, self.anew = QPushButton("Continue"), QPushButton("Restart")
         self._previews = Previews(self)
         self._build()
         self._connect()
@@ -68,7 +64,7 @@ class TrainingPanel(Owing):
         column.setContentsMargins(12, 4, 12, 8)
         column.setSpacing(8)
         column.addWidget(self.form)
-        self.form.column.insertWidget(2, _what_row(self))
+        self.form.column.insertWidget(2, self._what_row())
         self.form.column.insertWidget(2, self.hint)
         self.hint.setProperty("role", "small")
         self.setFocusProxy(self.form.editor("data"))
@@ -80,19 +76,30 @@ class TrainingPanel(Owing):
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addWidget(area, 1)
-        box.addWidget(_foot(self))
+        box.addWidget(self.foot)
+
+    def _what_row(self) -> QWidget:
+        row = QWidget()
+        line = QHBoxLayout(row)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(12)
+        title = QLabel("what trains")
+        title.setFixedHeight(23)
+        line.addWidget(title, 0, Qt.AlignmentFlag.AlignTop)
+        line.addWidget(self.what, 1)
+        return row
 
     def _connect(self) -> None:
         self.form.changed.connect(self._edited)
         self.what.edited.connect(self._edited)
-        self.train.clicked.connect(self.begin)
-        self.go_on.clicked.connect(self.begin)
-        self.anew.clicked.connect(self._restart)
+        self.foot.begun.connect(self.begin)
+        self.foot.restarted.connect(self._restart)
+        self.foot.time_wanted.connect(lambda: self.estimate.ask(unasked=False))
         for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             short = QShortcut(QKeySequence(key), self.form)
             short.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             short.activated.connect(self.begin)
-        self.estimate.told.connect(self._tell)
+        self.estimate.told.connect(lambda words: self.foot.tell_estimate(words, self._job is not None))
         self.estimate.failed.connect(self._fail)
         self._previews.ready.connect(lambda slot, key, found: self._found(found))
         session = self._session
@@ -123,7 +130,7 @@ class TrainingPanel(Owing):
         """Defaults for the model, or the options of a training of it that was broken off."""
         self.estimate.drop()
         self.what.forget_graph()
-        self.ended.hide()
+        self.foot.ended.hide()
         document = self._session.document
         options = FinetuneOptions()
         if document:
@@ -161,19 +168,17 @@ class TrainingPanel(Owing):
     def _edited(self) -> None:
         """Forget the estimate of other options, and look whether such a training was broken off."""
         self.estimate.drop()
-        self.error.hide()
+        self.foot.error.hide()
         document = self._session.document
-        self.train.setEnabled(document is not None)
-        self.time.setEnabled(document is not None)
-        self.time.setVisible(self._job is None)
-        self.words.setText(through(document.graph) if document else "Open a model to train it.")
+        words = through(document.graph) if document else "Open a model to train it."
+        self.foot.offer(document is not None, words, self._job is not None)
         try:
             self._look(self.options())
         except EspalierError as error:
             self._found(None)
             self._previews.forget("unfinished")
             if document:
-                self.words.setText(error.message)
+                self.foot.words.setText(error.message)
             return
         self.estimate.forget()
 
@@ -192,27 +197,17 @@ class TrainingPanel(Owing):
 
     def _found(self, found: Unfinished | tuple[()] | None) -> None:
         """Offer to go on with what was broken off."""
-        shown = isinstance(found, Unfinished) and self._job is None
-        if isinstance(found, Unfinished):
-            self.left.setText(f"This training was interrupted at step {count(found.step)} of {count(found.steps)}.")
-        for widget in (self.left, self.go_on, self.anew):
-            widget.setVisible(shown)
-        self.train.setVisible(not shown)
-
-    def _tell(self, words: str) -> None:
-        """The estimate stands where it could be asked for."""
-        self.words.setText(words)
-        self.time.setVisible(not words and self._job is None)
+        self.foot.offer_unfinished(found if isinstance(found, Unfinished) and self._job is None else None)
 
     def _fail(self, error: Any) -> None:
         """Say it once: what the field of the data says already need not stand here again."""
-        self.words.setText("")
+        self.foot.words.setText("")
         data = self.form.editor("data")
         if isinstance(data, DataField) and data.tells(error):
-            self.error.hide()
+            self.foot.error.hide()
             return
-        self.error.setText(f"{error.message} {error.hint}".strip())
-        self.error.show()
+        self.foot.error.setText(f"{error.message} {error.hint}".strip())
+        self.foot.error.show()
 
     # -- the run
 
@@ -226,8 +221,8 @@ class TrainingPanel(Owing):
         except EspalierError as error:
             self._fail(error)
             return
-        self.error.hide()
-        self.ended.hide()
+        self.foot.error.hide()
+        self.foot.ended.hide()
         self.estimate.drop()
         remember(document.project.source.spec, wish)
         self.wanted.emit(wish)
@@ -251,10 +246,9 @@ class TrainingPanel(Owing):
             self._job = work
             self.run.follow(heard.job)
             self._found(None)
-            self.ended.hide()
+            self.foot.ended.hide()
         busy = heard.job in self._session.jobs
-        for widget in (self.train, self.time, self.words):
-            widget.setVisible(not busy)
+        self.foot.rest(not busy)
         if not busy and self._job is work:
             self._job = None
             self._edited()
@@ -263,10 +257,10 @@ class TrainingPanel(Owing):
         """The graph is another: say how its training ended, where there was one just now."""
         reports = [r for r in self._session.step_reports() if r is not None and r.pass_name == PASS]
         if self._job is not None and reports:
-            self.ended.setText(f"{did(reports[-1])} Undo (Ctrl+Z) takes it back.")
-            self.ended.show()
+            self.foot.ended.setText(f"{did(reports[-1])} Undo (Ctrl+Z) takes it back.")
+            self.foot.ended.show()
         elif self._job is None:
-            self.ended.hide()
+            self.foot.ended.hide()
             self.when_seen(self._follow)
 
     def _follow(self) -> None:
@@ -280,43 +274,3 @@ class TrainingPanel(Owing):
             self._fail(error)
             if not self.visibleRegion().isEmpty():
                 self.refused.emit()
-
-
-def _what_row(panel: TrainingPanel) -> QWidget:
-    row = QWidget()
-    line = QHBoxLayout(row)
-    line.setContentsMargins(0, 0, 0, 0)
-    line.setSpacing(12)
-    title = QLabel("what trains")
-    title.setFixedHeight(23)
-    line.addWidget(title, 0, Qt.AlignmentFlag.AlignTop)
-    line.addWidget(panel.what, 1)
-    return row
-
-
-def _foot(panel: TrainingPanel) -> QWidget:
-    """What stays in sight below the form."""
-    foot = QFrame()
-    foot.setProperty("foot", True)
-    column = QVBoxLayout(foot)
-    column.setContentsMargins(12, 4, 12, 6)
-    column.setSpacing(4)
-    panel.train.setProperty("primary", True)
-    panel.words.setProperty("role", "muted")
-    again = QHBoxLayout()
-    again.addWidget(panel.go_on)
-    again.addWidget(panel.anew)
-    again.addStretch(1)
-    row, told = QHBoxLayout(), QVBoxLayout()
-    told.setSpacing(2)
-    told.addWidget(panel.words)
-    told.addWidget(panel.time, 0, Qt.AlignmentFlag.AlignLeft)
-    row.addLayout(told, 1)
-    row.addWidget(panel.train, 0, Qt.AlignmentFlag.AlignVCenter)
-    for widget in (panel.error, panel.left):
-        column.addWidget(widget)
-    column.addLayout(again)
-    for widget in (panel.run, panel.ended):
-        column.addWidget(widget)
-    column.addLayout(row)
-    return foot

@@ -1,130 +1,90 @@
-"""What the View and Help menus do."""
+"""The menu View: the canvas, its colours, the theme, and where the keyboard goes."""
 
 from __future__ import annotations
 
-import platform
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-import PySide6
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeySequence
-from PySide6.QtWidgets import QApplication, QDialog, QLabel, QVBoxLayout
+from PySide6.QtWidgets import QApplication
 
-from espalier.app.errors import open_file
-from espalier.app.settings import data_folder
-from espalier.app.widgets.heading import muted
-from espalier.app.widgets.table import Table
+from espalier.app.canvas.colouring import MODES
+from espalier.app.menu import Action, always
+from espalier.app.shell.actions.edit import is_selected
 
 if TYPE_CHECKING:
-    from espalier.app.shell.window import Window
-
-KEYS = (
-    ("Inspector", "Next, last field", "Tab, Shift+Tab"),
-    ("Inspector", "Step a number, by ten", "Up, Down; PgUp, PgDown"),
-    ("Inspector", "Back to the graph", "Esc"),
-    ("Forms", "Apply", "Return"),
-    ("Forms", "Close without applying", "Esc"),
-    ("Recipe", "Edit the chosen step", "Return"),
-    ("Recipe", "Switch the chosen step on or off", "Space"),
-    ("Recipe", "Move the chosen step", "Alt+Up, Alt+Down"),
-    ("Recipe", "Remove the chosen step", "Delete"),
-    ("Tables", "Copy rows as TSV", "Ctrl+C"),
-    ("Find", "Find a node or a command", "Ctrl+Shift+P"),
-)
+    from espalier.app.canvas.view import GraphCanvas
+    from espalier.app.host import Host
+    from espalier.app.settings import Settings
+    from espalier.app.shell.docks import Docks
+    from espalier.app.widgets.style import Appearance
 
 
-def reveal(window: Window) -> None:
-    """Bring the selection into view."""
-    window.canvas.reveal(window.session.selection[0])
+class View:
+    """Canvas and docks are made late: each is asked for when a row needs it."""
+
+    def __init__(self, host: Host, docks: Callable[[], Docks]) -> None:
+        self._host, self._docks = host, docks
+
+    @property
+    def canvas(self) -> GraphCanvas:
+        """The graph canvas."""
+        return self._host.canvas
+
+    def reveal(self) -> None:
+        """Bring the selection into view."""
+        self.canvas.reveal(self._host.session.selection[0])
+
+    def next_panel(self) -> None:
+        """Put the keyboard into the next part of the window: graph, then each panel that shows."""
+        docks, here = self._docks(), QApplication.focusWidget()
+        shown = [n for n, d in docks.docks.items() if d.isVisible() and not d.visibleRegion().isEmpty()]
+        at = next((i for i, n in enumerate(shown) if here and docks.docks[n].isAncestorOf(here)), -1)
+        if at + 1 < len(shown):
+            docks.enter(shown[at + 1])
+        else:
+            self.canvas.setFocus()
+
+    def reset(self) -> None:
+        """Every dock at its first place."""
+        self._docks().reset()
 
 
-def next_panel(window: Window) -> None:
-    """Put the keyboard into the next part of the window: graph, then each panel that shows."""
-    docks, here = window.docks, QApplication.focusWidget()
-    shown = [n for n, d in docks.docks.items() if d.isVisible() and not d.visibleRegion().isEmpty()]
-    at = next((i for i, n in enumerate(shown) if here and docks.docks[n].isAncestorOf(here)), -1)
-    if at + 1 < len(shown):
-        docks.enter(shown[at + 1])
-    else:
-        window.canvas.setFocus()
+def rows(view: View, host: Host) -> list[Action]:
+    """What shows of the graph and where."""
+    chosen = partial(is_selected, host.session)
+    return [
+        Action("fit", "Fit graph", "View", lambda: view.canvas.fit(), "Ctrl+0"),
+        Action("zoom_in", "Zoom in", "View", lambda: view.canvas.zoom_by(1.25), "Ctrl++"),
+        Action("zoom_out", "Zoom out", "View", lambda: view.canvas.zoom_by(0.8), "Ctrl+-"),
+        Action("zoom_to", "Go to the selection", "View", view.reveal, "Ctrl+G", needs=chosen),
+        Action("expand", "Expand all", "View", lambda: view.canvas.open_all(), "Ctrl+Shift+E", group=1),
+        Action("collapse", "Collapse all", "View", lambda: view.canvas.close_all(), "Ctrl+Shift+C", group=1),
+        Action("across", "Left to right", "View", lambda: view.canvas.set_horizontal(not view.canvas.horizontal),
+               "Ctrl+Shift+L", checked=lambda: view.canvas.horizontal, group=1),
+        Action("casts", "Where formats change", "View", lambda: view.canvas.set_show_casts(not view.canvas.show_casts),
+               "Ctrl+Shift+F", checked=lambda: view.canvas.show_casts, group=1,
+               help="Chips on the edges along which values are converted"),
+        *(Action(f"colour_{k}", v[:1].upper() + v[1:], "View/Colour by", lambda k=k: view.canvas.set_mode(k),
+                 f"Alt+{(i + 1) % 10}" if i < 10 else "", checked=lambda k=k: view.canvas.mode == k, group=2)
+          for i, (k, v) in enumerate(MODES.items())),
+        Action("to_inspector", "Go to the inspector", "View", partial(host.enter_dock, "inspector"), "Ctrl+I", group=4),
+        Action("to_recipe", "Go to the recipe", "View", partial(host.enter_dock, "recipe"), "Ctrl+R", group=4),
+        Action("next_panel", "Go to the next panel", "View", view.next_panel, "F6", group=4),
+        Action("larger", "Maximise panel", "View", host.toggle_large, "Shift+F6", group=4,
+               help="Maximise the panel at the bottom, or restore it"),
+        Action("reset_layout", "Reset the layout", "View", view.reset, group=4),
+    ]  # fmt: skip
 
 
-def toggle_across(window: Window) -> None:
-    """Let the graph flow across or down."""
-    window.canvas.set_horizontal(not window.canvas.horizontal)
-
-
-def toggle_casts(window: Window) -> None:
-    """Show or hide where formats change along the edges."""
-    window.canvas.set_show_casts(not window.canvas.show_casts)
-
-
-def colour(window: Window, mode: str) -> None:
-    """Colour the nodes."""
-    window.canvas.set_mode(mode)
-
-
-def theme(window: Window, mode: str) -> None:
+def theme_rows(settings: Settings, appearance: Appearance) -> list[Action]:
     """Light, dark or as the system."""
-    window.settings.mode = mode
-    window.appearance.set_mode(mode)
 
+    def choose(mode: str) -> None:
+        settings.mode = mode
+        appearance.set_mode(mode)
 
-def crash_reports(window: Window) -> None:
-    """Open the folder of the crash reports."""
-    open_file(data_folder("crashes"))
-
-
-def _page(window: Window, title: str, width: int, height: int) -> tuple[QDialog, QVBoxLayout]:
-    page = QDialog(window)
-    page.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    page.setWindowTitle(title)
-    page.resize(width, height)
-    box = QVBoxLayout(page)
-    box.setContentsMargins(20, 18, 20, 18)
-    return page, box
-
-
-def shortcuts(window: Window) -> None:
-    """All keys in a table."""
-    page, box = _page(window, "Shortcuts", 560, 620)
-    rows = [{"where": r.menu.replace("/", " › "), "what": r.title.rstrip("…"),
-             "key": QKeySequence(r.key).toString(QKeySequence.SequenceFormat.NativeText)}
-            for r in window.actions_table.rows if r.key]  # fmt: skip
-    rows += [{"where": where, "what": what, "key": key} for where, what, key in KEYS]
-    keys = Table()
-    keys.show_rows(rows)
-    keys.resizeColumnsToContents()
-    keys.horizontalHeader().setStretchLastSection(True)
-    keys.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    wide = sum(keys.columnWidth(i) for i in range(keys.model().columnCount())) + 70
-    high = (len(rows) + 1) * keys.verticalHeader().defaultSectionSize() + 60
-    page.resize(wide, min(high, window.height() - 40))
-    box.addWidget(keys)
-    page.show()
-
-
-def guide(window: Window) -> None:
-    """The guide, in a window of its own that stays while one works."""
-    from espalier.app.features.guide.window import GuideWindow
-
-    page = window.findChild(GuideWindow) or GuideWindow(window, window.appearance)
-    page.show()
-    page.raise_()
-    page.activateWindow()
-
-
-def about(window: Window) -> None:
-    """What this is, and of which version."""
-    from espalier.model.document.project import APP
-
-    page, box = _page(window, "About Espalier", 420, 200)
-    name = QLabel("Espalier")
-    name.setProperty("role", "display")
-    box.addWidget(name)
-    box.addWidget(muted("A workbench for neural-network compression: see a model as a graph, shape it layer by layer, "
-                        "and see at once what that costs."))  # fmt: skip
-    versions = f"Version {APP} · Python {platform.python_version()} · Qt {PySide6.__version__}"
-    box.addWidget(muted(versions))
-    box.addStretch(1)
-    page.show()
+    return [
+        Action(f"theme_{m}", m.capitalize(), "View/Theme", partial(choose, m), needs=always,
+               checked=lambda m=m: appearance.mode == m, group=3) for m in ("light", "dark", "system")
+    ]  # fmt: skip

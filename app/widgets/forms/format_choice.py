@@ -1,4 +1,4 @@
-"""The list of formats: grouped by family, found by name, title or any alias (the labs' layer names among them)."""
+"""The list of formats: grouped by family, found by name, title or any alias (MASE's layer names among them)."""
 
 from __future__ import annotations
 

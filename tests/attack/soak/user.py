@@ -29,7 +29,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from espalier.app.shell.actions import file as files
 from espalier.app.shell.application import IDLE
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Step
@@ -457,19 +456,19 @@ class User:
     def open(self) -> str:
         spec = self.pick((*DEMOS, f"{self.folder / 'foreign.py'}:make"))
         self.note(f"open {Path(spec).name}")
-        files.open_spec(self.window, spec)
+        self.window.services.opening.open_spec(spec)
         return self.watch.trail[-1]
 
     def reload(self) -> str:
         there = sorted(self.folder.glob("*.espalier"))
         if there:
             path = self.pick(there)
-            files.open_spec(self.window, str(path))
+            self.window.services.opening.open_spec(str(path))
             return f"open {path.name}"
         return self.save()
 
     def close(self) -> str:
-        files.close(self.window)
+        self.window.services.saving.close()
         return "close"
 
     def banner(self) -> str:
@@ -494,7 +493,7 @@ class User:
         """Close everything but the window, and wait until nothing runs."""
         self.watch.trail.append("rest")
         self.answer_all()
-        self.window.after_save = None
+        self.window.services.saving.forget_then()
         end = time.monotonic() + patience
         self.session.close()
         while self.session.jobs and time.monotonic() < end:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import espalier as es
 from espalier.app.features.edits import offers
-from espalier.app.features.edits.menu import NodeMenu
+from espalier.app.features.edits.context_menu import NodeMenu
 from espalier.app.shell.window import Window
 from espalier.model.document.codec import encode
 from tests.gui.conftest import FakeRunner, open_small

@@ -430,8 +430,8 @@ def test_the_panel_stays_where_it_is_asked_for_before_the_window_is_furnished(wi
     fresh.show()
     assert not fresh.furnished
     panel_of(fresh.host)
-    while fresh._later.isActive():
-        fresh._furnish_some()
+    while fresh._furnishing.busy:
+        fresh._furnishing.next_part()
     assert fresh.furnished and fresh.docks.docks["kernels"].isVisible()
     fresh.deleteLater()
 

@@ -26,7 +26,7 @@ from espalier.app.features.kernels.state.timed import Timed, from_bytes
 from espalier.app.features.kernels.timed import OLD, TimedPage
 from espalier.app.features.kernels.timed_actions import measure
 from espalier.app.figures.facts import node_facts
-from espalier.app.shell.actions.model import default_options
+from espalier.app.shell.pass_defaults import default_options
 from espalier.app.shell.window import Window
 from espalier.app.theme import DARK
 from espalier.kernels.bench.spec import Lab
@@ -310,7 +310,6 @@ def test_the_graph_takes_the_colours(small: Window, runner: list[FakeRunner]) ->
 
 def test_the_trace_is_copied_while_it_is_there(small: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
     from espalier.app.features.kernels import timed_actions
-    from espalier.app.shell.actions import file as file_actions
 
     page = profile(small)
     page.run()
@@ -321,7 +320,7 @@ def test_the_trace_is_copied_while_it_is_there(small: Window, runner: list[FakeR
     assert page.trace.isEnabled() and page.trace_file == place
     asked: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_actions, "ask_path", lambda window, title, then, **more: asked.append(then))
+        patch.setattr(small.services.dialogs, "ask_path", lambda title, then, **more: asked.append(then))
         timed_actions.save_trace(small.host, page)
     asked[0](tmp_path / "saved")
     assert json.loads((tmp_path / "saved.json").read_text()) == {"traceEvents": []}
@@ -504,9 +503,9 @@ def test_mx_weights_stand_under_deploy(small: Window) -> None:
     row = next(r for r in small.actions_table.rows if r.id == "pack_mx")
     assert (row.menu, row.section) == ("Model", "Deploy") and "packed" in row.help
     spec = PASSES.get("pack_mx")
-    assert default_options(small, spec).width == "8", "nothing is in mxint yet"
+    assert default_options(small.session, spec).width == "8", "nothing is in mxint yet"
     small.session.set_format(("fc1",), "weight", MXInt(8, 8))
-    assert default_options(small, spec).width == "as it is"
+    assert default_options(small.session, spec).width == "as it is"
 
 
 def test_a_packed_weight_says_what_it_takes(small: Window) -> None:

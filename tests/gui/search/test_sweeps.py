@@ -355,15 +355,13 @@ def test_steps_are_duplicated_copied_and_pasted(panel: SweepsPanel, window: Wind
 
 
 def test_a_recipe_is_loaded_from_a_file(panel: SweepsPanel, window: Window, tmp_path: Path) -> None:
-    from espalier.app.shell.actions.file import open_path
-
     path = tmp_path / "labs.json"
     config = {"name": "integer", "weight_width": 3, "weight_frac_width": 1}
     path.write_text(json.dumps({"quantize_transform_pass": {"by": "type", "linear": {"config": config}}}))
-    open_path(window, path)  # as a drop does
+    window.services.opening.open_path(path)  # as a drop does
     assert window.session.recipe.steps[-1].options.rules[0].formats["weight"] == Integer(3, 1)
     path.write_text("{}")
-    open_path(window, path)
+    window.services.opening.open_path(path)
     assert not window.banner.isHidden()
     assert len(window.session.recipe) == 2
 
@@ -397,9 +395,7 @@ def test_a_journal_of_a_newer_version_stays_in_the_file(window: Window, runner: 
 
 
 def test_an_option_is_swept_from_its_form(panel: SweepsPanel, window: Window) -> None:
-    from espalier.app.shell.actions.model import ask, edit_step
-
-    edit_step(window, 0)
+    window.services.forms.edit_step(0)
     form = window.findChildren(OptionsWindow)[-1]
     editor = form.findChildren(PortFormats)[0].rows["weight"]
     assert option_of(editor.widgets["frac_width"], form) == "rules.formats.weight.frac_width"
@@ -415,7 +411,7 @@ def test_an_option_is_swept_from_its_form(panel: SweepsPanel, window: Window) ->
     form.sweep_wanted.emit("rules.formats.weight.frac_width")
     assert panel.setup.main.preview.text() == "9 values: 0, 1, 2, 3, 4, 5, 6, 7, 8"
     form.close()
-    ask(window, "prune")
+    window.services.forms.ask("prune")
     other = window.findChildren(OptionsWindow)[-1]
     assert not other.sweepable  # it is no step yet
     other.close()
@@ -456,5 +452,5 @@ def test_a_recipe_is_looked_through_only_where_somebody_sees_it(
     window.show_dock("jobs")
     window.session.set_recipe(Recipe((quantised(), quantised())), "Quantise twice")
     assert not offered
-    window.docks.sweep(1)
+    window.services.forms.sweep_step(1)
     assert set(offered) == {2} and panel.setup.main.axis().step == 1

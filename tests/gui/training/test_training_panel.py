@@ -75,7 +75,7 @@ def plain(text: str) -> str:
 
 def begun(panel: TrainingPanel, runner: list[FakeRunner]) -> JobInfo:
     """A training that has told its first figures."""
-    panel.train.click()
+    panel.foot.train.click()
     info = next(j for j in runner[-1].waiting if isinstance(j.job, ReplayJob))
     runner[-1].tell(info, Started())
     runner[-1].tell(info, Progress(40, 250, "training"))
@@ -135,7 +135,7 @@ def test_what_trains(panel: TrainingPanel, window: Window) -> None:
     assert panel.options().freeze == ()
     panel.what.choice.put(CHOSEN)
     panel.what.choice.edited.emit()
-    assert "selected" in panel.words.text()
+    assert "selected" in panel.foot.words.text()
     window.session.select(("fc2",))
     assert panel.options().freeze == (Select("name", ("fc1",)),)
     panel.what.put((Select("type", ("linear",)),))
@@ -145,9 +145,9 @@ def test_what_trains(panel: TrainingPanel, window: Window) -> None:
 def test_without_data_it_says_so(window: Window, runner: list[FakeRunner]) -> None:
     open_small(window, runner)
     panel = window.docks.panels["training"]
-    assert isinstance(panel, TrainingPanel) and "Name the data" in panel.words.text()
+    assert isinstance(panel, TrainingPanel) and "Name the data" in panel.foot.words.text()
     panel.begin()
-    assert not panel.error.isHidden() and not runner[-1].waiting
+    assert not panel.foot.error.isHidden() and not runner[-1].waiting
 
 
 # -- the estimate
@@ -165,10 +165,10 @@ def test_it_is_estimated_when_the_worker_is_idle(panel: TrainingPanel, runner: l
     info = next(j for j in runner[-1].waiting if _is_estimate(j))
     runner[-1].tell(info, Started())
     runner[-1].tell(info, Done(Report("finetune_estimate", (), ESTIMATE)))
-    assert "4 min 10 s" in plain(panel.words.text())
+    assert "4 min 10 s" in plain(panel.foot.words.text())
     panel.form.editor("batch_size").put(64)
     panel.form.editor("batch_size").edited.emit()
-    assert "4 min 10 s" not in plain(panel.words.text())
+    assert "4 min 10 s" not in plain(panel.foot.words.text())
 
 
 def test_an_estimate_gives_way_to_other_jobs(panel: TrainingPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
@@ -183,7 +183,7 @@ def test_an_estimate_that_fails_is_told_in_the_panel(
     qtbot.waitUntil(lambda: any(map(_is_estimate, runner[-1].waiting)), timeout=6000)
     info = next(j for j in runner[-1].waiting if _is_estimate(j))
     runner[-1].tell(info, Failed("The split is empty.", "Choose another."))
-    assert panel.error.text() == "The split is empty. Choose another." and window.banner.isHidden()
+    assert panel.foot.error.text() == "The split is empty. Choose another." and window.banner.isHidden()
 
 
 def _is_estimate(info: JobInfo) -> bool:
@@ -196,24 +196,24 @@ def _is_estimate(info: JobInfo) -> bool:
 def test_train_pause_keep_and_how_it_ended(panel: TrainingPanel, runner: list[FakeRunner], window: Window) -> None:
     info = begun(panel, runner)
     assert info.job.recipe.steps[-1].options == FinetuneOptions(data="demo:digits", learning_rate=1e-3)
-    assert plain(panel.run.status._whole) == "Training · step 40 of 250" and panel.train.isHidden()
+    assert plain(panel.run.status._whole) == "Training · step 40 of 250" and panel.foot.train.isHidden()
     panel.run.pause.click()
     panel.run.refresh()
     assert panel.run.pause.text() == "Continue" and panel.run.status._whole.startswith("Paused")
     panel.run.keep.click()
     assert runner[-1].kept == [info.id] and not panel.run.keep.isEnabled()
     runner[-1].tell(info, Done(ended(info)))
-    assert panel.run.isHidden() and not panel.train.isHidden()
-    words = plain(panel.ended.text())
+    assert panel.run.isHidden() and not panel.foot.train.isHidden()
+    words = plain(panel.foot.ended.text())
     assert "validation accuracy 92.5 % (+2.5 points)" in words and "step 250 of 250" in words and "Undo" in words
     window.session.undo()
-    assert panel.ended.isHidden()
+    assert panel.foot.ended.isHidden()
 
 
 def test_a_cancelled_training_leaves_everything(panel: TrainingPanel, runner: list[FakeRunner], window: Window) -> None:
     begun(panel, runner)
     panel.run.cancel.click()
-    assert panel.run.isHidden() and not panel.train.isHidden()
+    assert panel.run.isHidden() and not panel.foot.train.isHidden()
     assert window.session.document is not None and window.session.document.recipe == Recipe()
 
 
@@ -245,14 +245,14 @@ def test_what_was_broken_off_can_go_on_or_begin_anew(
     open_small(window, runner, small_project(data="demo:digits"))
     panel = window.docks.panels["training"]
     assert isinstance(panel, TrainingPanel) and panel.options() == used
-    qtbot.waitUntil(lambda: not panel.left.isHidden(), timeout=2000)
-    assert plain(panel.left.text()) == "This training was interrupted at step 1 200 of 7 080."
-    assert panel.train.isHidden()
-    panel.go_on.click()
+    qtbot.waitUntil(lambda: not panel.foot.left.isHidden(), timeout=2000)
+    assert plain(panel.foot.left.text()) == "This training was interrupted at step 1 200 of 7 080."
+    assert panel.foot.train.isHidden()
+    panel.foot.go_on.click()
     info = next(j for j in runner[-1].waiting if isinstance(j.job, ReplayJob))
     assert isinstance(info.job, ReplayJob) and info.job.recipe.steps[-1].options == used and not gone
     runner[-1].tell(info, Stopped())
-    panel.anew.click()
+    panel.foot.anew.click()
     assert gone == [used]
 
 

@@ -39,7 +39,7 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
     base = session.document.present
     panel.form.editor("max_steps").put(100_000)
     panel.form.editor("max_steps").edited.emit()
-    panel.train.click()
+    panel.foot.train.click()
     until(qtbot, lambda: panel.run.job is not None and len(panel.run.job.metrics.get("training loss", ())) > 5)
     until(qtbot, panel.run.pause.isEnabled)
     panel.run.pause.click()
@@ -47,14 +47,14 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
     process = session._runner.worker_pid
     assert process is not None
     os.kill(process, signal.SIGKILL)
-    until(qtbot, lambda: panel.run.job is None and panel.go_on.isVisible())
-    assert session.document.present is base and "of 100\u2009000" in panel.left.text()
+    until(qtbot, lambda: panel.run.job is None and panel.foot.go_on.isVisible())
+    assert session.document.present is base and "of 100\u2009000" in panel.foot.left.text()
 
-    panel.go_on.click()
+    panel.foot.go_on.click()
     until(qtbot, lambda: panel.run.job is not None and len(panel.run.job.metrics.get("training loss", ())) > 20)
     panel.run.keep.click()
-    until(qtbot, lambda: panel.ended.isVisible())
-    assert "went on from step" in panel.ended.text() and "Stopped by hand" in panel.ended.text()
+    until(qtbot, lambda: panel.foot.ended.isVisible())
+    assert "went on from step" in panel.foot.ended.text() and "Stopped by hand" in panel.foot.ended.text()
     assert session.document.recipe.steps[-1].pass_name == "finetune"
     session.undo()
     assert session.document.present == base

@@ -324,7 +324,7 @@ def test_a_given_scale_is_the_one_in_the_file() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("demo", ["demo:digits-mlp", "demo:digits", "demo:reviews"])
 def test_predictions_of_a_demo_are_equal(demo: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from espalier.model.data.base import load_data
+    from espalier.model.data.loading import load_data
 
     rule = {"select": {"by": "type", "values": ["linear", "conv2d"]},
             "formats": {"weight": INT8[0], "data_in": INT8[1]}}  # fmt: skip

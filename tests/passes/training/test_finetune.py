@@ -127,7 +127,7 @@ def test_one_sgd_step_is_the_gradient_by_hand(base: Graph) -> None:
     after, _ = finetuned(base, max_steps=1, batch_size=128, accumulation=1, optimiser="sgd", momentum=0.0, clip=0.0,
                          schedule="constant", learning_rate=0.1, keep="last")  # fmt: skip
     module = build(base, opened().store).train()
-    from espalier.model.data.base import load_data
+    from espalier.model.data.loading import load_data
 
     split = load_data(DATA).split("train").take(128)
     logits = module(torch.from_numpy(split.inputs["x"]))

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from espalier.model.data.base import load_data
+from espalier.model.data.loading import load_data
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.graph.graph import Graph

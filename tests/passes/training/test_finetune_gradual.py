@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from espalier.model.data.base import load_data
+from espalier.model.data.loading import load_data
 from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.graph.graph import Graph

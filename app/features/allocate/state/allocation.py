@@ -5,14 +5,14 @@ Counting what everything costs takes some tenths of a second and happens on a th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.app.features.allocate.state.built import Built, build
 from espalier.app.features.allocate.state.held import Answer, Holding
-from espalier.app.features.allocate.state.whole import Told, lost, present
+from espalier.app.features.allocate.state.whole import lost, present
 from espalier.app.jobs.latest import Latest
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.measured.sensitivities import sensitivities_of
@@ -20,16 +20,13 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
-from espalier.passes.allocation.convex_hulls import Hulls, Solution
+from espalier.passes.allocation.convex_hulls import Solution
 from espalier.passes.allocation.decisions import FLOAT, Column, Place, column, column_title
 from espalier.passes.allocation.plan import steps
-from espalier.passes.allocation.predicted_fronts import POINTS, Falling, falling
-from espalier.passes.allocation.problem import Problem
-from espalier.passes.allocation.solve import Competing, problem_of
-from espalier.passes.costs.base import Cost, cost, with_candidate
+from espalier.passes.allocation.solve import Competing
+from espalier.passes.costs.base import cost, with_candidate
 from espalier.passes.figure import OPENED
-from espalier.passes.sensitivity.combined import Wholes
-from espalier.passes.sensitivity.table import Candidate, Sensitivity
+from espalier.passes.sensitivity.table import Candidate
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -44,41 +41,6 @@ class Ground:
 
     recipe: Recipe
     graph: Graph
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A problem along one cost, its hulls and its front, by what whole configurations are predicted to cost."""
-
-    problem: Problem
-    hulls: Hulls
-    front: Falling
-    told: Told
-
-    @property
-    def cost(self) -> Cost:
-        """The cost that it is along."""
-        return self.problem.costs[0]
-
-    def figure(self, of: Solution) -> float:
-        """The cost of a solution."""
-        return self.problem.figure(0, float(of.amounts[0]))
-
-    def points(self) -> list[tuple[float, float]]:
-        """The front as (cost, predicted divergence)."""
-        return [(self.figure(s), kl) for s, kl in zip(self.front.solutions, self.front.kls, strict=True)]
-
-    def quick(self, budget: float) -> tuple[Solution, float]:
-        """The best that is known at once within an amount, else the cheapest, and what it is predicted to cost."""
-        found = self.hulls.solve(budget) or self.front.solutions[0]
-        return self.front.better(found, self.told.of(self.problem.chosen(found.picks)), budget)
-
-
-def build(graph: Graph, table: Sequence[Sensitivity], figure: str, competing: Competing, wholes: Wholes) -> Built:
-    """Count what everything costs, and find the front."""
-    problem = problem_of(graph, table, [figure], competing)
-    hulls, told = Hulls(problem), Told(wholes, table, graph)
-    return Built(problem, hulls, falling(problem, hulls.front(POINTS), told.of), told)
 
 
 class Competition(QObject):

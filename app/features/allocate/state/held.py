@@ -6,17 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
+from espalier.app.features.allocate.state.built import Built
 from espalier.app.jobs.latest import Latest
 from espalier.model.errors import EspalierError
 from espalier.passes.allocation.solve import Held, better, held
 from espalier.passes.costs.limits import Limit
-
-if TYPE_CHECKING:
-    from espalier.app.features.allocate.state.allocation import Built
 
 REST = 250  # milliseconds after which a drag rests
 

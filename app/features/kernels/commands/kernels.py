@@ -210,7 +210,8 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _shown(found: Arguments) -> Answer:
     from espalier.kernels.bench import machine
-    from espalier.kernels.bench.spec import DEVICES, KERNELS, catalogue
+    from espalier.kernels.bench.catalogue import catalogue
+    from espalier.kernels.bench.spec import DEVICES, KERNELS
 
     for name in found.names:
         KERNELS.get(name)

@@ -1,4 +1,4 @@
-"""The object that the labs' passes work on: a torch.fx graph with their metadata on every node."""
+"""`node.meta["mase"]`: MASE's facts about a node, from ours."""
 
 from __future__ import annotations
 
@@ -33,52 +33,6 @@ class Metadata:
         return self.model.get_submodule(str(self.node.target)) if self.node.op == "call_module" else None
 
 
-class MaseGraph:
-    """`mg`: the model as a GraphModule, its graph, its modules."""
-
-    def __init__(self, model: fx.GraphModule) -> None:
-        self.model = model
-
-    @property
-    def fx_graph(self) -> fx.Graph:
-        """The torch.fx graph."""
-        return self.model.graph
-
-    @fx_graph.setter
-    def fx_graph(self, graph: fx.Graph) -> None:
-        """Take another graph over the same modules."""
-        self.model.graph = graph
-
-    @property
-    def nodes(self) -> Any:
-        """The nodes of the torch.fx graph, in order."""
-        return self.model.graph.nodes
-
-    @property
-    def modules(self) -> dict[str, nn.Module]:
-        """Path → module."""
-        return dict(self.model.named_modules())
-
-    def draw(self, file: str = "mase_graph.svg") -> None:
-        """Draw the torch.fx graph as an SVG file."""
-        from espalier.passes.mase.drawing import draw
-
-        draw(self.model.graph, str(file))
-
-    def export(self, fname: str = "masegraph") -> None:
-        """Write the graph as it is now as the project `fname.espalier`."""
-        from espalier.passes.mase.loan import export
-
-        export(self, str(fname))
-
-    @classmethod
-    def from_checkpoint(cls, checkpoint: str) -> MaseGraph:
-        """The graph that `export` has written."""
-        from espalier.passes.mase.loan import from_checkpoint
-
-        return from_checkpoint(str(checkpoint))
-
-
 def annotate(model: fx.GraphModule, graph: Graph, known: Mapping[fx.Node, str]) -> None:
     """Put `meta["mase"]` on every node of `model`; nodes that no node of `graph` stands for get an empty one."""
     for node in model.graph.nodes:
@@ -99,7 +53,7 @@ def common_of(node: Node, symbols: dict[str, int]) -> dict[str, Any]:
 
 
 def _port(port: str) -> str:
-    """The labs number the first data port too."""
+    """MASE numbers the first data port too."""
     return f"{port}_0" if port in ("data_in", "data_out") else port
 
 

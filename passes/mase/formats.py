@@ -1,4 +1,4 @@
-"""The formats of the ports, as the labs' dicts write them."""
+"""The formats of the ports, as MASE's dicts write them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USUAL = ("data_in", "weight", "bias")  # the ports of a format that is given by 
 _FLAGS = ("bypass", "is_ptq")  # true: the layer stays float; when weights are rounded, which the build decides here
 
 
-def lab_formats(config: Mapping[str, Any], path: str) -> dict[str, Format | None]:
+def port_formats(config: Mapping[str, Any], path: str) -> dict[str, Format | None]:
     """{"name": "integer", "data_in_width": 8, …} → format per port; name None or bypass → every port float.
 
     A port has the parameters that begin with its name, and a format of its own under `<port>_name`. Parameters

@@ -1,14 +1,11 @@
-"""The labs' names of passes: which of ours does it, or that there is nothing to do here."""
+"""MASE's names of passes: which of ours does the same, or that there is nothing to do here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from espalier.model.errors import OptionsError, unknown
-from espalier.model.registry import PASSES
-
-LAB_PASSES = {
+MASE_PASSES = {
     "quantize_transform_pass": "quantize",
     "quantize_module_transform_pass": "quantize",
     "prune_transform_pass": "prune",
@@ -49,30 +46,14 @@ NOTHING = frozenset({
 # Options of theirs that say what holds here anyway, or hand over objects that our passes do not need.
 _MEANS_NOTHING = frozenset({"dummy_in", "add_value", "force_device_meta", "input_generator", "save_path", "file_name"})
 _OURS = {"project_dir": "folder", "top_name": "name"}
-_OWN_FORM = ("quantize", "prune")  # their dicts are read in the form of the labs
 
 
-def pass_of(name: str) -> str:
-    """Our name of a pass; raises OptionsError, with the nearest names, where nobody has such a pass."""
-    if name in LAB_PASSES:
-        return LAB_PASSES[name]
-    if name not in PASSES:
-        raise OptionsError(f"There is no pass {name!r}.", unknown(name, lab_names()))
-    return name
-
-
-def lab_names() -> Iterable[str]:
-    """All names that a recipe may hold."""
-    return {*PASSES, *LAB_PASSES, *NOTHING}
-
-
-def lab_options(name: str, data: Any) -> Any:
-    """Options of a pass under the labs' name, as ours takes them."""
-    ours = LAB_PASSES.get(name)
-    if ours is None or ours in _OWN_FORM or not isinstance(data, Mapping):
+def translated(name: str, data: Any) -> Any:
+    """Options of MASE's pass `name` as ours takes them."""
+    if not isinstance(data, Mapping):
         return data
-    kept = {_OURS.get(str(k), str(k)): v for k, v in data.items() if not _says_nothing(str(k), v)}
-    return {k: str(v) if k == "folder" else v for k, v in kept.items()}
+    used = {_OURS.get(str(k), str(k)): v for k, v in data.items() if not _says_nothing(str(k), v)}
+    return {k: str(v) if k == "folder" else v for k, v in used.items()}
 
 
 def _says_nothing(key: str, value: Any) -> bool:

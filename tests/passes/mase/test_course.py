@@ -1,4 +1,4 @@
-"""What the labs' own passes, checkpoints and trainer are inside a pass of a student: ours, with the same results."""
+"""What MASE's own passes, checkpoints and trainer are inside a pass of a student: ours, with the same results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.torch.build import build
 from espalier.passes.base import Context, StepResult, run_step
-from espalier.passes.mase.adapter import LabsOptions
+from espalier.passes.mase.adapter import MaseOptions
 from espalier.passes.plugins.plugins import load_plugin
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.running.splits import EvaluateOptions
@@ -41,7 +41,7 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Graph, C
 
 
 def run(name: str, found: tuple[Graph, Context], **args: Any) -> StepResult:
-    return run_step(found[0], Step(name, LabsOptions(args)), found[1])
+    return run_step(found[0], Step(name, MaseOptions(args)), found[1])
 
 
 def ours(recipe: Recipe, found: tuple[Graph, Context]) -> Graph:
@@ -84,7 +84,7 @@ def test_a_graph_is_drawn_exported_and_taken_back(reviews: tuple[Graph, Context]
 
 def test_their_own_checkpoint_is_not_run(reviews: tuple[Graph, Context], tmp_path: Path) -> None:
     (tmp_path / "theirs.pt").write_bytes(b"cposix\nsystem\n(S'true'\ntR.")
-    with pytest.raises(PassError, match=r"theirs\.pt is a checkpoint of the labs' tool"):
+    with pytest.raises(PassError, match=r"theirs\.pt is a checkpoint of MASE"):
         run("foreign_transform_pass", reviews, folder=str(tmp_path))
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa
-# What the tutorials of the labs do, in one pass each; nothing here knows of Espalier.
+# What MASE's tutorials do, in one pass each; nothing here knows of Espalier.
 from chop import MaseGraph, passes
 from chop.tools import get_tokenized_dataset, get_trainer
 from chop.passes.module import report_trainable_parameters_analysis_pass

@@ -1,4 +1,4 @@
-"""Passes written for the labs' tool run unchanged, and what they do to torch.fx comes back as our graph."""
+"""Passes written for MASE run unchanged, and what they do to torch.fx comes back as our graph."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from espalier.model.trace.trace import trace
 from espalier.passes.base import Context, StepResult, run_step
 from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.choices.prune import PruneOptions
-from espalier.passes.mase.adapter import LabsOptions
+from espalier.passes.mase.adapter import MaseOptions
 from espalier.passes.mase.lending import lend
+from espalier.passes.mase.loan import Loan
 from espalier.passes.plugins.plugins import load_plugin
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.transform.prune import prune
 
-FILE = Path(__file__).with_name("lab_passes.py")
+FILE = Path(__file__).with_name("student_passes.py")
 QUERY = "bert_encoder_layer_0_attention_self_query"
 
 
@@ -74,7 +75,7 @@ def context(traced: tuple[Graph, Context]) -> Iterator[Context]:
 
 
 def run(name: str, graph: Graph, context: Context, **args: Any) -> StepResult:
-    done = run_step(graph, Step(name, LabsOptions(args)), context)
+    done = run_step(graph, Step(name, MaseOptions(args)), context)
     assert not [p for p in check(done.graph) if p.severity == "error"]
     assert graph_from_json(graph_to_json(done.graph)) == done.graph
     return done
@@ -95,7 +96,7 @@ def test_an_analysis_leaves_the_graph_itself(graph: Graph, context: Context) -> 
 def test_removing_agrees_with_our_own_pass(graph: Graph, context: Context) -> None:
     after = run("remove_dropout_transform_pass", graph, context).graph
     ours = run_step(graph, Step("remove_dropout", PASSES.get("remove_dropout").options()), context).graph
-    inside = [n for n in after if n.op == "scaled_dot_product_attention"]  # the labs count layers only
+    inside = [n for n in after if n.op == "scaled_dot_product_attention"]  # MASE counts layers only
     assert inside and all(n.attrs == {"dropout_p": 0.1} for n in inside)
     assert after.replace(*(replace(n, attrs={}) for n in inside)) == ours
     assert torch.equal(logits(after, context), logits(graph, context))
@@ -172,7 +173,7 @@ def test_choices_survive_an_edit_elsewhere(graph: Graph, context: Context) -> No
 def test_formats_and_masks_do_not_show_but_hold(graph: Graph, context: Context) -> None:
     chosen = dict.fromkeys(("data_in", "weight", "data_out"), Precision(Integer(6, 3)))
     base, _ = prune(graph.replace(replace(graph[QUERY], precision=chosen)), PruneOptions(0.5), context)
-    lent = lend(base, context)
+    lent = Loan(lend(base, context), context)
     assert not [n for n in lent.mg.nodes if "effective" in str(n.target)]
     assert type(lent.mg.modules["bert.encoder.layer.0.attention.self.query"]) is torch.nn.Linear
     with torch.no_grad():
@@ -195,7 +196,7 @@ def test_freezing_is_taken_over(graph: Graph, context: Context) -> None:
     assert after.nodes == graph.nodes
 
 
-def test_metadata_is_as_the_labs_know_it(graph: Graph, context: Context) -> None:
+def test_metadata_is_as_mase_knows_it(graph: Graph, context: Context) -> None:
     fmt = Precision(Integer(8, 4))
     base = graph.replace(replace(graph[QUERY], precision={"data_in": fmt}))
     found = run("metadata_analysis_pass", base, context).report
@@ -215,7 +216,8 @@ def test_an_error_is_one_message_with_its_line(graph: Graph, context: Context) -
         run("broken_transform_pass", graph, context, layers=7)
     line = next(i for i, text in enumerate(FILE.read_text().splitlines(), 1) if "no layer" in text)
     assert (
-        caught.value.message == f"broken_transform_pass raised ValueError: no layer 7 (line {line} of lab_passes.py)."
+        caught.value.message
+        == f"broken_transform_pass raised ValueError: no layer 7 (line {line} of student_passes.py)."
     )
 
 
@@ -231,14 +233,14 @@ def test_a_pass_must_return_outputs(graph: Graph, context: Context) -> None:
 
 
 def test_the_callers_options_are_not_altered(graph: Graph, context: Context) -> None:
-    options = LabsOptions({"a": 1})
+    options = MaseOptions({"a": 1})
     run_step(graph, Step("mutating_analysis_pass", options), context)
     assert options.args == {"a": 1}
 
 
 def test_recipes_name_them(graph: Graph, context: Context) -> None:
     recipe = load_recipe({"steps": [{"pass": "insert_transform_pass", "options": {"args": {"slope": 0.5}}}]})
-    assert recipe.steps[0].options == LabsOptions({"slope": 0.5})
+    assert recipe.steps[0].options == MaseOptions({"slope": 0.5})
     after = run_step(graph, recipe.steps[0], context).graph
     assert after["leaky_relu"].args[1] == 0.5
 

@@ -1,4 +1,4 @@
-"""The labs' prune dict, {"weight": {sparsity, method, scope}, "activation": {…}}, as options of our two passes."""
+"""MASE's prune dict, {"weight": {sparsity, method, scope}, "activation": {…}}, as options of our two passes."""
 
 from __future__ import annotations
 
@@ -6,34 +6,41 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from espalier.model.document.codec import decode, join
+from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, OptionsError, nearest
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.prune_activations import PruneActivationsOptions
 
-LAB_METHODS = {"l1-norm": "l1", "l1_norm": "l1", "l1": "l1", "random": "random"}
+METHODS = {"l1-norm": "l1", "l1_norm": "l1", "l1": "l1", "random": "random"}
 PARTS, KEYS = ("weight", "activation"), ("sparsity", "method", "scope")
 
 
-def lab_prune(data: Mapping[str, Any], path: str) -> PruneOptions:
-    """What is pruned of the weights: nothing where the dict names activations alone."""
+def is_prune_dict(data: Mapping[str, Any]) -> bool:
+    """Whether options of prune are in MASE's form."""
+    return any(part in data for part in PARTS)
+
+
+def prune_steps(data: Mapping[str, Any], path: str) -> tuple[Step, ...]:
+    """A step for the weights, and another for the activations where it prunes these."""
     for key in data:
         if key not in PARTS:
             raise OptionsError(f"{join(path, key)} is not an option.", nearest(key, PARTS))
-    lab_activations(data, path)
-    if "weight" not in data:
-        return PruneOptions(0.0)
-    return cast("PruneOptions", _decoded(PruneOptions, _values(data, "weight", path), join(path, "weight")))
+    activations = _activations(data, path)
+    after = () if activations is None else (Step("prune_activations", activations),)
+    if "weight" not in data and after:
+        return after
+    values = _values(data, "weight", path) if "weight" in data else {"sparsity": 0.0}
+    return (Step("prune", _decoded(PruneOptions, values, join(path, "weight"))), *after)
 
 
-def lab_activations(data: Mapping[str, Any], path: str) -> PruneActivationsOptions | None:
-    """What is pruned of the activations; None for none. The share of each sample, or globally one threshold."""
+def _activations(data: Mapping[str, Any], path: str) -> PruneActivationsOptions | None:
+    """None for none. Locally a share of each sample, globally one threshold."""
     values = _values(data, "activation", path)
     where = join(path, "activation")
     _decoded(PruneOptions, values, where)  # the same keys, so the same mistakes
     if not values.get("sparsity", 0.0):
         return None
-    together = values.pop("scope", "local") == "global" and values.get("method") != "random"
-    if together:
+    if values.pop("scope", "local") == "global" and values.get("method") != "random":
         values |= {"scope": "global", "pattern": "threshold"}
     return cast("PruneActivationsOptions", _decoded(PruneActivationsOptions, values, where))
 
@@ -48,9 +55,9 @@ def _values(data: Mapping[str, Any], part: str, path: str) -> dict[str, Any]:
             raise OptionsError(f"{where}.{key} is not an option.", nearest(key, KEYS))
     if "method" in values:
         method = str(values["method"])
-        if method not in LAB_METHODS:
-            raise OptionsError(f"{where}.method is {values['method']!r}.", nearest(method, LAB_METHODS))
-        values["method"] = LAB_METHODS[method]
+        if method not in METHODS:
+            raise OptionsError(f"{where}.method is {values['method']!r}.", nearest(method, METHODS))
+        values["method"] = METHODS[method]
     return values
 
 

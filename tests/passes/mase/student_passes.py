@@ -1,5 +1,5 @@
 # ruff: noqa
-# As students write them for the labs' own tool; nothing here knows of Espalier.
+# As students write them for MASE; nothing here knows of Espalier.
 import torch
 import torch.nn.functional as F
 from chop.tools import get_logger

@@ -1,0 +1,57 @@
+"""The menu Edit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from espalier.app.menu import Action, always
+from espalier.app.session.session import Session
+
+
+def rows(session: Session, find: Callable[[], object]) -> list[Action]:
+    """Undo, selection, find."""
+    undo, redo = partial(_undo_label, session), partial(_redo_label, session)
+    chosen = partial(is_selected, session)
+    return [
+        Action("undo", "Undo", "Edit", session.undo, "Ctrl+Z", "↶ Undo", lambda: bool(undo()),
+               words=lambda: _words("Undo", undo())),
+        Action("redo", "Redo", "Edit", session.redo, "Ctrl+Shift+Z", "↷ Redo", lambda: bool(redo()),
+               words=lambda: _words("Redo", redo())),
+        Action("select_all", "Select all nodes", "Edit", partial(select_all, session), "Ctrl+A", group=1),
+        Action("select_alike", "Select all of the same type", "Edit", partial(select_alike, session), "Ctrl+Shift+A",
+               needs=chosen, group=1),
+        Action("select_none", "Select nothing", "Edit", partial(session.select, ()), needs=chosen, group=1),
+        Action("find", "Find a node or a command", "Edit", find, "Ctrl+F", needs=always, group=2),
+    ]  # fmt: skip
+
+
+def is_selected(session: Session) -> bool:
+    """Whether any node is selected."""
+    return bool(session.selection)
+
+
+def select_all(session: Session) -> None:
+    """Select every node."""
+    if session.document:
+        session.select(session.document.graph.nodes)
+
+
+def select_alike(session: Session) -> None:
+    """Select all nodes of the selected nodes' types."""
+    document = session.document
+    if document:
+        ops = {document.graph.nodes[i].op for i in session.selection}
+        session.select(n.id for n in document.graph if n.op in ops)
+
+
+def _undo_label(session: Session) -> str | None:
+    return session.document.undo_label if session.document else None
+
+
+def _redo_label(session: Session) -> str | None:
+    return session.document.redo_label if session.document else None
+
+
+def _words(verb: str, label: str | None) -> str:
+    return f"{verb} {label}" if label else verb

@@ -1,0 +1,74 @@
+"""What the panels ask for, passed on to those who do it; a feature's own ties are in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence, QShortcut
+
+from espalier.app.features.edits import context_menu as edits
+from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.features.jobs.panel import JobsPanel
+from espalier.app.features.outline.panel import OutlinePanel
+from espalier.app.features.problems.panel import ProblemsPanel
+from espalier.app.features.recipe.panel import RecipePanel
+from espalier.app.features.sensitivity.panel import SensitivityPanel
+from espalier.app.features.training.panel import TrainingPanel
+from espalier.app.shell.docks import DOCKS, Docks
+from espalier.app.widgets.bench import Bench
+
+if TYPE_CHECKING:
+    from espalier.app.host import Host
+    from espalier.app.shell.plugins import Plugins
+    from espalier.app.shell.services import Services
+
+
+def connect(docks: Docks, host: Host, services: Services, plugins: Plugins, busy: Callable[[str], None]) -> None:
+    """Connect all panels; `busy` is told what runs."""
+    forms, reporting = services.forms, services.reporting
+    jobs, problems, recipe = docks.panels["jobs"], docks.panels["problems"], docks.panels["recipe"]
+    assert isinstance(jobs, JobsPanel) and isinstance(problems, ProblemsPanel) and isinstance(recipe, RecipePanel)
+    outline = docks.panels["outline"]
+    assert isinstance(outline, OutlinePanel)
+    outline.follow(host.canvas)
+    edits.connect(host)
+    jobs.busy.connect(busy)
+    problems.counted.connect(lambda n: docks.mark("problems", n))
+    recipe.edit_wanted.connect(forms.edit_step)
+    recipe.sweep_wanted.connect(forms.sweep_step)
+    for follow in (recipe.refresh, docks.tables.offer):
+        plugins.changed.connect(follow)
+    for spec in DOCKS:
+        if spec.connect is not None:
+            spec.connect(host, docks.panels[spec.id])
+    sensitivities, inspector = docks.panels["sensitivity"], docks.panels["inspector"]
+    assert isinstance(sensitivities, SensitivityPanel) and isinstance(inspector, InspectorPanel)
+    sensitivities.port_wanted.connect(inspector.precision.take_if_there)
+    for name, panel in docks.panels.items():
+        if isinstance(panel, Bench):
+            panel.filled.connect(lambda n=name: docks.filled(n))
+    _way_back(docks, host)
+    training = docks.panels["training"]
+    assert isinstance(training, TrainingPanel)
+    training.wanted.connect(forms.train)
+    training.refused.connect(host.banner.leave, Qt.ConnectionType.QueuedConnection)
+    docks.tables.wanted.connect(reporting.make)
+    docks.tables.options_wanted.connect(reporting.ask)
+    docks.tables.step_shown.connect(reporting.show_step_report)
+    docks.tables.table.node_wanted.connect(host.go_to)
+    docks.tables.overlay_wanted.connect(host.canvas.set_overlay)
+    docks.tables.save_wanted.connect(lambda: host.save_table(docks.tables.table))
+
+
+def _way_back(docks: Docks, host: Host) -> None:
+    """Escape leads from the fields at the sides back to the graph; what was half typed is forgotten."""
+    inspector, others = docks.panels["inspector"], ("recipe", "training", "data")
+    assert isinstance(inspector, InspectorPanel)
+    for panel in (inspector, *(docks.panels[name] for name in others)):
+        key = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
+        key.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        key.activated.connect(inspector.precision.typed.forget)
+        key.activated.connect(inspector.refresh)
+        key.activated.connect(host.canvas.setFocus)
