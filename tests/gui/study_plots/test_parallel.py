@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.search.charts.board import StudyBoard
 from espalier.app.features.search.charts.density import Density, colours_of
-from espalier.app.features.search.charts.stamp import Stamps
 from espalier.app.theme import LIGHT
 from tests.gui.search.made_study import GOALS, choices, trials
 from tests.gui.study_plots.shown import drag, show
@@ -34,71 +32,32 @@ def test_labels_of_close_axes_keep_apart(board: StudyBoard, width: int) -> None:
     assert all(chart._room(k, 200, gap, False) <= gap for k in words if k not in shared)
 
 
-@pytest.mark.parametrize("kind", ["Choice map", "Slices"])
-def test_painted_charts_fade_what_brushes_leave_out(board: StudyBoard, kind: str) -> None:
-    chart = show(board, 30, kind)
-    chart.settle()
+def test_the_map_fades_what_brushes_leave_out(board: StudyBoard) -> None:
+    chart = show(board, 30, "Choice map")
     whole, done = chart.grab().toImage(), [i for i, t in enumerate(board.study.trials) if t.state == "complete"]
     board._brushed(np.arange(30) == done[0])
     faded = chart.grab().toImage()
     left, out = middle_of(chart, done[0]), middle_of(chart, done[-1])
     assert faded.pixelColor(out).lightness() > whole.pixelColor(out).lightness() + 20
-    wanted = QColor(chart.look.accent) if kind == "Slices" else whole.pixelColor(left)
-    assert faded.pixelColor(left) == wanted
+    assert faded.pixelColor(left) == whole.pixelColor(left)
     board._brushed(None)
     assert chart.grab().toImage() == whole
 
 
 def test_a_brush_that_came_or_went_unseen_is_drawn_so(board: StudyBoard) -> None:
     chart = show(board, 30, "Slices")
-    chart.settle()
-    tile, whole = board.tiles[0], chart.grab().toImage()
-    mask = np.arange(30) == next(i for i, t in enumerate(board.study.trials) if t.state == "complete")
+    tile, mask = board.tiles[0], np.arange(30) == 3
     board._brushed(mask)
-    faded = chart.grab().toImage()
-    assert faded != whole
-    for there, seen in ((None, whole), (mask, faded)):
+    assert len(chart._veil) == 2
+    for there, seen in ((None, 0), (mask, 2)):
         tile.show_kind("Choice map")
         board._brushed(there)
         tile.show_kind("Slices")
-        assert tile.chart is chart and chart.grab().toImage() == seen
-
-
-def test_pointing_stamps_no_dots_anew(board: StudyBoard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that brushes leave is drawn once, as large as it was, until brushes, trials or the room are other."""
-    chart = show(board, 500, "Slices")
-    chart.settle()
-    done = [i for i, t in enumerate(board.study.trials) if t.state == "complete"]
-    board._brushed(np.arange(500) % 2 == 0)
-    chart.grab()
-    drawn: list[bool] = []
-    stamp = Stamps.dots
-    monkeypatch.setattr(Stamps, "dots", lambda self, *rest: (drawn.append(rest[-1]), stamp(self, *rest)))
-    for place in done[:20]:
-        chart.point(place)
-        chart.grab()
-    assert drawn == []
-    board._brushed(np.arange(500) % 2 == 1)
-    chart.grab()
-    assert drawn == [True] * len(chart._seen()), "small, as all are of so many"
-    drawn.clear()
-    chart.resize(chart.width() - 100, chart.height())
-    chart.settle()
-    chart.grab()
-    assert len(drawn) == 2 * len(chart._seen())
-    drawn.clear()
-    for trial in trials(502)[500:]:
-        board.append(trial)
-    board.draw_fresh()
-    chart.grab()
-    assert drawn
+        assert tile.chart is chart and len(chart._veil) == seen
 
 
 def middle_of(chart: Any, place: int) -> QPoint:
-    """Where a trial's dot lies in the first multiple, or its first cell in the map."""
-    if chart.name == "Slices":
-        x, y = chart._pixels(chart.axes[0], 0)
-        return (chart._box(0).topLeft() + QPointF(x[place], y[place])).toPoint()
+    """Where a trial's first cell lies in the map."""
     box, column = chart._box(), int(np.flatnonzero(chart.places == place)[0])
     wide, tall = box.width() / len(chart.places), box.height() / len(chart.axes)
     return QPointF(box.left() + (column + 0.5) * wide, box.top() + 0.5 * tall).toPoint()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from espalier.app.figures.study.words import title, value_words
+from espalier.app.figures.study.labels import title, value_words
 from espalier.app.words import (
     THIN,
     change_words,

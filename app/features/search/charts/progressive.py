@@ -20,7 +20,7 @@ REDRAW = 0.045  # seconds between two pictures while lines are drawn
 STRIPES = 8  # of a picture, each made between two events
 
 
-class Pieces:
+class ProgressiveLines:
     """Two layers, grey below coloured. `want` says which trials are in each; `lay(layer, places, sign)` draws them."""
 
     def __init__(self, owner: QWidget, lay: Callable[[Density, Array, int], None]) -> None:
