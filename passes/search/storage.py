@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import os
 import re
-import sys
 import warnings
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -123,7 +122,7 @@ def _journal(url: str) -> BaseStorage:
 
 def _refuse_other_files(path: Path) -> None:
     """A journal has a record among its first lines, or is one that was cut off in its first."""
-    from espalier.passes.search.journal_file import BEGIN, parse_line
+    from espalier.passes.search.journal_records import BEGIN, parse_line
 
     with path.open("rb") as file:
         first = file.readline(1 << 24)
@@ -156,27 +155,12 @@ def _sqlite(url: str) -> BaseStorage:
             path.touch()
     except OSError as error:
         raise _unwritable(path, error) from error
-    with _alone_in(path.parent):  # two that begin at once would both make the tables
+    from espalier.passes.search.journal_file import system_lock
+
+    with system_lock(path.parent):  # two that begin at once would both make the tables
         storage = _database(f"sqlite:///{path.absolute()}", url, {"timeout": 60})
     _one_by_one(storage)
     return storage
-
-
-@contextlib.contextmanager
-def _alone_in(folder: Path) -> Generator[None]:
-    """One process at a time, where the system has such locks; nothing is left behind."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)
 
 
 def _one_by_one(storage: BaseStorage) -> None:
