@@ -118,8 +118,7 @@ def opened(plan: Plan, ready: Prepared, storage: BaseStorage) -> Study:
         study.set_user_attr("coded", {k: list(v) for k, v in coded(spec, ready.space).items()})
         _name_metrics(study, ready.want)
     seed = (spec.seed + 1_000_003 * (len(study.get_trials(deepcopy=False)) + plan.salt)) % 2**31
-    held = spec if spec.sampler in ("qmc", "grid") else None
-    study.sampler = sampler_of(spec, ready.space, spec.seed if held else seed)
+    study.sampler = sampler_of(spec, ready.space, spec.seed if spec.sampler == "qmc" else seed)
     study.pruner = pruner_of(spec)
     return study
 

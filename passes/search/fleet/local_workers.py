@@ -6,19 +6,17 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espalier.model.errors import StorageError
 from espalier.model.leftovers import Scratch
 from espalier.passes.search.fleet.heartbeat import worker_name
 from espalier.passes.search.fleet.memory import Room, free, resident
 from espalier.passes.search.fleet.work import ENDED, PARENT, wait_for_others
-from espalier.passes.search.outage import LIMIT, OUTAGE
-from espalier.passes.search.storage import NAMED, broken_off, outages, reason, shown
+from espalier.passes.search.outage import OUTAGE
+from espalier.passes.search.storage import NAMED, broken_off, outages
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -99,34 +97,11 @@ def together(running: Running, crew: Crew) -> Generator[Trial, None, str]:
     """The trials of all workers of a study, until none runs any more; returns why the search ended."""
     with OUTAGE.told(crew.tell):
         try:
-            return (yield from _patiently(running, crew))
+            return (yield from _all(running, crew))
         except outages() as error:
             raise broken_off(crew.storage, error) from error
         finally:
             crew.stop()
-
-
-def _patiently(running: Running, crew: Crew) -> Generator[Trial, None, str]:
-    """The same, while the storage may be away for some minutes: then the search is begun again where it was."""
-    from espalier.passes.search.study import begin
-
-    since, name = 0.0, shown(crew.storage)
-    while True:
-        try:
-            if since:
-                before, running = running.told, begin(replace(running.plan, resume=True, by_hand=()))
-                OUTAGE.back(name)
-                since = 0.0
-                yield from (t for n, t in running.told.items() if n not in before or before[n].state != t.state)
-            return (yield from _all(running, crew))
-        except (StorageError, *outages()) as error:
-            if isinstance(error, StorageError) and not since:
-                raise
-            since = since or OUTAGE.since or time.monotonic()
-            if time.monotonic() - since > LIMIT:
-                raise
-            OUTAGE.away(name, reason(error))
-            time.sleep(min(10.0, 1 + (time.monotonic() - since) / 4))
 
 
 def _all(running: Running, crew: Crew) -> Generator[Trial, None, str]:

@@ -18,11 +18,11 @@ from espalier.model.errors import EspalierError, StorageError
 from espalier.passes.base import Context, Progress
 from espalier.passes.search.fleet.heartbeat import INTERVAL, Watch, worker_name
 from espalier.passes.search.fleet.sharing import Received, elsewhere, receive
-from espalier.passes.search.outage import LIMIT, OUTAGE
+from espalier.passes.search.outage import OUTAGE
 from espalier.passes.search.records import ABOUT, VERSION
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import SearchSpec
-from espalier.passes.search.storage import broken_off, load_study, open_storage, outages, reason, shown
+from espalier.passes.search.storage import broken_off, load_study, open_storage, outages
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -107,19 +107,19 @@ def _search(study: Study, about: Mapping[str, Any], received: Received, wish: Wi
 def work(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Trial]:
     """Trials as they begin and end here. Ends when the study has, also the trials of workers that die meanwhile."""
     with OUTAGE.told(tell):
-        yield from _worked(plan, part, tell)
+        try:
+            yield from _worked(plan, part, tell)
+        except outages() as error:
+            raise broken_off(plan.storage, error) from error
 
 
 def _worked(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Trial]:
     from optuna.exceptions import UpdateFinishedTrialError
 
-    study, since, name = None, 0.0, shown(plan.storage)
+    study = None
     while True:
         try:
-            for trial in _trials(plan, part):
-                OUTAGE.back(name)
-                since = 0.0
-                yield trial
+            yield from _trials(plan, part)
             if part.enough():
                 return
             study = study or load_study(open_storage(plan.storage), plan.search.spec.study)
@@ -127,15 +127,6 @@ def _worked(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Tr
                 return
         except UpdateFinishedTrialError:
             tell("A trial that ran here was ended by another worker.")
-        except (StorageError, *outages()) as error:
-            if isinstance(error, StorageError) and not since:
-                raise  # it was there a moment ago, or this is no outage
-            since = since or OUTAGE.since or time.monotonic()
-            told = error if isinstance(error, StorageError) else broken_off(plan.storage, error)
-            if time.monotonic() - since > LIMIT:
-                raise told from error
-            OUTAGE.away(name, reason(error))
-            time.sleep(min(10.0, 1 + (time.monotonic() - since) / 4))
 
 
 def _trials(plan: Plan, part: Part) -> Generator[Trial]:

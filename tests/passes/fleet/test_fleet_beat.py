@@ -21,8 +21,9 @@ from espalier.passes.search.fleet.files import CHUNK, Files, FolderFiles, files_
 from espalier.passes.search.fleet.heartbeat import BEAT, ERROR, LOST, RETRY, Watch, beating, give_back, id_of
 from espalier.passes.search.fleet.memory import Room, free, resident
 from espalier.passes.search.fleet.serve import is_loopback, serve
-from espalier.passes.search.samplers import Grid
-from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.samplers import sampler_of
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.storage import load_study, open_storage, open_study
 from tests.passes.fleet.fleet_cases import cluster, postgres, server
 from tests.patience import until
@@ -298,20 +299,22 @@ def test_a_container_has_less_than_its_machine(tmp_path: Path) -> None:
     assert free(tmp_path) > 900_000
 
 
-def test_workers_that_lay_a_grid_take_each_place_once(study: optuna.Study) -> None:
-    space = Space(tuple(Choice(f"c{i}", "option", tuple(range(4))) for i in range(2)))
+def test_workers_that_lay_a_grid_try_each_configuration_and_few_twice(study: optuna.Study) -> None:
+    def tried() -> set[tuple[int, ...]]:
+        return {tuple(t.params.values()) for t in study.get_trials(states=(TrialState.COMPLETE,))}
 
-    def take() -> None:
-        mine = load_study(heartbeat.storage_of(study), "a", Grid(space, 0))
-        for _ in range(5):
+    def take(sampler: optuna.samplers.BaseSampler) -> None:
+        mine = load_study(heartbeat.storage_of(study), "a", sampler)
+        while len(tried()) < 16:
             trial = mine.ask()
-            for choice in space.choices:
-                trial.suggest_categorical(choice.name, choice.values)
+            for name in "ab":
+                trial.suggest_categorical(name, range(4))
             mine.tell(trial, 1.0)
 
-    threads = [threading.Thread(target=take) for _ in range(3)]
+    grids = [sampler_of(SearchSpec(sampler="grid"), Space(), seed) for seed in range(3)]
+    threads = [threading.Thread(target=take, args=(grid,)) for grid in grids]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({tuple(t.params.values()) for t in study.trials}) == len(study.trials) == 15
+    assert len(tried()) == 16 and len(study.trials) < 24
