@@ -12,8 +12,6 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.search.charts.board import StudyBoard
-from espalier.app.features.search.charts.density import Density, colours_of
-from espalier.app.theme import LIGHT
 from tests.gui.search.made_study import GOALS, choices, trials
 from tests.gui.study_plots.shown import drag, show
 
@@ -77,7 +75,7 @@ def test_brushes_choose_trials_here_and_fade_the_others_elsewhere(board: StudyBo
     found = [t.number for t in told.args[0]]
     assert len(set(found) ^ set(wanted)) <= 2 and len(found) > 5  # a pixel's width
     chart.settle()
-    assert chart._pieces.drawn[1].sum() == len(found) and chart._pieces.drawn[0].sum() > len(found)
+    assert chart._layers.drawn[1].sum() == len(found) and chart._layers.drawn[0].sum() > len(found)
     assert len(board.tiles[0].chart._veil) == 2
     first = [QPoint(round(chart._x(0)), round(chart._y(part))) for part in (1.0, 0.7)]
     drag(chart, *first)
@@ -87,7 +85,7 @@ def test_brushes_choose_trials_here_and_fade_the_others_elsewhere(board: StudyBo
     QTest.keyClick(chart, Qt.Key.Key_Escape)
     assert not board.tiles[0].chart._veil and not any(a.brushes for a in chart.axes)
     chart.settle()
-    assert chart._pieces.drawn[1].sum() == sum(t.state == "complete" for t in board.study.trials)
+    assert chart._layers.drawn[1].sum() == sum(t.state == "complete" for t in board.study.trials)
 
 
 def test_an_axis_is_dragged_to_another_place(board: StudyBoard) -> None:
@@ -97,21 +95,6 @@ def test_an_axis_is_dragged_to_another_place(board: StudyBoard) -> None:
     assert [a.name for a in chart.axes] == [*names[1:4], names[0], *names[4:]]
     board.show_study(trials(40), GOALS, choices())
     assert [a.name for a in chart.axes][3] == names[0]
-
-
-def test_lines_that_are_taken_away_leave_the_picture_as_it_was() -> None:
-    luck = np.random.default_rng(0)
-    y = luck.uniform(0, 99, (2, 300)).astype(np.float32)
-    shades = luck.integers(0, 16, 300)
-    few, many = Density(40, 100), Density(40, 100)
-    few.add(0, 40, y[0, :100], y[1, :100], shades[:100])
-    many.add(0, 40, y[0], y[1], shades)
-    for k in range(100, 300, 4):
-        many.add(0, 40, y[0, k : k + 4], y[1, k : k + 4], shades[k : k + 4], -1)
-    assert (few._lines == many._lines).all() and (few._shades == many._shades).all()
-    table = colours_of(LIGHT, 100)
-    assert few.image(table) == many.image(table)
-    assert few._lines.cumsum(1)[:, :-1].sum(1).min() >= 100  # each line crosses every column
 
 
 def test_formats_stand_as_their_labels_in_their_order(board: StudyBoard) -> None:
