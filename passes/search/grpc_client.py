@@ -35,5 +35,5 @@ class GrpcClient(GrpcStorageProxy):
     def _setup(self) -> None:
         proxy: Any = self
         proxy._channel = grpc.insecure_channel(f"{proxy._host}:{proxy._port}", options=_OPTIONS)
-        proxy._stub = _Stub(proxy._channel, metadata(proxy._host, proxy._port))
-        proxy._cache = GrpcClientCache(proxy._stub)
+        stub: Any = _Stub(proxy._channel, metadata(proxy._host, proxy._port))
+        proxy._stub, proxy._cache = stub, GrpcClientCache(stub)

@@ -153,7 +153,5 @@ def stored(params: Mapping[str, Any], codes: Mapping[str, tuple[Any, ...]]) -> d
 class Grid(optuna.samplers.BruteForceSampler):
     """Every configuration once, in an order that the seed shuffles."""
 
-    def after_trial(
-        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
-    ) -> None:
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         """Optuna's stops the loop that it runs; ours ends by `stop`."""

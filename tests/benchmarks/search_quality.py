@@ -27,11 +27,11 @@ from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.recipes.replay import Memo, replay
 from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.search.evaluator import Warm
 from espalier.passes.search.goals import best, wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import SearchSpec, Vary
 from espalier.passes.search.study import Plan, begin
-from espalier.passes.search.warm import Warm
 from espalier.passes.select import Select
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import LENGTH, SHARED, train

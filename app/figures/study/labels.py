@@ -24,7 +24,7 @@ from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
 from espalier.passes.analysis.format_sqnr import columns
 from espalier.passes.costs.base import OTHERS
-from espalier.passes.search.families import fits
+from espalier.passes.search.format_lists import is_unfitted
 from espalier.passes.search.goals import figures
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
@@ -80,7 +80,7 @@ def plain(value: Any, fit: bool = False) -> str:
 @lru_cache(maxsize=1000)
 def _fitted(text: str) -> str:
     try:
-        return columns((parse_format(text),), fits(text))[0] if text != "float" else shown("format", text)
+        return columns((parse_format(text),), is_unfitted(text))[0] if text != "float" else shown("format", text)
     except FormatError:
         return text
 

@@ -116,7 +116,7 @@ def beating(study: Study, trial_id: int, interval: float = INTERVAL) -> Generato
 
 
 @dataclass(slots=True)
-class Watch:
+class WorkerMonitor:
     """Looks after the running trials of a study: `lost()` fails those whose worker is dead, and offers them again."""
 
     study: Study

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from espalier.model.leftovers import Scratch
 from espalier.passes.search.fleet.heartbeat import worker_name
-from espalier.passes.search.fleet.memory import Room, free, resident
-from espalier.passes.search.fleet.work import ENDED, PARENT, wait_for_others
+from espalier.passes.search.fleet.memory import Capacity, free, resident
+from espalier.passes.search.fleet.worker import ENDED, PARENT, wait_for_others
 from espalier.passes.search.outage import OUTAGE
 from espalier.passes.search.storage import NAMED, broken_off, outages
 from espalier.passes.search.trial import Trial
@@ -27,7 +27,7 @@ PATIENCE = 20.0  # seconds for a worker to give its trial back
 
 
 @dataclass(slots=True)
-class Crew:
+class LocalWorkers:
     """`wanted`: further workers. They start after this process's first trial, when it is known what one takes."""
 
     wanted: int
@@ -50,7 +50,7 @@ class Crew:
         if self._asked or not self.wanted:
             return
         self._asked = True
-        room = Room(self.wanted, resident(), free())
+        room = Capacity(self.wanted, resident(), free())
         self.tell(room.words)
         for number in range(room.count):
             self._start(number)
@@ -93,32 +93,32 @@ class Crew:
         self._logs.close()
 
 
-def together(running: Running, crew: Crew) -> Generator[Trial, None, str]:
+def together(running: Running, local: LocalWorkers) -> Generator[Trial, None, str]:
     """The trials of all workers of a study, until none runs any more; returns why the search ended."""
-    with OUTAGE.told(crew.tell):
+    with OUTAGE.told(local.tell):
         try:
-            return (yield from _all(running, crew))
+            return (yield from _all(running, local))
         except outages() as error:
-            raise broken_off(crew.storage, error) from error
+            raise broken_off(local.storage, error) from error
         finally:
-            crew.stop()
+            local.stop()
 
 
-def _all(running: Running, crew: Crew) -> Generator[Trial, None, str]:
+def _all(running: Running, local: LocalWorkers) -> Generator[Trial, None, str]:
     from optuna.exceptions import UpdateFinishedTrialError
 
     while True:
         try:
-            why = yield from _watched(running.trials(), crew)
-            again = wait_for_others(running.study, running.context.enough, crew.tell, crew.look)
+            why = yield from _watched(running.trials(), local)
+            again = wait_for_others(running.study, running.context.enough, local.tell, local.look)
             if not again:
                 yield from running.trials()  # what others told last
                 return why
         except UpdateFinishedTrialError:
-            crew.tell("A trial that ran here was ended by another worker.")
+            local.tell("A trial that ran here was ended by another worker.")
 
 
-def _watched(trials: Generator[Trial, None, str], crew: Crew) -> Generator[Trial, None, str]:
+def _watched(trials: Generator[Trial, None, str], local: LocalWorkers) -> Generator[Trial, None, str]:
     with contextlib.closing(trials):
         while True:
             try:
@@ -126,6 +126,6 @@ def _watched(trials: Generator[Trial, None, str], crew: Crew) -> Generator[Trial
             except StopIteration as end:
                 return str(end.value)
             yield trial
-            crew.look()
+            local.look()
             if trial.state in ENDED and trial.worker == worker_name():
-                crew.grow()
+                local.grow()

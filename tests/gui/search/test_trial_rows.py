@@ -7,8 +7,8 @@ import time
 import pytest
 from PySide6.QtCore import Qt
 
+from espalier.app.features.search.state.texts import limit_words
 from espalier.app.features.search.state.trial_rows import TrialRows, state_words, told
-from espalier.app.features.search.state.words import limit_words
 from espalier.passes.figure import hits_of
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial

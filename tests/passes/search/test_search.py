@@ -20,9 +20,10 @@ from espalier.passes.base import Cancelled, Context, run_step
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.recipes.replay import Memo, recipe_key, replay
 from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.search.expand import expand
-from espalier.passes.search.families import fits, formats_of
 from espalier.passes.search.fit import fit
+from espalier.passes.search.format_lists import fits, formats_of
 from espalier.passes.search.goals import best, front, wanted
 from espalier.passes.search.prepare import prepared
 from espalier.passes.search.records import search_of, trials_of
@@ -33,7 +34,6 @@ from espalier.passes.search.storage import load_study, open_storage
 from espalier.passes.search.study import Plan, begin, run
 from espalier.passes.search.trial import Trial
 from espalier.passes.search.trial_run import Order
-from espalier.passes.search.warm import Warm
 from espalier.passes.search.warm_start import uniform
 from espalier.passes.select import Select
 
@@ -158,7 +158,7 @@ def test_figures_are_those_of_evaluate(mlp: Opened, ports: tuple[str, ...]) -> N
     for select in (Select("all"), last):
         wish = spec(Vary(select=select, ports=ports, values="integer(width=2|4|8), mxint, float"))
         space = fit(expand(wish, base, Recipe()), base, mlp.store)
-        warm = Warm(base, score, context(mlp), (16, 48))
+        warm = Evaluator(base, score, context(mlp), (16, 48))
         for params in uniform(space, 4):
             graph = replay(base, space.apply(Recipe(), params), context(mlp)).graph
             found = warm.measure(graph, kl=True)
@@ -408,7 +408,7 @@ def test_a_pause_is_no_time_of_its_trial(mlp: Opened, tmp_path: Path, monkeypatc
         paused[0] += 1000.0
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + paused[0])
-    monkeypatch.setattr("espalier.passes.search.clock.time", clock)
+    monkeypatch.setattr("espalier.passes.search.time_budget.time", clock)
     wish = spec(trials=2, timeout=900.0)
     found = searched(mlp, tmp_path, wish, context=context(mlp, progress=progress))
     assert paused[0] and sum(t.counts for t in found) == 2

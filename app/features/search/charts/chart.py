@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, Qt, Signal
-from PySide6.QtGui import QColor, QPen
+from PySide6.QtCore import QPointF, Signal
 from PySide6.QtWidgets import QWidget
 from typing_extensions import override
 
@@ -227,15 +226,3 @@ def _ticks(name: str, values: Sequence[float], gap: float, log: bool) -> list[st
     if log:
         return tick_words(name, [float(f"{10.0**v:.3g}") for v in values], 0.0)
     return tick_words(name, values, gap)
-
-
-def lighter(colour: str, look: Palette) -> str:
-    """A category's colour, light enough for a dark ground."""
-    return QColor(colour).lighter(135).name() if look.dark else colour
-
-
-def dashed(colour: str) -> QPen:
-    """A thin broken line: what is no result of a trial."""
-    made = pen(colour, 1.2)
-    made.setStyle(Qt.PenStyle.DashLine)
-    return made

@@ -12,13 +12,13 @@ import pyqtgraph as pg
 from PySide6.QtCore import QPointF
 from typing_extensions import override
 
-from espalier.app.features.search.charts.chart import StudyChart, dashed, lighter
+from espalier.app.features.search.charts.chart import StudyChart
 from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.curves import line_style
 from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.labels import title, value_words
 from espalier.app.theme import Palette
-from espalier.app.widgets.charts.chart import pen, tint
+from espalier.app.widgets.charts.chart import dashed, lighter, pen, tint
 from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import plural
 from espalier.model.data.base import Array

@@ -10,13 +10,13 @@ import numpy as np
 import pyqtgraph as pg
 from typing_extensions import override
 
-from espalier.app.features.search.charts.chart import StudyChart, dashed
+from espalier.app.features.search.charts.chart import StudyChart
 from espalier.app.features.search.charts.marks import Dots, dot_look
 from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, FAILED, PRUNED, RUNNING
 from espalier.app.figures.study.labels import value_words
 from espalier.app.theme import Palette
-from espalier.app.widgets.charts.chart import pen, tint
+from espalier.app.widgets.charts.chart import dashed, pen, tint
 from espalier.app.words import count
 from espalier.model.data.base import Array
 from espalier.passes.figure import Figure as Accuracy

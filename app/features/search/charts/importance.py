@@ -14,7 +14,6 @@ from PySide6.QtCore import QPointF, QProcess, QProcessEnvironment, QRectF, Qt, Q
 from PySide6.QtGui import QColor, QHideEvent, QKeyEvent, QPainter, QShowEvent, QWheelEvent
 from typing_extensions import override
 
-from espalier.app.features.search.charts.chart import lighter
 from espalier.app.features.search.charts.painted import PaintedChart, elided
 from espalier.app.features.search.charts.study_view import Option
 from espalier.app.figures.choices import asked
@@ -23,6 +22,7 @@ from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.importance_work import FEWEST
 from espalier.app.figures.study.labels import title
 from espalier.app.figures.study.short_names import short_names
+from espalier.app.widgets.charts.chart import lighter
 from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import count, percent
 

@@ -15,14 +15,14 @@ from PySide6.QtGui import QColor
 from typing_extensions import override
 
 from espalier.app.features.search.charts.axes import SPREAD, Axis, axes_of
-from espalier.app.features.search.charts.chart import LEFT, TITLE, StudyChart, dashed
+from espalier.app.features.search.charts.chart import LEFT, TITLE, StudyChart
 from espalier.app.features.search.charts.informative import informative
 from espalier.app.features.search.charts.marks import Dots, dot_look
 from espalier.app.features.search.charts.study_view import Option
 from espalier.app.figures.study.data import COMPLETE, Study, nondominated
 from espalier.app.figures.study.labels import plain, title, value_words
 from espalier.app.theme import Palette
-from espalier.app.widgets.charts.chart import pen, tint
+from espalier.app.widgets.charts.chart import dashed, pen, tint
 from espalier.model.data.base import Array
 
 FRONT = 9  # pixels

@@ -14,7 +14,7 @@ from espalier.app.commands.known_steps import known_steps
 from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.option_flags import over
 from espalier.app.commands.scoring import add_data, bit_lines, plain, score, state_name
-from espalier.app.features.search.commands.polite import polite
+from espalier.app.features.search.commands.interrupts import interruptible
 from espalier.app.features.search.commands.search_charts import Picture, add_charts, check_charts
 from espalier.app.features.search.commands.search_files import KINDS, Output, spec_path, storage_for, templates
 from espalier.app.features.search.commands.search_workers import add_workers, check_workers, trials_of_all
@@ -166,7 +166,10 @@ def _searched(
         console.note(f"{shown(storage)} holds no trials of {search.spec.study!r}: the study starts again.")
     output.space = running.space
     try:
-        with polite(), contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials:
+        with (
+            interruptible(),
+            contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials,
+        ):
             done.ended = _followed(trials, running, done, output, console)
         done.trials = running.told | done.trials  # what was heard last is newer, where a storage was away
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
-from espalier.app.features.search.state.words import (
+from espalier.app.features.search.state.texts import (
     LOST,
     PAUSED,
     STATES,

@@ -26,7 +26,7 @@ from espalier.passes.sweep.values import values_text
 CONFIG_KEYS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size")
 
 
-class Body(QWidget):
+class EntryForm(QWidget):
     """A grid of captions and fields. `get` gives the fields of a Vary; raises OptionsError."""
 
     edited = Signal()
@@ -119,7 +119,7 @@ class Range(QWidget):
         self._adapt()
 
 
-class FormatBody(Body):
+class FormatForm(EntryForm):
     """Layers, ports, formats."""
 
     def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
@@ -142,7 +142,7 @@ class FormatBody(Body):
         self.formats.put(vary.values)
 
 
-class SparsityBody(Body):
+class SparsityForm(EntryForm):
     """Layers, method, the share that is pruned."""
 
     def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
@@ -164,7 +164,7 @@ class SparsityBody(Body):
         self.method.put(vary.method)
 
 
-class ParallelBody(Body):
+class ParallelForm(EntryForm):
     """Layers, and how many products hardware computes of each in a cycle."""
 
     def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
@@ -182,7 +182,7 @@ class ParallelBody(Body):
         self.share.put(vary)
 
 
-class OptionBody(Body):
+class OptionForm(EntryForm):
     """An option of a step of the recipe, chosen as sweeps do; without steps, written by its path."""
 
     def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
@@ -230,7 +230,7 @@ class OptionBody(Body):
         self._show()
 
 
-class ConfigBody(Body):
+class ConfigForm(EntryForm):
     """A key of the model's configuration and its values."""
 
     def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
@@ -251,7 +251,7 @@ class ConfigBody(Body):
         self.share.put(vary)
 
 
-class IdentityBody(Body):
+class IdentityForm(EntryForm):
     """Layers that may be left out where they lead from as many to as many."""
 
     def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
@@ -267,9 +267,9 @@ class IdentityBody(Body):
         self.select.put(vary.select)
 
 
-BODIES: dict[str, type[Body]] = {
-    "format": FormatBody, "sparsity": SparsityBody, "option": OptionBody, "config": ConfigBody,
-    "identity": IdentityBody, "parallel": ParallelBody,
+ENTRY_FORMS: dict[str, type[EntryForm]] = {
+    "format": FormatForm, "sparsity": SparsityForm, "option": OptionForm, "config": ConfigForm,
+    "identity": IdentityForm, "parallel": ParallelForm,
 }  # fmt: skip
 TITLES: dict[str, str] = {
     "format": "Formats", "sparsity": "Sparsity", "option": "Option of a step", "config": "Configuration",
