@@ -8,7 +8,7 @@ from dataclasses import replace
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from espalier.app.features.search.entry_forms import ENTRY_FORMS, TITLES
+from espalier.app.features.search.entry_forms import TITLES, EntryForm, OptionForm
 from espalier.app.widgets.forms.fields import Check, Choice, Line, NumberField
 from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.forms.fold import Fold
@@ -95,7 +95,8 @@ class EntryCard(QFrame):
         super().__init__()
         self.kind = vary.kind
         self.setProperty("card", True)
-        self.form = ENTRY_FORMS[vary.kind](graph, recipe)
+        made = OptionForm if vary.kind == "option" else EntryForm
+        self.form = made(vary.kind, graph, recipe)
         self.title = QLabel(TITLES[vary.kind])
         self.title.setProperty("role", "strong")
         self.note, self.wrong = QLabel(), QLabel(wordWrap=True)

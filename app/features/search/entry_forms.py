@@ -1,7 +1,8 @@
-"""What each kind of entry of a space is edited by: formats, sparsity, an option, a configuration's key, identity."""
+"""Forms of the entries of a space: formats, sparsity, an option, a configuration's key, identity, parallelism."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
@@ -24,51 +25,6 @@ from espalier.passes.sweep.text import parse_place
 from espalier.passes.sweep.values import values_text
 
 CONFIG_KEYS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size")
-
-
-class EntryForm(QWidget):
-    """A grid of captions and fields. `get` gives the fields of a Vary; raises OptionsError."""
-
-    edited = Signal()
-
-    def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
-        super().__init__()
-        self.graph, self.recipe = graph, recipe
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setHorizontalSpacing(8)
-        self._grid.setVerticalSpacing(5)
-        self._grid.setColumnStretch(1, 1)
-
-    def see(self, graph: Graph | None, recipe: Recipe) -> bool:
-        """Whether it offers the same of another graph and recipe, which it then has; formats alone change neither."""
-        same = self._offers(graph, recipe) == self._offers(self.graph, self.recipe)
-        if same:
-            self.graph, self.recipe = graph, recipe
-        return same
-
-    def _offers(self, graph: Graph | None, recipe: Recipe) -> object:
-        """What its fields are made from: the names of the nodes, by which layers are chosen."""
-        return None if graph is None else [(n.id, n.op, n.target, n.module_path) for n in graph]
-
-    def row(self, caption: str, field: Any) -> Any:
-        """A field under its caption; its edits are the body's."""
-        row, label = self._grid.rowCount(), QLabel(caption)
-        label.setProperty("role", "muted")
-        label.setFixedHeight(21)
-        self._grid.addWidget(label, row, 0, Qt.AlignmentFlag.AlignTop)
-        narrow = Qt.AlignmentFlag.AlignLeft if isinstance(field, Choice) else Qt.AlignmentFlag(0)
-        self._grid.addWidget(field, row, 1, narrow)
-        field.edited.connect(self.edited)
-        return field
-
-    def get(self) -> dict[str, Any]:
-        """The fields of the entry that this body edits."""
-        raise NotImplementedError
-
-    def put(self, vary: Vary) -> None:
-        """Show an entry."""
-        raise NotImplementedError
 
 
 class Range(QWidget):
@@ -119,74 +75,68 @@ class Range(QWidget):
         self._adapt()
 
 
-class FormatForm(EntryForm):
-    """Layers, ports, formats."""
+class EntryForm(QWidget):
+    """Captions and fields, as ROWS has them for a kind. `get` gives the fields of a Vary; raises OptionsError."""
 
-    def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
-        super().__init__(graph, recipe)
-        self.select = self.row("layers", SelectEditor(graph))
-        self.ports = self.row("ports", Chips(PORTS, "port"))
-        self.formats = self.row("formats", FormatsField())
+    edited = Signal()
+
+    def __init__(self, kind: str, graph: Graph | None, recipe: Recipe) -> None:
+        super().__init__()
+        self.graph, self.recipe = graph, recipe
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setHorizontalSpacing(8)
+        self._grid.setVerticalSpacing(5)
+        self._grid.setColumnStretch(1, 1)
+        self.fields: dict[str, Any] = {n: self.row(caption, make(graph)) for caption, n, make in ROWS.get(kind, ())}
+
+    def see(self, graph: Graph | None, recipe: Recipe) -> bool:
+        """Whether it offers the same of another graph and recipe, which it then has; formats alone change neither."""
+        same = self._offers(graph, recipe) == self._offers(self.graph, self.recipe)
+        if same:
+            self.graph, self.recipe = graph, recipe
+        return same
+
+    def _offers(self, graph: Graph | None, recipe: Recipe) -> object:
+        """What its fields are made from: the names of the nodes, by which layers are chosen."""
+        return None if graph is None else [(n.id, n.op, n.target, n.module_path) for n in graph]
+
+    def row(self, caption: str, field: Any) -> Any:
+        """A field under its caption; its edits are the form's."""
+        row, label = self._grid.rowCount(), QLabel(caption)
+        label.setProperty("role", "muted")
+        label.setFixedHeight(21)
+        self._grid.addWidget(label, row, 0, Qt.AlignmentFlag.AlignTop)
+        narrow = Qt.AlignmentFlag.AlignLeft if isinstance(field, Choice) else Qt.AlignmentFlag(0)
+        self._grid.addWidget(field, row, 1, narrow)
+        field.edited.connect(self.edited)
+        return field
 
     def get(self) -> dict[str, Any]:
-        """Layers, ports and formats."""
-        ports = self.ports.get()
-        if not ports:
+        """The fields of the entry that this form edits."""
+        found: dict[str, Any] = {}
+        for name, field in self.fields.items():
+            found |= field.get() if isinstance(field, Range) else {name: field.get()}
+        if found.get("ports") == ():
             raise OptionsError("No port is chosen.", "Choose weight, data_in, bias or data_out.")
-        return {"select": self.select.get(), "ports": ports, "values": self.formats.get()}
+        if "key" in found and not (key := found["key"].strip()):
+            raise OptionsError("No key is named.", "Write one of the configuration, such as num_hidden_layers.")
+        return found | ({"key": key} if "key" in found else {})
 
     def put(self, vary: Vary) -> None:
         """Show an entry."""
-        self.select.put(vary.select)
-        self.ports.put(vary.ports)
-        self.formats.put(vary.values)
-
-
-class SparsityForm(EntryForm):
-    """Layers, method, the share that is pruned."""
-
-    def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
-        super().__init__(graph, recipe)
-        self.select = self.row("layers", SelectEditor(graph))
-        self.share = self.row("sparsity", Range("0, 0.25, 0.5, 0.75"))
-        self.method = self.row("method", Choice(METHODS))
-
-    def get(self) -> dict[str, Any]:
-        """Layers, share and method."""
-        return {"select": self.select.get(), "method": self.method.get(), **self.share.get()}
-
-    def put(self, vary: Vary) -> None:
-        """Show an entry."""
-        self.select.put(vary.select)
-        self.share.put(vary)
-        if vary.method not in self.method.values:
-            self.method.offer((*self.method.values, vary.method))
-        self.method.put(vary.method)
-
-
-class ParallelForm(EntryForm):
-    """Layers, and how many products hardware computes of each in a cycle."""
-
-    def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
-        super().__init__(graph, recipe)
-        self.select = self.row("layers", SelectEditor(graph))
-        self.share = self.row("products", Range("1, 4, 16, 64"))
-
-    def get(self) -> dict[str, Any]:
-        """Layers and numbers."""
-        return {"select": self.select.get(), **self.share.get()}
-
-    def put(self, vary: Vary) -> None:
-        """Show an entry."""
-        self.select.put(vary.select)
-        self.share.put(vary)
+        for name, field in self.fields.items():
+            value = vary if isinstance(field, Range) else getattr(vary, name)
+            if isinstance(field, Choice) and value not in field.values:
+                field.offer((*field.values, value))
+            field.put(value)
 
 
 class OptionForm(EntryForm):
     """An option of a step of the recipe, chosen as sweeps do; without steps, written by its path."""
 
-    def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
-        super().__init__(graph, recipe)
+    def __init__(self, kind: str, graph: Graph | None, recipe: Recipe) -> None:
+        super().__init__(kind, graph, recipe)
         self.axis, self.key = AxisField(), Line("lora.rank")
         self.key.setAccessibleName("Option")
         self.share = Range("4, 8, 16 or 0.1:0.9:0.1 or on, off")
@@ -230,46 +180,22 @@ class OptionForm(EntryForm):
         self._show()
 
 
-class ConfigForm(EntryForm):
-    """A key of the model's configuration and its values."""
-
-    def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
-        super().__init__(graph, recipe)
-        self.key = self.row("key", Line("num_hidden_layers"))
-        self.key.setCompleter(QCompleter(CONFIG_KEYS, self.key))
-        self.share = self.row("values", Range("2, 4, 8"))
-
-    def get(self) -> dict[str, Any]:
-        """Key and values."""
-        if not self.key.get().strip():
-            raise OptionsError("No key is named.", "Write one of the configuration, such as num_hidden_layers.")
-        return {"key": self.key.get().strip(), **self.share.get()}
-
-    def put(self, vary: Vary) -> None:
-        """Show an entry."""
-        self.key.put(vary.key)
-        self.share.put(vary)
+def _key_line(graph: Graph | None) -> Line:
+    line = Line(CONFIG_KEYS[0])
+    line.setCompleter(QCompleter(CONFIG_KEYS, line))
+    return line
 
 
-class IdentityForm(EntryForm):
-    """Layers that may be left out where they lead from as many to as many."""
-
-    def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
-        super().__init__(graph, recipe)
-        self.select = self.row("layers", SelectEditor(graph))
-
-    def get(self) -> dict[str, Any]:
-        """The layers."""
-        return {"select": self.select.get()}
-
-    def put(self, vary: Vary) -> None:
-        """Show an entry."""
-        self.select.put(vary.select)
-
-
-ENTRY_FORMS: dict[str, type[EntryForm]] = {
-    "format": FormatForm, "sparsity": SparsityForm, "option": OptionForm, "config": ConfigForm,
-    "identity": IdentityForm, "parallel": ParallelForm,
+Make = Callable[[Graph | None], Any]
+LAYERS: tuple[str, str, Make] = ("layers", "select", SelectEditor)
+ROWS: dict[str, tuple[tuple[str, str, Make], ...]] = {
+    "format": (LAYERS, ("ports", "ports", lambda _: Chips(PORTS, "port")),
+               ("formats", "values", lambda _: FormatsField())),
+    "sparsity": (LAYERS, ("sparsity", "values", lambda _: Range("0, 0.25, 0.5, 0.75")),
+                 ("method", "method", lambda _: Choice(METHODS))),
+    "config": (("key", "key", _key_line), ("values", "values", lambda _: Range("2, 4, 8"))),
+    "identity": (LAYERS,),
+    "parallel": (LAYERS, ("products", "values", lambda _: Range("1, 4, 16, 64"))),
 }  # fmt: skip
 TITLES: dict[str, str] = {
     "format": "Formats", "sparsity": "Sparsity", "option": "Option of a step", "config": "Configuration",

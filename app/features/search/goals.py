@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from espalier.app.features.search.state.texts import figure_name
+from espalier.app.figures.study.labels import title
 from espalier.app.widgets.forms.fields import Choice, Line, NumberField
 from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.heading import link
@@ -29,7 +29,7 @@ class Row(QWidget):
     def __init__(self, figure: str, figures: Sequence[str], about: str, remove: str) -> None:
         super().__init__()
         known = tuple(dict.fromkeys([*figures, figure]))
-        self.figure = Choice(known, tuple(map(figure_name, known)))
+        self.figure = Choice(known, tuple(map(title, known)))
         self.figure.setAccessibleName(about)
         self.figure.put(figure)
         self.drop = link("×", self.removed.emit)

@@ -38,16 +38,6 @@ LOST, PAUSED = "lost", "paused"  # a trial that was cut off; one of a search tha
 UNMEASURED = "not measured"
 
 
-def figure_name(figure: str) -> str:
-    """A figure of the score or a cost as people read it."""
-    return title(figure)
-
-
-def figure_value(figure: str, value: float) -> str:
-    """A value with its unit."""
-    return value_words(figure, value)
-
-
 def change(figure: str, value: float, before: float) -> str:
     """What it is against the baseline: points of accuracy, else per cent; empty where that says nothing."""
     if figure in ("accuracy", "sparsity"):
@@ -170,14 +160,14 @@ def accuracy_words(trial: Trial, baseline: Mapping[str, float], against: Mapping
 def _told(figure: str, value: float, before: float | None, note: str = "") -> str:
     gain = change(figure, value, before) if before is not None else ""
     beside = ", ".join(w for w in (gain, note) if w)
-    return f"{figure_name(figure)} {figure_value(figure, value)}" + (f" ({beside})" if beside else "")
+    return f"{title(figure)} {value_words(figure, value)}" + (f" ({beside})" if beside else "")
 
 
 def limit_words(text: str) -> str:
     """`weight_bits<=4.5` as people read it: `weight bits ≤ 4.5`."""
     sign = next((s for s in SIGNS if s in text), "")
     figure, _, number = (p.strip() for p in text.partition(sign or "="))
-    return f"{figure_name(figure)} {SIGNS[sign]} {number}" if sign else text
+    return f"{title(figure)} {SIGNS[sign]} {number}" if sign else text
 
 
 def limited(text: str) -> str:

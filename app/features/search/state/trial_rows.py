@@ -14,11 +14,10 @@ from espalier.app.features.search.state.texts import (
     STATES,
     UNMEASURED,
     accuracy_words,
-    figure_name,
-    figure_value,
     limit_words,
     limited,
 )
+from espalier.app.figures.study.labels import title, value_words
 from espalier.app.widgets.table import alignment, plain
 from espalier.app.words import cell, duration, shown
 from espalier.passes.search.spec import Goal
@@ -62,8 +61,8 @@ def columns_of(goals: Sequence[Goal], trials: Iterable[Trial], within: Sequence[
         Column("number", "trial", lambda t: t.number, cell),
         Column("state", "state", state_words, str),
         *((Column("sum", "sum", lambda t: t.values[0] if t.values else None, lambda v: cell(v)),) if summed else ()),
-        *(Column(f, figure_name(f), _goal(i, f, summed), _figure(f)) for i, f in enumerate(wanted)),
-        *(Column(f, figure_name(f), lambda t, f=f: t.figures.get(f), _figure(f)) for f in others if f not in wanted),
+        *(Column(f, title(f), _goal(i, f, summed), _figure(f)) for i, f in enumerate(wanted)),
+        *(Column(f, title(f), lambda t, f=f: t.figures.get(f), _figure(f)) for f in others if f not in wanted),
         Column("seconds", "time", lambda t: t.seconds, lambda v: duration(v) if v is not None else ""),
         Column("origin", "by", lambda t: t.origin, str),
         *(Column(n, n, lambda t, n=n: t.params.get(n), lambda v: shown("format", v)) for n in names),
@@ -81,7 +80,7 @@ def _goal(place: int, figure: str, summed: bool) -> Callable[[Trial], Any]:
 
 
 def _figure(name: str) -> Callable[[Any], str]:
-    return lambda value: "" if value is None else figure_value(name, value)
+    return lambda value: "" if value is None else value_words(name, value)
 
 
 def state_words(trial: Trial) -> str:
