@@ -169,6 +169,7 @@ class Running:
         self.time = TimeBudget(plan.context.progress, self.spec.timeout)
         self.told: dict[int, Trial] = {t.number: t for t in trials_of(study)}
         self.keys = {k: n for n, k in self._keys()}
+        self.why = ""  # the search ended
         self.fresh: list[int] = []  # trials of others that came since they were last told
 
     def _keys(self) -> Iterator[tuple[int, str]]:
@@ -177,11 +178,12 @@ class Running:
                 yield frozen.number, frozen.user_attrs["key"]
 
     def trials(self) -> Generator[Trial, None, str]:
-        """One after another, until something ends the search: why it did."""
+        """One after another, until something ends the search; `why` says what, and is returned."""
         with removed_if_empty(self.study):
-            return (yield from self._trials())
+            yield from self._trials()
+        return self.why
 
-    def _trials(self) -> Generator[Trial, None, str]:
+    def _trials(self) -> Generator[Trial]:
         if self.plan.heard is not None:
             self.plan.heard(self.space, tuple(self.told.values()))
         self._begin_well()
@@ -198,7 +200,7 @@ class Running:
                 _refuse_nothing(self.told.values())
                 took = self.told[trial.number].seconds or 0.0
         yield from self._news()
-        return why
+        self.why = why
 
     def _progress(self, text: str) -> None:
         self.time.progress(self.done, self.spec.trials, text)

@@ -93,39 +93,32 @@ class LocalWorkers:
         self._logs.close()
 
 
-def together(running: Running, local: LocalWorkers) -> Generator[Trial, None, str]:
-    """The trials of all workers of a study, until none runs any more; returns why the search ended."""
+def together(running: Running, local: LocalWorkers) -> Generator[Trial]:
+    """The trials of all workers of a study, until none runs any more."""
     with OUTAGE.told(local.tell):
         try:
-            return (yield from _all(running, local))
+            yield from _all(running, local)
         except outages() as error:
             raise broken_off(local.storage, error) from error
         finally:
             local.stop()
 
 
-def _all(running: Running, local: LocalWorkers) -> Generator[Trial, None, str]:
+def _all(running: Running, local: LocalWorkers) -> Generator[Trial]:
     from optuna.exceptions import UpdateFinishedTrialError
 
     while True:
         try:
-            why = yield from _watched(running.trials(), local)
-            again = wait_for_others(running.study, running.context.enough, local.tell, local.look)
-            if not again:
+            with contextlib.closing(running.trials()) as trials:
+                for trial in trials:
+                    yield trial
+                    local.look()
+                    if trial.state in ENDED and trial.worker == worker_name():
+                        local.grow()
+            why = running.why
+            if not wait_for_others(running.study, running.context.enough, local.tell, local.look):
                 yield from running.trials()  # what others told last
-                return why
+                running.why = why
+                return
         except UpdateFinishedTrialError:
             local.tell("A trial that ran here was ended by another worker.")
-
-
-def _watched(trials: Generator[Trial, None, str], local: LocalWorkers) -> Generator[Trial, None, str]:
-    with contextlib.closing(trials):
-        while True:
-            try:
-                trial = next(trials)
-            except StopIteration as end:
-                return str(end.value)
-            yield trial
-            local.look()
-            if trial.state in ENDED and trial.worker == worker_name():
-                local.grow()

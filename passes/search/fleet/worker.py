@@ -108,18 +108,15 @@ def _worked(plan: Plan, part: WorkerState, tell: Callable[[str], None]) -> Gener
 
 
 def _trials(plan: Plan, part: WorkerState) -> Generator[Trial]:
-    from espalier.passes.search.study import run
+    from espalier.passes.search.study import begin
 
-    with contextlib.closing(run(plan)) as running:
-        while True:
-            try:
-                trial = next(running)
-            except StopIteration as end:
-                part.why = str(end.value or "")
-                return
+    running = begin(plan)
+    with contextlib.closing(running.trials()) as trials:
+        for trial in trials:
             if trial.state in ENDED and trial.worker == worker_name():
                 part.ended.append(trial)
             yield trial
+    part.why = running.why
 
 
 def wait_for_others(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -170,7 +170,8 @@ def _searched(
             interruptible(),
             contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials,
         ):
-            done.ended = _followed(trials, running, done, output, console)
+            _followed(trials, running, done, output, console)
+        done.ended = running.why
         done.trials = running.told | done.trials  # what was heard last is newer, where a storage was away
     except KeyboardInterrupt:
         ended = sum(t.ended for t in done.all)
@@ -184,14 +185,10 @@ def _searched(
 
 
 def _followed(
-    trials: Generator[Trial, None, str], running: Running, done: _Done, output: Output, console: Console
-) -> str:
-    """Hear all of them; returns why there are no more."""
-    while True:
-        try:
-            trial = next(trials)
-        except StopIteration as end:
-            return str(end.value)
+    trials: Iterable[Trial], running: Running, done: _Done, output: Output, console: Console
+) -> None:  # fmt: skip
+    """Hear all of them."""
+    for trial in trials:
         before = done.best
         done.trials[trial.number] = trial
         if trial.state in ("complete", "pruned", "failed"):

@@ -30,7 +30,7 @@ def add_workers(parser: Parser) -> None:
 
 def trials_of_all(
     running: Running, storage: str, found: Arguments, target: Target, console: Console
-) -> Generator[Trial, None, str]:
+) -> Generator[Trial]:
     """The trials of this process and of all others; a storage that is named holds the model for whoever joins."""
     from espalier.passes.search.fleet.local_workers import LocalWorkers, together
 

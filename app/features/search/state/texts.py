@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from espalier.app.figures.study.labels import title, value_words
+from espalier.app.figures.study.labels import SIGNS, title, value_words
 from espalier.app.words import (
     THIN,
     change_words,
@@ -26,16 +26,7 @@ from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial
 
 _SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-STATES = {
-    "waiting": "queued",
-    "running": "running",
-    "complete": "complete",
-    "pruned": "ended early",
-    "failed": "failed",
-}
-SIGNS = {"<=": "≤", ">=": "≥", "≤": "≤", "≥": "≥", "<": "<", ">": ">"}
-LOST, PAUSED = "lost", "paused"  # a trial that was cut off; one of a search that waits to be told to go on
-UNMEASURED = "not measured"
+PAUSED = "paused"  # a trial of a search that waits to be told to go on
 
 
 def change(figure: str, value: float, before: float) -> str:
@@ -161,13 +152,6 @@ def _told(figure: str, value: float, before: float | None, note: str = "") -> st
     gain = change(figure, value, before) if before is not None else ""
     beside = ", ".join(w for w in (gain, note) if w)
     return f"{title(figure)} {value_words(figure, value)}" + (f" ({beside})" if beside else "")
-
-
-def limit_words(text: str) -> str:
-    """`weight_bits<=4.5` as people read it: `weight bits ≤ 4.5`."""
-    sign = next((s for s in SIGNS if s in text), "")
-    figure, _, number = (p.strip() for p in text.partition(sign or "="))
-    return f"{title(figure)} {SIGNS[sign]} {number}" if sign else text
 
 
 def limited(text: str) -> str:
