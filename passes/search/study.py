@@ -168,14 +168,11 @@ class Running:
         self.runner = ready.runner(plan)
         self.time = TimeBudget(plan.context.progress, self.spec.timeout)
         self.told: dict[int, Trial] = {t.number: t for t in trials_of(study)}
-        self.keys = {k: n for n, k in self._keys()}
+        ended = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+        known = (t for t in ended if "key" in t.user_attrs and not t.user_attrs.get("early"))
+        self.keys = {t.user_attrs["key"]: t.number for t in known}
         self.why = ""  # the search ended
         self.fresh: list[int] = []  # trials of others that came since they were last told
-
-    def _keys(self) -> Iterator[tuple[int, str]]:
-        for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)):
-            if "key" in frozen.user_attrs and not frozen.user_attrs.get("early"):
-                yield frozen.number, frozen.user_attrs["key"]
 
     def trials(self) -> Generator[Trial, None, str]:
         """One after another, until something ends the search; `why` says what, and is returned."""
