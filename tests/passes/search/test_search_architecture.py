@@ -57,7 +57,7 @@ def test_source_and_its_configuration_name_the_same_model(spec: str, task: str, 
     again = origin_of(SourceInfo(origin.spec({}), "again"))
     assert (origin.task, again.values, again.task) == (task, origin.values, task)
     changed = origin_of(SourceInfo(origin.spec({key: 16}), "other"))
-    assert changed.values[key] == 16 != origin.values.get(key)
+    assert changed.values[origin.key(key)] == 16 != origin.values.get(origin.key(key))
     assert {k: v for k, v in changed.values.items() if k != origin.key(key)} == {
         k: v for k, v in origin.values.items() if k != origin.key(key)
     }
