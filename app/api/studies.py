@@ -95,7 +95,7 @@ def _steps(search: Search, running: Running, trial: Trial, target: Target) -> St
 
 def _source(search: Search, running: Running, lead: Trial | None) -> str:
     """The source of the best, where it is a model of its own."""
-    from espalier.passes.search.architecture.chosen import configured, source_of
+    from espalier.passes.search.architecture.trial_project import configured, source_of
 
     own = lead is not None and configured(running.space, lead.params)
     return source_of(search, running.space, lead.params) if lead is not None and own else ""

@@ -23,9 +23,9 @@ from espalier.passes.costs.limits import Limit
 from espalier.passes.score import Scorer
 from espalier.passes.search.format_lists import FLOAT, format_of
 from espalier.passes.search.goals import Wanted
-from espalier.passes.search.planned import candidates, planned
 from espalier.passes.search.refine import Field
 from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.trial_graph import candidates, planned
 from espalier.passes.sensitivity.correct import Correction
 from espalier.passes.sensitivity.table import Candidate
 

@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPen
 from typing_extensions import override
 
 from espalier.app.features.search.charts.axes import Axis, axes_of
-from espalier.app.features.search.charts.painted import PaintedChart, elided
+from espalier.app.features.search.charts.painted_chart import PaintedChart, elided
 from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, Scale, Study
 from espalier.app.figures.study.labels import bits_of, plain, title, value_words

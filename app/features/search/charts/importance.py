@@ -14,7 +14,7 @@ from PySide6.QtCore import QPointF, QProcess, QProcessEnvironment, QRectF, Qt, Q
 from PySide6.QtGui import QColor, QHideEvent, QKeyEvent, QPainter, QShowEvent, QWheelEvent
 from typing_extensions import override
 
-from espalier.app.features.search.charts.painted import PaintedChart, elided
+from espalier.app.features.search.charts.painted_chart import PaintedChart, elided
 from espalier.app.features.search.charts.study_view import Option
 from espalier.app.figures.choices import asked
 from espalier.app.figures.curves import COLOURS

@@ -14,7 +14,7 @@ from typing_extensions import override
 from espalier.app.features.search.charts.axes import Axis, axes_made
 from espalier.app.features.search.charts.informative import picked
 from espalier.app.features.search.charts.line_layers import SHADES, LineLayers
-from espalier.app.features.search.charts.painted import elided, joined
+from espalier.app.features.search.charts.painted_chart import elided, joined
 from espalier.app.features.search.charts.parallel_pointing import LINE, SIDE, TOP, AxesOfTrials
 from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, Study

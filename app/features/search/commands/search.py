@@ -257,7 +257,7 @@ def _data(done: _Done, storage: str) -> dict[str, Any]:
 
 def _source(done: _Done, lead: Trial | None) -> dict[str, str]:
     """The source of the best, where it is a model of its own."""
-    from espalier.passes.search.architecture.chosen import configured, source_of
+    from espalier.passes.search.architecture.trial_project import configured, source_of
 
     if lead is None or not configured(done.space, lead.params):
         return {}

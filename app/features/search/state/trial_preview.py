@@ -10,9 +10,9 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph
-from espalier.passes.search.planned import planned
 from espalier.passes.search.space import Space
 from espalier.passes.search.trial import Trial
+from espalier.passes.search.trial_graph import planned
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
