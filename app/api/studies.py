@@ -45,19 +45,13 @@ def searched(
     search = _search(target, spec, data, trials, seed)
     url = storage or journal_url(folder / f"{secrets.token_hex(4)}.journal")
     running = begin(Plan(search, target.context, url, resume, memo=known_steps(target)))
-    found, ended = dict(running.told), ""
+    found = dict(running.told)
     try:
-        stream = running.trials()
-        while True:
-            try:
-                trial = next(stream)
-            except StopIteration as end:
-                ended = str(end.value)
-                break
+        for trial in running.trials():
             found[trial.number] = trial
     except KeyboardInterrupt:
-        ended = "interrupted"
-    return _study(search, running, running.told | found, ended, target, time.perf_counter() - start)
+        running.why = "interrupted"
+    return _study(search, running, running.told | found, running.why, target, time.perf_counter() - start)
 
 
 def _search(target: Target, spec: str | PathLike[str] | Mapping[str, Any], data: str, trials: int, seed: int) -> Search:
@@ -101,7 +95,7 @@ def _steps(search: Search, running: Running, trial: Trial, target: Target) -> St
 
 def _source(search: Search, running: Running, lead: Trial | None) -> str:
     """The source of the best, where it is a model of its own."""
-    from espalier.passes.search.architecture.chosen import configured, source_of
+    from espalier.passes.search.architecture.trial_project import configured, source_of
 
     own = lead is not None and configured(running.space, lead.params)
     return source_of(search, running.space, lead.params) if lead is not None and own else ""

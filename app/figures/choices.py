@@ -10,8 +10,8 @@ import numpy as np
 from espalier.app.figures.curves import COLOURS, TOP, WIDTH, Area, Drawing, Line, Word, mixed
 from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.importance_work import FEWEST, importances
-from espalier.app.figures.study.names import short_names
-from espalier.app.figures.study.words import bits_of, plain, title, value_words
+from espalier.app.figures.study.labels import bits_of, plain, title, value_words
+from espalier.app.figures.study.short_names import short_names
 from espalier.app.theme import LIGHT, Palette
 from espalier.model.data.base import Array
 

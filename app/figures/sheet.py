@@ -20,7 +20,7 @@ from espalier.app.figures.curves import (
     legend_rows,
     ticks,
 )
-from espalier.app.figures.study.words import SHARES, tick_words, title
+from espalier.app.figures.study.labels import SHARES, tick_words, title
 from espalier.app.theme import LIGHT, Palette
 
 RIGHT, BOTTOM = 24, 54

@@ -11,8 +11,8 @@ import numpy as np
 from espalier.app.figures.curves import Area, Disc, Drawing, Entry, Frame, Line, line_style, mixed
 from espalier.app.figures.sheet import Ends, axes, empty, frames_of, grid, inset_box, inset_frame, inset_of, roomy
 from espalier.app.figures.study.data import Study
-from espalier.app.figures.study.on_the_way import SEEN, core_of, figure_of, leading, told
-from espalier.app.figures.study.words import title
+from espalier.app.figures.study.intermediate import SEEN, core_of, figure_of, leading, told
+from espalier.app.figures.study.labels import title
 from espalier.app.figures.trials import Group
 from espalier.app.theme import LIGHT, Palette
 from espalier.model.data.base import Array

@@ -10,7 +10,7 @@ import numpy as np
 from espalier.app.figures.curves import Area, Disc, Dot, Drawing, Entry, Frame, Line, line_style, mixed
 from espalier.app.figures.sheet import axes, empty, grid, inset_of, roomy, sheet_of
 from espalier.app.figures.study.data import Study, nondominated
-from espalier.app.figures.study.words import title, value_words
+from espalier.app.figures.study.labels import title, value_words
 from espalier.app.theme import LIGHT, Palette
 from espalier.model.data.base import Array
 from espalier.passes.figure import is_near, wilson

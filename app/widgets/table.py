@@ -149,21 +149,13 @@ class TableModel(QAbstractTableModel):
         return " ▴" if self._sort[1] == ASCENDING else " ▾"
 
 
-class Table(QTableView):
-    """The view: rows of 23 px, whole rows selected, Ctrl+C copies; a row with a node tells which.
+class RowsView(QTableView):
+    """A view of rows of 23 px: whole rows selected, sorted by their heads, copied by Ctrl+C."""
 
-    `node_wanted`: a row was double-clicked, or Return pressed on it: its node is to be shown.
-    """
-
-    node_chosen = Signal(str)
-    node_wanted = Signal(str)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, model: QAbstractTableModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._fitted = True
-        self.rows = TableModel()
-        self.rows.setParent(self)
-        self.setModel(self.rows)
+        model.setParent(self)
+        self.setModel(model)
         self.setShowGrid(False)
         self.setWordWrap(False)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
@@ -181,6 +173,30 @@ class Table(QTableView):
         copy = QShortcut(QKeySequence(QKeySequence.StandardKey.Copy), self)
         copy.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         copy.activated.connect(self.copy)
+
+    def copy(self) -> None:
+        """Put the selected rows (with one or none selected: all) on the clipboard."""
+        raise NotImplementedError
+
+    def chosen(self) -> list[int]:
+        """The selected rows; none where all are meant."""
+        found = sorted(i.row() for i in self.selectionModel().selectedRows())
+        return found if len(found) > 1 else []
+
+
+class Table(RowsView):
+    """Rows of a report; a row with a node tells which.
+
+    `node_wanted`: a row was double-clicked, or Return pressed on it: its node is to be shown.
+    """
+
+    node_chosen = Signal(str)
+    node_wanted = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self.rows = TableModel()
+        super().__init__(self.rows, parent)
+        self._fitted = True
         self.selectionModel().currentRowChanged.connect(self._choose)
         self.activated.connect(lambda _: self.want_node())
 
@@ -240,8 +256,7 @@ class Table(QTableView):
 
     def picked(self) -> list[Row]:
         """The selected rows, or all."""
-        chosen = sorted(i.row() for i in self.selectionModel().selectedRows())
-        return [self.rows.shown[i] for i in chosen] if len(chosen) > 1 else self.rows.shown
+        return [self.rows.shown[i] for i in self.chosen()] or self.rows.shown
 
     def copy(self) -> None:
         """Put the selected rows (with one or none selected: all) on the clipboard as TSV."""

@@ -36,11 +36,7 @@ def serve_search(
     running = begin(plan)
     if damage := damage_of(running.study._storage):  # pyright: ignore[reportPrivateUsage]
         found(damage)
-    trials = running.trials()
-    while True:
-        try:
-            trial = next(trials)
-        except StopIteration as end:
-            return end.value or ""
+    for trial in running.trials():
         flush()
         found(trial)
+    return running.why

@@ -217,7 +217,7 @@ def _search(job: SearchJob, channel: Channel) -> str:
 
 @HANDLERS.register(TrialJob)
 def _trial(job: TrialJob, channel: Channel) -> Path:
-    from espalier.passes.search.architecture.chosen import chosen
+    from espalier.passes.search.architecture.trial_project import chosen
 
     store = _store(job.workdir, job.locations)
     callables = _callables(job.search.base, job.source, job.workdir)

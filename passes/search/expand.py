@@ -16,7 +16,7 @@ from espalier.passes.choices.prune import prunable
 from espalier.passes.choices.pruning import Method
 from espalier.passes.choices.quantize import PORTS
 from espalier.passes.costs.parallel import product_of
-from espalier.passes.search.families import FLOAT, formats_of
+from espalier.passes.search.format_lists import FLOAT, formats_of
 from espalier.passes.search.space import IDENTITY, LINEAR, Choice, Plain, Space
 from espalier.passes.search.spec import SearchSpec, Vary, When
 from espalier.passes.select import chosen

@@ -15,7 +15,7 @@ from espalier.passes.costs.hardware import AREAS, every_ours
 from espalier.passes.costs.limits import Limit
 from espalier.passes.costs.parallel import with_products
 from espalier.passes.score import Scorer
-from espalier.passes.search.families import FLOAT, format_of
+from espalier.passes.search.format_lists import FLOAT, format_of
 from espalier.passes.search.goals import MEASURED, Wanted
 from espalier.passes.search.space import Choice, Space, values_of
 from espalier.passes.search.spec import SearchSpec, trains

@@ -10,7 +10,7 @@ from espalier.model.formats.base import parse_format
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ports import weight_at
 from espalier.model.store.weights import WeightStore
-from espalier.passes.search.families import FLOAT, fits
+from espalier.passes.search.format_lists import FLOAT, is_unfitted
 from espalier.passes.search.space import Space, fit_key
 
 
@@ -34,7 +34,7 @@ def _open(space: Space) -> Iterator[tuple[str, str, str]]:
     """(node, port, format) whose place of the range is left open."""
     for choice in space.choices:
         if choice.kind == "format" and choice.fit:
-            values = [v for v in choice.values if isinstance(v, str) and v != FLOAT and fits(v)]
+            values = [v for v in choice.values if isinstance(v, str) and v != FLOAT and is_unfitted(v)]
             yield from ((n, p, v) for v in values for n in choice.nodes for p in choice.ports)
 
 

@@ -1,4 +1,4 @@
-"""Trials that train nothing: the recipe's graph is costed, then run on the data by one warm evaluator."""
+"""Trials that train nothing: the recipe's graph is costed, then run on the data by one evaluator."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from espalier.passes.dominant import dominant_fields
 from espalier.passes.recipes.replay import Memo, recipe_key, replay
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import Scorer
+from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.search.goals import KL, MEASURED, Wanted
 from espalier.passes.search.space import Space
 from espalier.passes.search.trial_run import Order
-from espalier.passes.search.warm import Warm
 
 MOST = 1 << 25  # margins that are kept
 
@@ -37,7 +37,7 @@ class Plain:
         self.base, self.options, self.want, self.memo = base, score, want, memo
         self.scorer = Scorer()
         self.rungs = rungs
-        self._warm: Warm | None = None
+        self._evaluator: Evaluator | None = None
         self._last: tuple[str, Graph] | None = None
         self._costs: tuple[Graph, dict[str, float]] | None = None
         self._margins: dict[str, Any] = {}
@@ -69,9 +69,9 @@ class Plain:
         """What is wanted besides, measured."""
         graph, found = self.graph(order), self.costs(order)
         if any(f in MEASURED for f in self.want.figures):
-            found |= self.warm(order.context).measure(graph, order.show, KL in self.want.figures)
+            found |= self.evaluator(order.context).measure(graph, order.show, KL in self.want.figures)
             self._keep(_spelled(order.params))
-            self.noise = self.warm(order.context).noise
+            self.noise = self.evaluator(order.context).noise
         for name in self.want.figures:
             if name not in found and name in COSTS:
                 found |= measured(name, graph, self.options, order.context)
@@ -80,26 +80,26 @@ class Plain:
     def margins(self, params: Mapping[str, Any], graph: Graph | None = None) -> Any:
         """By how much each sample's class is ahead in a trial; None of one that ran elsewhere. `graph`: of this one."""
         name = _spelled(params) if graph is None else fingerprint(graph)
-        if graph is not None and name not in self._margins and self._warm is not None:
-            self._warm.measure(graph)
+        if graph is not None and name not in self._margins and self._evaluator is not None:
+            self._evaluator.measure(graph)
             self._keep(name)
         return self._margins.get(name)
 
     def _keep(self, name: str) -> None:
-        if self._warm is not None and len(self._margins) * self._warm.total < MOST:
-            self._margins[name] = self._warm.margins
+        if self._evaluator is not None and len(self._margins) * self._evaluator.total < MOST:
+            self._margins[name] = self._evaluator.margins
 
-    def warm(self, context: Context) -> Warm:
+    def evaluator(self, context: Context) -> Evaluator:
         """The evaluator, made when it is first needed."""
-        if self._warm is None:
-            self._warm = Warm(self.base, self.options, context, self.rungs)
-        self._warm.context = context
-        return self._warm
+        if self._evaluator is None:
+            self._evaluator = Evaluator(self.base, self.options, context, self.rungs)
+        self._evaluator.context = context
+        return self._evaluator
 
     def samples(self, order: Order) -> Any:
         """(losses, correct) of each sample, of the recipe: what rungs compare with."""
-        warm = self.warm(order.context)
+        evaluator = self.evaluator(order.context)
         name = fingerprint(self.graph(order))
-        if name not in warm.known:
-            warm.measure(self.graph(order))
-        return warm.known[name]
+        if name not in evaluator.known:
+            evaluator.measure(self.graph(order))
+        return evaluator.known[name]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LEAST = 4  # trials whose samples are known, from which shifts are learned
 
 
-class Lead:
+class FrontProposer:
     """One for each worker. `warm`: how many trials of a study are proposed so."""
 
     def __init__(self, study: Study, space: Space, graph: Graph, want: Wanted, warm: int, seed: int) -> None:

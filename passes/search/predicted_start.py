@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from espalier.passes.allocation.exact_solver import exact
 from espalier.passes.allocation.problem import Group, Problem, Whole
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Cancelled, Context, run_step
-from espalier.passes.costs.base import COSTS, Cost, Floats, figures, with_candidate
+from espalier.passes.costs.base import COSTS, Cost, Floats, figures
 from espalier.passes.costs.limits import Limit
 from espalier.passes.score import Scorer
-from espalier.passes.search.families import FLOAT, format_of
+from espalier.passes.search.format_lists import FLOAT, format_of
 from espalier.passes.search.goals import Wanted
 from espalier.passes.search.refine import Field
-from espalier.passes.search.space import Choice, Space, fit_key
+from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.trial_graph import candidates, planned
 from espalier.passes.sensitivity.correction import Correction
 from espalier.passes.sensitivity.table import Candidate
 
@@ -166,29 +167,9 @@ def _value(choice: Choice, number: int) -> Any:
     return choice.low if choice.low is not None and not choice.whole else int(choice.low or 0)
 
 
-def _candidates(space: Space, choice: Choice, number: int) -> Iterator[tuple[str, str, Candidate]]:
-    """(node, port, candidate) of a value; what is fitted is."""
-    value = choice.values[number]
-    for node in choice.nodes:
-        if choice.kind == "sparsity":
-            yield node, "weight", Candidate(None, float(value or 0), choice.method)
-            continue
-        for port in choice.ports:
-            text = space.fitted.get(fit_key(node, port, str(value)), str(value))
-            yield node, port, NO_CHANGE if value == FLOAT else Candidate(format_of(text))
-
-
 def _with(graph: Graph, space: Space, choice: Choice, number: int) -> Graph:
-    """The graph with one choice made; masks only planned."""
-    if not _felt(choice):
-        return graph
-    nodes = {n: graph.nodes[n] for n in choice.nodes}
-    for node, port, candidate in _candidates(space, choice, number):
-        if port in nodes[node].ports:
-            held = nodes[node].precision.get(port)
-            kept = held.format if choice.kind == "sparsity" and held else candidate.format
-            nodes[node] = with_candidate(nodes[node], port, replace(candidate, format=kept))
-    return graph.replace(*nodes.values())
+    """The graph with one choice made."""
+    return planned(graph, space, choice, choice.values[number]) if _felt(choice) else graph
 
 
 def _divergences(ask: _Asked, space: Space) -> list[list[float]]:
@@ -196,7 +177,8 @@ def _divergences(ask: _Asked, space: Space) -> list[list[float]]:
     found: list[list[float]] = []
     for choice in space.choices:
         count = len(choice.values) if _felt(choice) else 1
-        each = [sum(ask.of(*c) for c in _candidates(space, choice, i)) if _felt(choice) else 0.0 for i in range(count)]
+        each = [sum(ask.of(*c) for c in candidates(space, choice, choice.values[i])) if _felt(choice) else 0.0
+                for i in range(count)]  # fmt: skip
         found.append(each)
     return found
 

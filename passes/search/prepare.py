@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import xxhash
 
@@ -21,7 +21,7 @@ from espalier.passes.search.feasibility import check_grid, check_limits, check_s
 from espalier.passes.search.fit import fit
 from espalier.passes.search.goals import Wanted, wanted
 from espalier.passes.search.search import Search
-from espalier.passes.search.space import Space
+from espalier.passes.search.space import Space, uniform
 from espalier.passes.search.trial_run import TrialRun
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ class Prepared:
         `in_time` tells for a limit of seconds, or none (0), the one that leaves time for trials.
         """
         from espalier.passes.search.predicted_start import Forecast, promising
-        from espalier.passes.search.warm_start import uniform
 
         context.progress(0, 0, "predicting where to begin")
         # Of architectures each would have a front of its own.
@@ -101,7 +100,7 @@ def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
     space = fit(space, graph, store)
     if laid is None:
         check_limits(space, graph, want)
-    first = search.recipe_of(space, next(_uniform(space)))
+    first = search.recipe_of(space, next(uniform(space, 1)))
     check_ready(first)
     return Prepared(want, space, graph, first, _fingerprint(search, space), laid.architect if laid else None)
 
@@ -113,12 +112,6 @@ def _laid_out(search: Search, graph: Graph, context: Context) -> Layout:
     entries = tuple(replace(e, when=None) for e in search.spec.space if e.kind == "config")
     choices = list(expand(replace(search.spec, space=entries), graph, search.recipe).choices)
     return layout(search.spec, choices, search.recipe, search.base, search.info, context)
-
-
-def _uniform(space: Space) -> Iterator[dict[str, Any]]:
-    from espalier.passes.search.warm_start import uniform
-
-    return uniform(space, 1)
 
 
 def reached(recipe: Recipe, base: Graph, context: Context, memo: Memo) -> Graph:

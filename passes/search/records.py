@@ -33,15 +33,31 @@ def about(spec: SearchSpec, recipe: Recipe, space: Space, model: str) -> dict[st
             "space": encode(space)}  # fmt: skip
 
 
-def search_of(study: Study) -> tuple[SearchSpec, Recipe, Space]:
-    """The search that a study holds; raises StorageError."""
+def search_of(study: Study, moved: Mapping[str, str] | None = None) -> tuple[SearchSpec, Recipe, Space]:
+    """The search that a study holds, with paths as they are here (`moved`: path in the study → path); raises
+    StorageError.
+    """
     held = study.user_attrs.get(ABOUT)
     if not isinstance(held, Mapping) or cast("Any", held).get("version") != VERSION:
         raise StorageError(f"The study {study.study_name!r} was not made by this version of Espalier.",
-                           "Choose another study.")  # fmt: skip
+                           "Choose another study, or use the version that made it.")  # fmt: skip
     what = f"What the study {study.study_name!r} varies"
-    with reading(what, StorageError, "cannot be read", "Open it with the plug-ins that it was made with."):
+    with reading(what, StorageError, "cannot be read", "Load the plug-ins that it was made with: --plugin FILE.py."):
+        held = cast("Any", relocated(held, moved) if moved else held)
         return decode(SearchSpec, held["spec"]), recipe_from_json(held["recipe"]), decode(Space, held["space"])
+
+
+def relocated(plain: Any, moved: Mapping[str, str]) -> Any:
+    """JSON with paths as they are here."""
+    match plain:
+        case str():
+            return moved.get(plain, plain)
+        case Mapping():
+            return {k: relocated(v, moved) for k, v in cast("Mapping[str, Any]", plain).items()}
+        case list():
+            return [relocated(v, moved) for v in cast("list[Any]", plain)]
+        case _:
+            return plain
 
 
 def trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]] | None = None) -> Trial:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import random
 import secrets
-import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.study import Study
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from espalier.model.errors import OptionsError
-from espalier.passes.search.records import attribute
-from espalier.passes.search.space import Choice, Space, values_of
+from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import SearchSpec
 
 NUMBERED = ("cmaes", "qmc")  # samplers of numbers: choices stand for them as the numbers of their values
@@ -48,7 +44,7 @@ def sampler_of(spec: SearchSpec, space: Space, seed: int) -> BaseSampler:
             case "random":
                 return optuna.samplers.RandomSampler(seed=seed)
             case "grid":
-                return Grid(space, seed)
+                return Grid(seed)
             case "nsga2":
                 return optuna.samplers.NSGAIISampler(seed=seed, population_size=_population(spec))
             case "nsga3":
@@ -154,80 +150,8 @@ def stored(params: Mapping[str, Any], codes: Mapping[str, tuple[Any, ...]]) -> d
     return {k: codes[k].index(v) if k in codes else v for k, v in params.items()}
 
 
-# -- grid
+class Grid(optuna.samplers.BruteForceSampler):
+    """Every configuration once, in an order that the seed shuffles."""
 
-CLAIMS = 8  # times that a worker looks for a place that no other took at the same moment
-
-
-class Grid(BaseSampler):
-    """Every configuration once, in an order that the seed shuffles; listed one by one, whatever their number."""
-
-    def __init__(self, space: Space, seed: int) -> None:
-        self._choices = [(c, values_of(c)) for c in space.choices]
-        self._total = math.prod(len(v) for _, v in self._choices)
-        step = int(self._total * 0.6180339887) | 1
-        while math.gcd(step, self._total) != 1:
-            step += 2
-        self._step, self._first = step, seed % self._total
-        self._places: dict[int, int] = {}
-
-    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """The next place that no trial has; of workers that take the same at once, each looks for another."""
-        if "fixed_params" in trial.system_attrs:
-            return
-        for _ in range(CLAIMS):
-            place = self._free(study, trial)
-            attribute(study, trial.number, grid=place)
-            self._places[trial.number] = place
-            others = (t for t in study.get_trials(deepcopy=False) if t.number != trial.number)
-            if all(t.user_attrs.get("grid") != place for t in others):
-                return
-            attribute(study, trial.number, grid=-1)
-            time.sleep(random.uniform(0, 0.05))
-
-    def _free(self, study: Study, trial: FrozenTrial) -> int:
-        trials = study.get_trials(deepcopy=False)
-        taken = {t.user_attrs["grid"] for t in trials if "grid" in t.user_attrs}
-        seen = {self._active({n: str(t.params.get(n)) for n, _ in self._named()}) for t in trials
-                if t.state.is_finished() and t.number != trial.number}  # fmt: skip
-        return next((i for i in range(self._total) if i not in taken
-                     and self._active(self._texts(i)) not in seen), self._total - 1)  # fmt: skip
-
-    def _named(self) -> list[tuple[str, Choice]]:
-        return [(c.name, c) for c, _ in self._choices]
-
-    def _texts(self, place: int) -> dict[str, str]:
-        return {k: str(v) for k, v in self.at(place).items()}
-
-    def _active(self, texts: Mapping[str, str]) -> tuple[str, ...]:
-        """What counts of a configuration: choices whose condition does not hold do not."""
-        found: dict[str, str] = {}
-        for choice, _ in self._choices:
-            held = choice.when is None or found.get(choice.when.name) in {str(v) for v in choice.when.values}
-            found[choice.name] = texts[choice.name] if held else ""
-        return tuple(found.values())
-
-    def at(self, place: int) -> dict[str, Any]:
-        """The configuration at a place of the order."""
-        rest = (self._first + place * self._step) % self._total
-        found: dict[str, Any] = {}
-        for choice, values in self._choices:
-            rest, number = divmod(rest, len(values))
-            found[choice.name] = values[number]
-        return found
-
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Nothing is related."""
-        return {}
-
-    def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """Nothing is related."""
-        return {}
-
-    def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        """The value at the trial's place; an enqueued trial names its own."""
-        return self.at(self._places.get(trial.number, 0))[param_name]
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        """Optuna's stops the loop that it runs; ours ends by `stop`."""

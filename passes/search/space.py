@@ -17,7 +17,7 @@ from espalier.passes.choices.parallelize import ParallelizeOptions, ParallelRule
 from espalier.passes.choices.prune import Budget, PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.search.families import format_of
+from espalier.passes.search.format_lists import format_of
 from espalier.passes.search.spec import Kind, When
 from espalier.passes.select import Select
 from espalier.passes.sweep.spec_text import parse_place
@@ -151,6 +151,29 @@ def _ways(choices: list[Choice], chosen: dict[str, Any]) -> Iterator[dict[str, A
         return
     for value in values_of(first):
         yield from _ways(rest, {**chosen, first.name: value})
+
+
+# -- what is tried before anything is known
+
+
+def uniform(space: Space, count: int) -> Iterator[dict[str, Any]]:
+    """`count` configurations in which all choices stand equally high, from the cheapest to the dearest."""
+    for i in range(count):
+        level = i / (count - 1) if count > 1 else 1.0
+        everything = {c.name: _at(c, level) for c in space.choices}
+        yield {c.name: everything[c.name] for c in space.active(everything)}
+
+
+def _at(choice: Choice, level: float) -> Any:
+    if choice.values:
+        return choice.values[round(level * (len(choice.values) - 1))] if choice.ordered else choice.values[0]
+    assert choice.low is not None and choice.high is not None
+    if choice.log:
+        value = math.exp(math.log(choice.low) + level * (math.log(choice.high) - math.log(choice.low)))
+    else:
+        value = choice.low + level * (choice.high - choice.low)
+    value = min(max(value, choice.low), choice.high)
+    return round(value) if choice.whole else value
 
 
 # -- steps

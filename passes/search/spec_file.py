@@ -10,10 +10,11 @@ from typing import Any, cast
 from espalier.model.document.codec import decode
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError, nearest
-from espalier.passes.recipes.config import load_recipe, read_file, readable
+from espalier.passes.recipes.config import read_file, readable
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.with_training import SHARED
+from espalier.passes.sweep.spec import recipe_in
 
 TEXTS = ("within", "rungs", "goals", "space")
 OWN = ("recipe", "steps", "about")
@@ -33,7 +34,8 @@ def read_search(data: Mapping[str, Any], folder: Path, seed: int = 0) -> tuple[R
         if key not in known:
             raise OptionsError(f"{key} is not a key of a search.", nearest(str(key), known))
     spec: SearchSpec = decode(SearchSpec, {k: _listed(k, v) for k, v in data.items() if k not in OWN})
-    return _recipe(data, folder, seed), spec
+    recipe = recipe_in(data, folder, "search", seed) if {"recipe", "steps"} & set(data) else Recipe()
+    return recipe, spec
 
 
 def filled(recipe: Recipe, score: EvaluateOptions) -> Recipe:
@@ -77,15 +79,3 @@ def _entry(entry: Any) -> Any:
     elif isinstance(found.get("values"), int | float):
         found["values"] = str(found["values"])
     return found
-
-
-def _recipe(data: Mapping[str, Any], folder: Path, seed: int) -> Recipe:
-    match data.get("recipe"):
-        case str(name) if "steps" not in data:
-            return load_recipe(folder / name, seed)
-        case Mapping() as inner if "steps" not in data:
-            return load_recipe(cast("Mapping[str, Any]", inner), seed)
-        case None:
-            return load_recipe({"steps": data["steps"]}, seed) if "steps" in data else Recipe()
-        case _:
-            raise OptionsError("The search has two recipes.", 'Write recipe = "recipe.toml", or [[steps]].')

@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import os
 import re
-import sys
 import warnings
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from urllib.parse import quote, unquote, urlsplit
 from espalier.model.borders import refuse_endless
 from espalier.model.errors import Damage, StorageError, nearest
 from espalier.model.private import redacted
+from espalier.passes.search.outage import locked_file, lost_connection, retrying, unavailable
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -123,7 +123,7 @@ def _journal(url: str) -> BaseStorage:
 
 def _refuse_other_files(path: Path) -> None:
     """A journal has a record among its first lines, or is one that was cut off in its first."""
-    from espalier.passes.search.journal_file import BEGIN, parse_line
+    from espalier.passes.search.journal_records import BEGIN, parse_line
 
     with path.open("rb") as file:
         first = file.readline(1 << 24)
@@ -156,27 +156,12 @@ def _sqlite(url: str) -> BaseStorage:
             path.touch()
     except OSError as error:
         raise _unwritable(path, error) from error
-    with _alone_in(path.parent):  # two that begin at once would both make the tables
+    from espalier.passes.search.journal_file import system_lock
+
+    with system_lock(path.parent):  # two that begin at once would both make the tables
         storage = _database(f"sqlite:///{path.absolute()}", url, {"timeout": 60})
     _one_by_one(storage)
-    return storage
-
-
-@contextlib.contextmanager
-def _alone_in(folder: Path) -> Generator[None]:
-    """One process at a time, where the system has such locks; nothing is left behind."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)
+    return retrying(storage, shown(url), locked_file)
 
 
 def _one_by_one(storage: BaseStorage) -> None:
@@ -199,7 +184,8 @@ def _one_by_one(storage: BaseStorage) -> None:
 
 
 def _postgresql(url: str) -> BaseStorage:
-    return _database(database_url(url), url, {"connect_timeout": TIMEOUT}, pool_pre_ping=True)
+    storage = _database(database_url(url), url, {"connect_timeout": TIMEOUT}, pool_pre_ping=True)
+    return retrying(storage, shown(url), lost_connection)
 
 
 def database_url(url: str) -> str:
@@ -222,14 +208,12 @@ def _missing(what: str, package: str) -> StorageError:
 def _database(full: str, url: str, connect: dict[str, Any], **engine: Any) -> BaseStorage:
     """Optuna's storage in a database that is empty or holds studies: it never makes tables among foreign ones."""
     from optuna.exceptions import StorageInternalError
-    from optuna.storages import get_storage
+    from optuna.storages import RDBStorage, get_storage
     from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
-
-    from espalier.passes.search.database_retry import PatientDatabase
 
     try:
         _refuse_foreign(full, url, connect)
-        return get_storage(PatientDatabase(full, shown(url), {"connect_args": connect, **engine}))
+        return get_storage(RDBStorage(full, engine_kwargs={"connect_args": connect, **engine}))
     except (NoSuchModuleError, ImportError) as error:
         raise _missing(shown(url), "psycopg2-binary") from error
     except (SQLAlchemyError, StorageInternalError) as error:
@@ -315,10 +299,10 @@ def _grpc(url: str) -> BaseStorage:
     import grpc
 
     from espalier.passes.search.fleet.token import refused
-    from espalier.passes.search.grpc_retry import PatientProxy
+    from espalier.passes.search.grpc_client import GrpcClient
 
     with _quiet():
-        storage = PatientProxy(host=host, port=port)
+        storage = GrpcClient(host=host, port=port)
     atexit.register(storage.close)  # one that is left open when the interpreter goes waits for a thread that is gone
     try:
         storage.wait_server_ready(TIMEOUT)
@@ -331,7 +315,7 @@ def _grpc(url: str) -> BaseStorage:
         if isinstance(error, grpc.Call) and error.code() == grpc.StatusCode.UNAUTHENTICATED:
             raise refused(url) from error
         raise StorageError(f"{url} is not a storage of studies.", "Start one with main.py serve-storage.") from error
-    return storage
+    return retrying(storage, f"grpc://{host}:{port}", unavailable)
 
 
 # -- studies

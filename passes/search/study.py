@@ -20,13 +20,13 @@ from espalier.model.document.graph_json import fingerprint
 from espalier.model.errors import EspalierError, JobError, StorageError
 from espalier.passes.base import Cancelled, Context
 from espalier.passes.recipes.replay import Memo
-from espalier.passes.search.clock import Clock
 from espalier.passes.search.data_check import check_data
+from espalier.passes.search.empty_studies import note_creator, remove_abandoned, removed_if_empty
 from espalier.passes.search.fleet import heartbeat
 from espalier.passes.search.fleet.claim import claimed, is_settled, is_spare
 from espalier.passes.search.goals import Wanted, best
 from espalier.passes.search.inherited_weights import is_better, new_place, parent_of, tidy
-from espalier.passes.search.predicted_front import Lead
+from espalier.passes.search.predicted_front import FrontProposer
 from espalier.passes.search.prepare import Prepared, prepared
 from espalier.passes.search.records import ABOUT, STATES, about, coded_values, constrain, trial_of, trials_of
 from espalier.passes.search.refine import FRONT
@@ -34,10 +34,10 @@ from espalier.passes.search.samplers import coded, pruner_of, sampler_of, stored
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
 from espalier.passes.search.storage import open_storage, open_study, path_of, study_names
+from espalier.passes.search.time_budget import TimeBudget
 from espalier.passes.search.trial import Trial
-from espalier.passes.search.trial_run import Invalid, Order, TrialRun, Weak
-from espalier.passes.search.unstarted import clear, kept_if_begun, sign
-from espalier.passes.search.watch import Watch
+from espalier.passes.search.trial_pruner import TrialPruner
+from espalier.passes.search.trial_run import EndedEarly, Invalid, Order, TrialRun
 from espalier.passes.sweep.run import FAULTS
 from espalier.passes.training.curve import thinned
 
@@ -93,7 +93,7 @@ def begin(plan: Plan) -> Running:
 
 
 def _running(plan: Plan, ready: Prepared, study: Study) -> Running:
-    with kept_if_begun(study):
+    with removed_if_empty(study):
         return Running(plan, ready, study)
 
 
@@ -105,21 +105,20 @@ def _check(plan: Plan, ready: Prepared) -> None:
 def opened(plan: Plan, ready: Prepared, storage: BaseStorage) -> Study:
     """The study of the search, made or gone on with; raises StorageError."""
     spec = plan.search.spec
-    there = not clear(storage, spec.study) and spec.study in study_names(storage)
+    there = not remove_abandoned(storage, spec.study) and spec.study in study_names(storage)
     if there and not plan.resume:
         raise StorageError(f"The storage has a study {spec.study!r} already.",
                            "Resume it (--resume), or give the search another name.")  # fmt: skip
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = open_study(storage, spec.study, ready.want.directions, plan.fingerprint or ready.fingerprint)
     if not there:
-        sign(study)
+        note_creator(study)
     if ABOUT not in study.user_attrs:
         study.set_user_attr(ABOUT, about(spec, plan.search.recipe, ready.space, fingerprint(plan.search.base)))
         study.set_user_attr("coded", {k: list(v) for k, v in coded(spec, ready.space).items()})
         _name_metrics(study, ready.want)
     seed = (spec.seed + 1_000_003 * (len(study.get_trials(deepcopy=False)) + plan.salt)) % 2**31
-    held = spec if spec.sampler in ("qmc", "grid") else None
-    study.sampler = sampler_of(spec, ready.space, spec.seed if held else seed)
+    study.sampler = sampler_of(spec, ready.space, spec.seed if spec.sampler == "qmc" else seed)
     study.pruner = pruner_of(spec)
     return study
 
@@ -161,26 +160,27 @@ class Running:
         self.plan, self.ready, self.study = plan, ready, study
         self.spec, self.space, self.want = plan.search.spec, ready.space, ready.want
         self.context = plan.context
-        self.lost = heartbeat.Watch(study)
-        self.lead = Lead(study, self.space, ready.graph, self.want, self.spec.warm, self.spec.seed + plan.salt)
+        self.lost = heartbeat.WorkerMonitor(study)
+        self.proposer = FrontProposer(
+            study, self.space, ready.graph, self.want, self.spec.warm, self.spec.seed + plan.salt
+        )
         self.codes = coded_values(study)
         self.runner = ready.runner(plan)
-        self.clock = Clock(plan.context.progress, self.spec.timeout)
+        self.time = TimeBudget(plan.context.progress, self.spec.timeout)
         self.told: dict[int, Trial] = {t.number: t for t in trials_of(study)}
-        self.keys = {k: n for n, k in self._keys()}
+        ended = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+        known = (t for t in ended if "key" in t.user_attrs and not t.user_attrs.get("early"))
+        self.keys = {t.user_attrs["key"]: t.number for t in known}
+        self.why = ""  # the search ended
         self.fresh: list[int] = []  # trials of others that came since they were last told
 
-    def _keys(self) -> Iterator[tuple[int, str]]:
-        for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)):
-            if "key" in frozen.user_attrs and not frozen.user_attrs.get("early"):
-                yield frozen.number, frozen.user_attrs["key"]
-
     def trials(self) -> Generator[Trial, None, str]:
-        """One after another, until something ends the search: why it did."""
-        with kept_if_begun(self.study):
-            return (yield from self._trials())
+        """One after another, until something ends the search; `why` says what, and is returned."""
+        with removed_if_empty(self.study):
+            yield from self._trials()
+        return self.why
 
-    def _trials(self) -> Generator[Trial, None, str]:
+    def _trials(self) -> Generator[Trial]:
         if self.plan.heard is not None:
             self.plan.heard(self.space, tuple(self.told.values()))
         self._begin_well()
@@ -190,17 +190,17 @@ class Running:
             if took is not None and _refine(self, took):
                 took = None
                 continue  # it took long: the search may be over
-            if self.spec.warm and (params := self.lead.next(self.told.values(), self.runner)) is not None:
+            if self.spec.warm and (params := self.proposer.next(self.told.values(), self.runner)) is not None:
                 self._enqueue(params, FRONT)
             if trial := claimed(self.study, self.spec.trials):
                 yield from self._one(trial)
                 _refuse_nothing(self.told.values())
                 took = self.told[trial.number].seconds or 0.0
         yield from self._news()
-        return why
+        self.why = why
 
     def _progress(self, text: str) -> None:
-        self.clock.progress(self.done, self.spec.trials, text)
+        self.time.progress(self.done, self.spec.trials, text)
 
     # -- beginnings and ends
 
@@ -224,7 +224,7 @@ class Running:
         self.lost.lost()
         self._hear_others()
         self._progress(f"trial {self.done + 1}")
-        return reason(self.spec, self.want, self.space, self.study, self.told, self.clock.now())
+        return reason(self.spec, self.want, self.space, self.study, self.told, self.time.now())
 
     @property
     def goes_on(self) -> bool:
@@ -266,7 +266,7 @@ class Running:
 
     def _tried(self, trial: optuna.Trial) -> Generator[Trial, None, Trial]:
         """The trial as it begins; returns what came of it. It beats also while the sampler thinks."""
-        start = self.clock.now()
+        start = self.time.now()
         with heartbeat.beating(self.study, heartbeat.id_of(trial)):
             self._attribute(trial, origin=trial.user_attrs.get("origin", self.spec.sampler))
             try:
@@ -303,7 +303,7 @@ class Running:
                         enough=plain.enough)  # fmt: skip
         recipe = self.space.apply(self.plan.search.recipe, params)
         order = Order(params, recipe, inner, begins=self._begins(trial))
-        return replace(order, show=Watch(trial, self.spec, self.want, self._incumbent(order)))
+        return replace(order, show=TrialPruner(trial, self.spec, self.want, self._incumbent(order)))
 
     def _begins(self, trial: optuna.Trial) -> str:
         """The model at whose weights a trial begins; empty: the source's."""
@@ -352,15 +352,15 @@ class Running:
             return ended
         try:
             figures = _figures(self.runner, trial, order) if self.want.measured else costs
-        except Weak as weak:
-            return self._weak(trial, start, order, costs, str(weak))
+        except EndedEarly as early:
+            return self._ended_early(trial, start, order, costs, str(early))
         ended = self._complete(trial, start, {**costs, **figures}, **_aside(self.runner))
         self.keys[key] = trial.number  # told: one that was given to another worker meanwhile is no result
         return ended
 
-    def _weak(self, trial: optuna.Trial, start: float, order: Order, costs: dict[str, float], why: str) -> Trial:
+    def _ended_early(self, trial: optuna.Trial, start: float, order: Order, costs: dict[str, float], why: str) -> Trial:
         """Ended early: what was seen is kept, and called by how far it went."""
-        seen = order.show.last if isinstance(order.show, Watch) else None
+        seen = order.show.last if isinstance(order.show, TrialPruner) else None
         figures = {**costs, **(seen.figures if seen else {})}
         constrain(self.study, trial.number, self.want.violated(costs))
         self._attribute(trial, early=True)
@@ -390,7 +390,7 @@ class Running:
     ) -> Trial:  # fmt: skip
         """Into the storage first; the trial as it stands there."""
         finite = {k: float(v) for k, v in (figures or {}).items() if math.isfinite(v)}
-        attrs = {"figures": finite, "seconds": round(self.clock.now() - start, 4), **attrs}
+        attrs = {"figures": finite, "seconds": round(self.time.now() - start, 4), **attrs}
         self._attribute(trial, **attrs, **({"error": error} if error else {}))
         heartbeat.tell(self.study, trial, state, values)
         self.told[trial.number] = told = self._read(trial.number)
@@ -415,8 +415,8 @@ def _figures(runner: Any, trial: optuna.Trial, order: Order) -> dict[str, float]
 
 def _foretell(running: Running) -> tuple[dict[str, Any], ...]:
     """Where to begin, by what is known now; the lead goes by it from here on."""
-    found = running.ready.forecast(running.spec.warm, _gathering(running), running.clock.start)
-    running.lead.keep(found)
+    found = running.ready.forecast(running.spec.warm, _gathering(running), running.time.start)
+    running.proposer.keep(found)
     return found.starts
 
 
@@ -429,19 +429,19 @@ def _refine(running: Running, seconds: float) -> bool:
 
     What goes wrong there is told once, and ends no search: trials go on by what there is.
     """
-    if not running.lead.rough(running.told.values()):
+    if not running.proposer.rough(running.told.values()):
         return False
     context = _gathering(running)
     try:
-        if running.ready.gathered(running.clock.most(max(seconds, GATHERING)), context):
-            running.lead.settle()  # also where no new forecast can be made of them
+        if running.ready.gathered(running.time.at_most(max(seconds, GATHERING)), context):
+            running.proposer.settle()  # also where no new forecast can be made of them
             _foretell(running)
     except _Enough:
         pass
     except (Cancelled, StorageError):
         raise
     except EspalierError as error:
-        running.lead.settle()
+        running.proposer.settle()
         context.progress(running.done, running.spec.trials, f"no more gradients: {error.message}")
     return True
 
@@ -451,8 +451,8 @@ def _gathering(running: Running) -> Context:
     context = running.context
 
     def progress(done: int, total: int, text: str) -> None:
-        running.clock.progress(done, total, text)
-        if context.enough() or running.clock.over:
+        running.time.progress(done, total, text)
+        if context.enough() or running.time.spent:
             raise _Enough
 
     return replace(context, base=running.plan.search.base, progress=progress)

@@ -30,13 +30,13 @@ from espalier.passes.dominant import dominant_fields
 from espalier.passes.recipes.replay import Memo, recipe_key, replay
 from espalier.passes.score import static_score
 from espalier.passes.search.architecture.building import Architect, Built, Impossible, square
+from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.search.goals import KL, wanted
 from espalier.passes.search.inherited_weights import beginning
+from espalier.passes.search.overlay_store import OverlayStore
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial_run import Invalid, Order, Seen
-from espalier.passes.search.trial_store import Scratch
-from espalier.passes.search.warm import Warm
 from espalier.passes.search.with_training import FINETUNE, IDENTITIES, fitted_to, trained_first, with_training
 from espalier.passes.training.checkpoint_folders import discard
 from espalier.passes.training.curve import TRAINING_LOSS
@@ -70,7 +70,7 @@ class _Ended:
     order: Order
     info: SourceInfo
     graph: Graph
-    store: Scratch
+    store: OverlayStore
     memo: Memo
 
 
@@ -79,7 +79,7 @@ class Made:
     """A trial's graphs by its steps, and their tensors: nobody trains it again to write it."""
 
     memo: Memo
-    store: Scratch
+    store: OverlayStore
 
     def lent(self, store: WeightStore) -> AbstractContextManager[None]:
         """Its tensors in another store while it is written: those of many improvements would fill the memory."""
@@ -100,7 +100,7 @@ class Trained:
         self.architect = architect or _architect(spec, self.keys, base, info, context)
         self._home = _Place(Built(info, base, context.store, dict(context.callables)))
         self._places: dict[str, _Place] = {}
-        self._warm: Warm | None = None
+        self._evaluator: Evaluator | None = None
         self._samples: dict[str, Any] = {}
         self._ended: _Ended | None = None
         self.noise: dict[str, Any] = {}  # of the accuracy of the trial that ran last
@@ -131,16 +131,16 @@ class Trained:
         if not self.want.limits and self.want.measured:
             return {}
         untrained = Recipe(tuple(s for s in work.recipe.active if s.pass_name != FINETUNE))
-        context = self._context(order, work, Scratch(work.place.built.store))
+        context = self._context(order, work, OverlayStore(work.place.built.store))
         graph = replay(work.place.built.graph, untrained, context, Memo()).graph
         self.bits = dominant_fields(graph)
         return _static(graph)
 
     def figures(self, order: Order) -> dict[str, float]:
-        """accuracy, and that before compression and before the training after it; raises Weak, Invalid."""
+        """accuracy, and that before compression and before the training after it; raises EndedEarly, Invalid."""
         self.losses = []
         work = self._work(order)
-        store = Scratch(work.place.built.store)
+        store = OverlayStore(work.place.built.store)
         memo = Memo(dict(work.place.built.memo.graphs))
         context = self._context(order, work, store)
         found: dict[str, float] = {}
@@ -211,7 +211,7 @@ class Trained:
         first = trained_first(self.spec, recipe.active) if later else -1
         return max(recipe.common(plain), first + 1)
 
-    def _context(self, order: Order, work: _Work, store: Scratch) -> Context:
+    def _context(self, order: Order, work: _Work, store: OverlayStore) -> Context:
         return replace(work.place.built.context(order.context), store=store)
 
     def _trails(self, active: tuple[Step, ...], i: int) -> bool:
@@ -254,11 +254,11 @@ class Trained:
     @contextmanager
     def _tidy(self, work: _Work, i: int, memo: Memo, context: Context) -> Generator[None]:
         """A training that a pruner ends is not one to go on with: its checkpoint goes."""
-        from espalier.passes.search.trial_run import Weak
+        from espalier.passes.search.trial_run import EndedEarly
 
         try:
             yield
-        except Weak:
+        except EndedEarly:
             step = work.recipe.active[i]
             if step.pass_name == FINETUNE:
                 before = replay(work.place.built.graph, Recipe(work.recipe.active[:i]), context, memo).graph
@@ -274,19 +274,19 @@ class Trained:
         name = fingerprint(graph)
         held = work.place.scores
         if name not in held:
-            held[name] = self.warm(context).measure(graph)
+            held[name] = self.evaluator(context).measure(graph)
         return {f"{k}_{ending}": v for k, v in held[name].items() if k in SHOWN}
 
     def _last(self, order: Order, work: _Work, graph: Graph, context: Context, trained: bool) -> dict[str, float]:
         """The whole score of what came out."""
         found, self.bits = _static(graph), dominant_fields(graph)
         if self.spec.score.data and (self.want.measured or self.spec.train != "none"):
-            warm = self.warm(context)
+            evaluator = self.evaluator(context)
             show = order.show if self.spec.pruner == "rungs" and not trained else _unseen
-            found |= warm.measure(graph, show, KL in self.want.figures)
-            self.noise = warm.noise
-            if warm.rungs:
-                self._samples[self.key(order)] = warm.known[fingerprint(graph)]
+            found |= evaluator.measure(graph, show, KL in self.want.figures)
+            self.noise = evaluator.noise
+            if evaluator.rungs:
+                self._samples[self.key(order)] = evaluator.known[fingerprint(graph)]
         for name in self.want.figures:
             if name not in found and name in COSTS:
                 found |= measured(name, graph, self.spec.score, context)
@@ -294,14 +294,14 @@ class Trained:
             found["inherited"] = work.place.built.share
         return found
 
-    def warm(self, context: Context) -> Warm:
+    def evaluator(self, context: Context) -> Evaluator:
         """The evaluator: data arranged once; the divergence is that from the source's outputs."""
-        if self._warm is None:
-            self._warm = Warm(self.base, self.spec.score, self.context, self.spec.rungs)
+        if self._evaluator is None:
+            self._evaluator = Evaluator(self.base, self.spec.score, self.context, self.spec.rungs)
             if KL in self.want.figures:
-                _ = self._warm.reference  # while the context is the source's
-        self._warm.context = context
-        return self._warm
+                _ = self._evaluator.reference  # while the context is the source's
+        self._evaluator.context = context
+        return self._evaluator
 
 
 def _architect(

@@ -10,7 +10,7 @@ from espalier.model.document.recipe import Recipe
 from espalier.passes.base import Context
 
 
-class Weak(Exception):
+class EndedEarly(Exception):
     """A trial ends early: what it has shown so far is not good enough. The text says against what."""
 
 
@@ -41,7 +41,7 @@ class Order:
     """What a trial is to do: its choices, and the recipe that they make (all but those of a configuration).
 
     `begins`: the model of another trial at whose weights it begins. `show`: hears what it shows on its way, and raises
-    Weak where that is enough.
+    EndedEarly where that is enough.
     """
 
     params: dict[str, Any]
@@ -63,5 +63,5 @@ class TrialRun(Protocol):
         ...
 
     def figures(self, order: Order) -> dict[str, float]:
-        """All figures, measured; raises Weak, Invalid, or what a pass raises."""
+        """All figures, measured; raises EndedEarly, Invalid, or what a pass raises."""
         ...

@@ -50,7 +50,7 @@ def load_spec(path: str | Path, seed: int = 0) -> tuple[Recipe, SweepSpec]:
         if key not in KEYS:
             raise OptionsError(f"{key} is not a key of a sweep.", nearest(key, KEYS))
     spec = decode(SweepSpec, {k: _listed(k, v) for k, v in data.items() if k not in ("recipe", "steps")})
-    return _recipe(data, path.parent, seed), spec
+    return recipe_in(data, path.parent, "sweep", seed), spec
 
 
 def _listed(key: str, value: Any) -> Any:
@@ -58,7 +58,8 @@ def _listed(key: str, value: Any) -> Any:
     return [value] if key in ("along", "variants") and isinstance(value, str) else value
 
 
-def _recipe(data: Mapping[str, Any], folder: Path, seed: int) -> Recipe:
+def recipe_in(data: Mapping[str, Any], folder: Path, of: str, seed: int = 0) -> Recipe:
+    """The recipe of a sweep or a search (`of`): by its path, inline, or as [[steps]]; raises OptionsError."""
     match data.get("recipe"):
         case str(name) if "steps" not in data:
             return load_recipe(folder / name, seed)
@@ -67,7 +68,7 @@ def _recipe(data: Mapping[str, Any], folder: Path, seed: int) -> Recipe:
         case None if "steps" in data:
             return load_recipe({"steps": data["steps"]}, seed)
         case _:
-            raise OptionsError("The sweep has no recipe, or two.", 'Write recipe = "recipe.toml", or [[steps]].')
+            raise OptionsError(f"The {of} has no recipe, or two.", 'Write recipe = "recipe.toml", or [[steps]].')
 
 
 def build_sweep(recipe: Recipe, spec: SweepSpec, score: EvaluateOptions | None, first: int = 0) -> Sweep:

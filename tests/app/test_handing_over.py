@@ -14,7 +14,7 @@ import pytest
 from espalier.app.features.search.commands.search_workers import may_leave
 from espalier.model.opening import open_any
 from espalier.passes.search.fleet.files import files_of
-from espalier.passes.search.fleet.sharing import hand_over
+from espalier.passes.search.fleet.model_transfer import hand_over
 from espalier.passes.search.storage import open_storage, open_study
 
 

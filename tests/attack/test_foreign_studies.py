@@ -14,8 +14,8 @@ import pytest
 from espalier.app.cli import main
 from espalier.model.errors import StorageError
 from espalier.model.trust import NAMED, SESSION
+from espalier.passes.search.fleet.model_transfer import handed
 from espalier.passes.search.fleet.serve import serve
-from espalier.passes.search.fleet.sharing import handed
 from espalier.passes.search.storage import load_study, open_storage
 from tests.passes.fleet.fleet_cases import cluster, postgres
 

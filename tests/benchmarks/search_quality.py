@@ -27,11 +27,11 @@ from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.recipes.replay import Memo, replay
 from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.search.goals import best, wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import SearchSpec, Vary
 from espalier.passes.search.study import Plan, begin
-from espalier.passes.search.warm import Warm
 from espalier.passes.select import Select
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import LENGTH, SHARED, train
@@ -51,7 +51,7 @@ class Bench:
         self.given, self.others = (
             EvaluateOptions(str(SHARED / "data" / "SST2"), s, max_length=LENGTH) for s in (split, OTHER[split])
         )
-        self._warm = [Warm(self.base, options, self.context, ()) for options in (self.given, self.others)]
+        self._warm = [Evaluator(self.base, options, self.context, ()) for options in (self.given, self.others)]
 
     def right(self, recipe: Recipe) -> tuple[Right, Right]:
         """Which sentences a recipe gets right: of those that were searched on, and of the others."""

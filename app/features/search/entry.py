@@ -8,7 +8,7 @@ from dataclasses import replace
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from espalier.app.features.search.bodies import BODIES, TITLES
+from espalier.app.features.search.entry_forms import TITLES, EntryForm, OptionForm
 from espalier.app.glossary import meaning
 from espalier.app.widgets.forms.fields import Check, Choice, Line, NumberField
 from espalier.app.widgets.forms.flow import Flow
@@ -96,7 +96,8 @@ class EntryCard(QFrame):
         super().__init__()
         self.kind = vary.kind
         self.setProperty("card", True)
-        self.body = BODIES[vary.kind](graph, recipe)
+        made = OptionForm if vary.kind == "option" else EntryForm
+        self.form = made(vary.kind, graph, recipe)
         self.title = QLabel(TITLES[vary.kind])
         self.title.setProperty("role", "strong")
         self.title.setToolTip(meaning(self.title.text()))
@@ -111,7 +112,7 @@ class EntryCard(QFrame):
         self.fold = Fold("More", lambda: self.more)
         self._arrange()
         self.put(vary)
-        for part in (self.body, self.per, self.parts, self.more):
+        for part in (self.form, self.per, self.parts, self.more):
             part.edited.connect(self._edited)
 
     def _arrange(self) -> None:
@@ -129,13 +130,13 @@ class EntryCard(QFrame):
         box.setContentsMargins(10, 4, 6, 6)
         box.setSpacing(5)
         box.addLayout(head)
-        for part in (self.body, self._tied, self.fold, self.wrong):
+        for part in (self.form, self._tied, self.fold, self.wrong):
             box.addWidget(part)
         self.wrong.hide()
 
     def put(self, vary: Vary) -> None:
         """Show an entry of the same kind."""
-        self.body.put(vary)
+        self.form.put(vary)
         self.per.put(vary.per)
         self.parts.put(vary.depth)
         self.parts.setVisible(vary.per == "module")
@@ -144,7 +145,7 @@ class EntryCard(QFrame):
 
     def value(self) -> Vary:
         """The entry; raises OptionsError."""
-        made = Vary(self.kind, **self.body.get(), per=self.per.get(), depth=self.parts.get())  # type: ignore[arg-type]
+        made = Vary(self.kind, **self.form.get(), per=self.per.get(), depth=self.parts.get())  # type: ignore[arg-type]
         return self.more.get(made)
 
     def _edited(self) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from espalier.app.features.search.state.words import figure_name
+from espalier.app.figures.study.labels import title
 from espalier.app.widgets.forms.fields import Choice, Line, NumberField
 from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.heading import link
@@ -19,65 +20,63 @@ SIGNS = {"<=": "at most", ">=": "at least"}
 BEGIN = {"weight_bits": "4.5", "activation_bits": "8", "accuracy": "0.9", "sparsity": "0.5"}
 
 
-class GoalRow(QWidget):
-    """One figure, which way is better, its weight where goals are summed."""
+class Row(QWidget):
+    """A figure, and what is wanted of it."""
 
     edited = Signal()
     removed = Signal()
 
-    def __init__(self, goal: Goal, figures: Sequence[str]) -> None:
+    def __init__(self, figure: str, figures: Sequence[str], about: str, remove: str) -> None:
         super().__init__()
-        known = (*figures, *(() if goal.figure in figures else (goal.figure,)))
-        self.figure = Choice(known, tuple(map(figure_name, known)))
-        self.figure.setAccessibleName("Goal")
+        known = tuple(dict.fromkeys([*figures, figure]))
+        self.figure = Choice(known, tuple(map(title, known)))
+        self.figure.setAccessibleName(about)
+        self.figure.put(figure)
+        self.drop = link("×", self.removed.emit)
+        self.drop.setAccessibleName(remove)
+
+    def arrange(self, *fields: Any) -> None:
+        """Lay the fields out behind the figure."""
+        flow = Flow(self, spacing=6)
+        for part in (self.figure, *fields, self.drop):
+            flow.addWidget(part)
+        for part in (self.figure, *fields):
+            part.edited.connect(self.edited)
+
+
+class GoalRow(Row):
+    """One figure, which way is better, its weight where goals are summed."""
+
+    def __init__(self, goal: Goal, figures: Sequence[str]) -> None:
+        super().__init__(goal.figure, figures, "Goal", "Remove this goal")
         self.better = Choice(tuple(BETTER), tuple(BETTER.values()))
         self.better.setAccessibleName("Which way is better")
         self.weight = NumberField(float, 0)
         self.weight.setToolTip("Its weight in the sum of the goals")
         self.weight.setAccessibleName("Weight of the goal")
-        self.figure.put(goal.figure)
         self.better.put(goal.better)
         self.weight.put(goal.weight)
-        self.drop = link("×", self.removed.emit)
-        self.drop.setAccessibleName("Remove this goal")
-        flow = Flow(self, spacing=6)
-        for part in (self.figure, self.better, self.weight, self.drop):
-            flow.addWidget(part)
-        for part in (self.figure, self.better, self.weight):
-            part.edited.connect(self.edited)
+        self.arrange(self.better, self.weight)
 
     def get(self) -> Goal:
         """The goal; raises OptionsError."""
         return Goal(self.figure.get(), self.better.get(), self.weight.get())
 
 
-class LimitRow(QWidget):
+class LimitRow(Row):
     """One constraint, as `weight_bits<=4.5`."""
 
-    edited = Signal()
-    removed = Signal()
-
     def __init__(self, text: str, figures: Sequence[str]) -> None:
-        super().__init__()
         name, sign, number = _parts(text)
-        known = (*figures, *(() if name in figures else (name,)))
-        self.figure = Choice(known, tuple(map(figure_name, known)))
-        self.figure.setAccessibleName("Figure of the constraint")
+        super().__init__(name, figures, "Figure of the constraint", "Remove this constraint")
         self.sign = Choice(tuple(SIGNS), tuple(SIGNS.values()))
         self.sign.setAccessibleName("At most or at least")
         self.number = Line("4.5")
         self.number.setAccessibleName("Limit")
         self.number.setFixedWidth(76)
-        self.figure.put(name)
         self.sign.put(sign)
         self.number.put(number)
-        self.drop = link("×", self.removed.emit)
-        self.drop.setAccessibleName("Remove this constraint")
-        flow = Flow(self, spacing=6)
-        for part in (self.figure, self.sign, self.number, self.drop):
-            flow.addWidget(part)
-        for part in (self.figure, self.sign, self.number):
-            part.edited.connect(self.edited)
+        self.arrange(self.sign, self.number)
 
     def get(self) -> str:
         """The constraint as text; raises OptionsError."""

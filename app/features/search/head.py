@@ -9,7 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.features.search.state.study import ASKED
-from espalier.app.features.search.state.words import best_words, pace_words
+from espalier.app.features.search.state.texts import best_words, pace_words
 from espalier.app.jobs.status import status_text
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow import Flow

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
 
-from espalier.app.features.search.bodies import BEGINNINGS
 from espalier.app.features.search.entry import EntryCard
+from espalier.app.features.search.entry_forms import BEGINNINGS
 from espalier.app.features.search.goals import Goals
-from espalier.app.features.search.score import ScoreField
 from espalier.app.features.search.state.searches import check_source
 from espalier.app.features.search.state.templates import FOLDER, load, templates, to_toml
-from espalier.app.features.search.state.words import entry_words, size_words, time_words
+from espalier.app.features.search.state.texts import entry_words, size_words, time_words
 from espalier.app.features.search.training import TrainingField
 from espalier.app.widgets.forms.axis import caption
 from espalier.app.widgets.forms.fields import Line, wear_field_style
@@ -26,6 +25,7 @@ from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.forms.fold import Fold
 from espalier.app.widgets.forms.grouped import Group, GroupedForm
 from espalier.app.widgets.forms.owing import Owing
+from espalier.app.widgets.forms.score_field import ScoreField
 from espalier.app.widgets.heading import link, muted
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
@@ -74,7 +74,7 @@ class SearchSetup(Owing):
         self.goals = Goals(figures)
         self.how = GroupedForm(SearchSpec, GROUPS, without=WITHOUT)
         self.training = TrainingField()
-        self.score = ScoreField(session)
+        self.score = ScoreField(lambda: session.measured_on, "No data are named: only costs can be goals")
         self.counted, self.time = QLabel(wordWrap=True), muted("")
         self.wrong = QLabel(wordWrap=True)
         self.wrong.setProperty("role", "wrong")
@@ -173,7 +173,7 @@ class SearchSetup(Owing):
         self._list.addWidget(card)
         if edited:
             self.tell()
-            card.body.setFocus()
+            card.form.setFocus()
         return card
 
     def _drop(self, card: EntryCard) -> None:
@@ -199,7 +199,7 @@ class SearchSetup(Owing):
     def refresh(self) -> None:
         """The graph or the recipe is another: count again, with the same entries."""
         document = self._session.document
-        stay = [card.body.see(document.graph if document else None, self.used) for card in self.cards]
+        stay = [card.form.see(document.graph if document else None, self.used) for card in self.cards]
         with contextlib.suppress(EspalierError):  # half written: they stay as they are
             kept = [card.value() for card in self.cards]
             if not all(stay):

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QModelIndex, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QHeaderView, QPushButton, QTableView, QVBoxLayout, QWidget
+from PySide6.QtGui import QGuiApplication, QKeyEvent
+from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QHeaderView, QPushButton, QVBoxLayout, QWidget
 
-from espalier.app.features.search.state.trial_rows import FILTERS, TrialRows, told
-from espalier.app.theme import ROW
+from espalier.app.features.search.state.trial_rows import FILTERS, TrialRows
+from espalier.app.figures.study.labels import state_words
 from espalier.app.widgets.forms.fields import Choice, Line
 from espalier.app.widgets.heading import link, muted
-from espalier.app.widgets.table import to_text
+from espalier.app.widgets.table import RowsView, to_text
 from espalier.model.files import write_text
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
@@ -24,36 +24,18 @@ REST = 200  # milliseconds between two lots of rows: a table is laid out and pai
 PAD, CELLS = 32, 360  # pixels beside a text; cells by which widths are found: a space of layers has many columns
 
 
-class TrialTable(QTableView):
-    """Rows of 23 px, whole rows selected, Ctrl+C copies. `left` tells that Escape was pressed."""
+class TrialTable(RowsView):
+    """Columns as wide as their first rows need. `left` tells that Escape was pressed."""
 
     left = Signal()
 
     def __init__(self) -> None:
-        super().__init__()
         self.rows = TrialRows()
-        self.rows.setParent(self)
-        self.setModel(self.rows)
+        super().__init__(self.rows)
         self.setAccessibleName("Trials")
-        self.setShowGrid(False)
-        self.setWordWrap(False)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setTabKeyNavigation(False)  # Tab goes on to what comes next
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.verticalHeader().hide()
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        self.verticalHeader().setMinimumSectionSize(ROW)
-        self.verticalHeader().setDefaultSectionSize(ROW)
-        header = self.horizontalHeader()
-        header.setHighlightSections(False)
-        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        header.setSortIndicatorClearable(True)
-        header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
-        self.setSortingEnabled(True)
-        copy = QShortcut(QKeySequence(QKeySequence.StandardKey.Copy), self)
-        copy.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        copy.activated.connect(self.copy)
 
     def fit(self) -> None:
         """Columns as wide as their first rows need."""
@@ -70,10 +52,7 @@ class TrialTable(QTableView):
     def copy(self) -> None:
         """Put the selected rows (with one or none selected: all) on the clipboard as TSV."""
         rows, columns = self.rows.table()
-        chosen = sorted({i.row() for i in self.selectionModel().selectedRows()})
-        QGuiApplication.clipboard().setText(
-            to_text([rows[i] for i in chosen] if len(chosen) > 1 else rows, columns, "\t")
-        )
+        QGuiApplication.clipboard().setText(to_text([rows[i] for i in self.chosen()] or rows, columns, "\t"))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
@@ -212,7 +191,7 @@ class SearchTrials(QWidget):
         self.use.setEnabled(trial is not None and trial.state == "complete")
         self.foot.setVisible(trial is not None)
         if trial is not None:
-            self.words.setText(f"Trial {trial.number} · {told(trial)}")
+            self.words.setText(f"Trial {trial.number} · {state_words(trial)}")
 
     def want(self) -> None:
         """Ask for the chosen trial to be applied."""

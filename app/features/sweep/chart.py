@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QMouseEvent, QPen
+from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.figures.curves import figure_title, figure_words, is_log, line_style, positions
 from espalier.app.theme import Palette
-from espalier.app.widgets.charts.chart import Chart, pen, tint
+from espalier.app.widgets.charts.chart import Chart, dashed, lighter, pen, tint
 from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import change_words, count, noise_words
 from espalier.passes.figure import accuracy_of, is_near
@@ -32,7 +32,6 @@ from espalier.passes.sweep.results import (
 from espalier.passes.sweep.sweep import Sweep, axis_title
 from espalier.passes.sweep.values import value_text
 
-LIGHTER = 135  # per cent, for lines on a dark ground
 NEAR = 14.0  # pixels between the pointer and a point that it means
 MOST_TICKS = 12
 BAND = 40  # opacity of a band of noise, of 255
@@ -74,8 +73,7 @@ class CurveChart(Chart):
 
     def colour(self, place: int) -> str:
         """The colour of the variant at a place, light enough for the ground."""
-        plain = line_style(place)[0]
-        return QColor(plain).lighter(LIGHTER).name() if self.look.dark else plain
+        return lighter(line_style(place)[0], self.look)
 
     @property
     def baseline(self) -> float | None:
@@ -91,9 +89,9 @@ class CurveChart(Chart):
         if self.sweep is None:
             return
         if (level := self.baseline) is not None:
-            self.plot.addItem(pg.InfiniteLine(level, 0, pen=_dashed(palette.muted)))
+            self.plot.addItem(pg.InfiniteLine(level, 0, pen=dashed(palette.muted)))
         if (guess := guessing_of(self.outcomes, self.figure)) is not None:
-            self.plot.addItem(pg.InfiniteLine(guess, 0, pen=_dashed(palette.bad)))
+            self.plot.addItem(pg.InfiniteLine(guess, 0, pen=dashed(palette.bad)))
         for place, band in enumerate(bands(self.sweep, self.outcomes, self.figure)):
             self._band(place, band)
         for place, line in enumerate(self.lines):
@@ -256,9 +254,3 @@ class CurveChart(Chart):
 def _unbroken(text: str) -> str:
     """The words as one, in HTML."""
     return html.escape(text).replace(" ", "&nbsp;")
-
-
-def _dashed(colour: str) -> QPen:
-    made = pen(colour, 1.2)
-    made.setStyle(Qt.PenStyle.DashLine)
-    return made

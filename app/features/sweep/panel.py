@@ -138,7 +138,7 @@ class SweepsPanel(Bench):
         return self._figure.get() if self._figure.currentIndex() >= 0 else "accuracy"
 
     def _opened(self) -> None:
-        self.setup.forget_score()
+        self.setup.score.forget()
         self._listed()
 
     def _offer(self, seen: bool = True) -> None:

@@ -10,13 +10,13 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.widgets.forms.axis import AxisField, caption
 from espalier.app.widgets.forms.fields import Choice, NumberField, wear_field_style
+from espalier.app.widgets.forms.score_field import ScoreField
 from espalier.app.widgets.heading import link, muted
 from espalier.app.words import count, duration, plural
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
 from espalier.model.registry import PASSES
 from espalier.passes.figure import OPENED, START
-from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.run import estimate
 from espalier.passes.sweep.spec_text import variants_of
 from espalier.passes.sweep.sweep import Axis, Sweep, Variant, points
@@ -24,9 +24,6 @@ from espalier.passes.sweep.variable_options import Offer, suggested_lines, usual
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
-    from espalier.app.widgets.forms.form import Form
-
-SHORT = ("data", "split", "limit")  # what one changes of the score's options
 
 
 class SweepSetup(QWidget):
@@ -47,8 +44,7 @@ class SweepSetup(QWidget):
         self.baseline = Choice((START, OPENED), (START, "model as opened"))
         self.baseline.setAccessibleName("Baseline")
         self.baseline.setToolTip("Baseline of the points: the present project, or the model as opened")
-        self._form: Form | None = None
-        self._scored = muted("")
+        self.score = ScoreField(lambda: session.measured_on, "No data: sizes and bits alone are counted", optional=True)
         self._words = muted("")
         self.foot = QWidget()  # stays below the fields, however many there are
         self.run_button = QPushButton("Run")
@@ -56,7 +52,8 @@ class SweepSetup(QWidget):
         self.run_button.clicked.connect(self.run)
         self._arrange()
         self.main.edited.connect(self._edited)
-        self.seeds.edited.connect(self.tell)
+        for part in (self.seeds, self.score):
+            part.edited.connect(self.tell)
         self.main.values.returnPressed.connect(self.run)
         wear_field_style(self)
 
@@ -78,17 +75,11 @@ class SweepSetup(QWidget):
         against.addWidget(caption("Baseline"))
         against.addWidget(self.baseline)
         against.addStretch(1)
-        self._score = QVBoxLayout()
-        self._score_link = link("Other data…", self.open_score)
-        scored = QHBoxLayout()
-        scored.addWidget(self._scored, 1)
-        scored.addWidget(self._score_link)
-        self._score.addLayout(scored)
         box = QVBoxLayout(self)
         box.setContentsMargins(12, 8, 12, 10)
         box.setSpacing(8)
         for part in (caption("Vary"), self.main, self._more, self._along_link, caption("Lines"), self._rows,
-                     self._links, seeds, against, self._score):  # fmt: skip
+                     self._links, seeds, against, self.score):  # fmt: skip
             box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
         box.addStretch(1)
         foot = QVBoxLayout(self.foot)
@@ -115,11 +106,6 @@ class SweepSetup(QWidget):
         """Begin with an option of a step."""
         self.main.choose(index, path)
         self.main.values.setFocus()
-
-    def show_sweep(self, sweep: Sweep) -> None:
-        """Show what a sweep varies, as far as it is of the present recipe."""
-        if sweep.axis and sweep.axis.step < len(self._recipe):
-            self.main.choose(sweep.axis.step, sweep.axis.path)
 
     def _fields(self) -> list[AxisField]:
         return [self.main, *([self.along] if self.along else []), *self.lines]
@@ -176,31 +162,6 @@ class SweepSetup(QWidget):
             self.tell()
         return self.along
 
-    # -- the score
-
-    def open_score(self) -> None:
-        """Fields for the data that the score is measured on."""
-        from espalier.app.widgets.forms.form import Form
-
-        if self._form is None:
-            self._form = Form(EvaluateOptions, self._session.measured_on, only=SHORT, brief=True)
-            self._form.changed.connect(self.tell)
-            self._score.addWidget(self._form)
-            self._score_link.hide()
-
-    @property
-    def score(self) -> EvaluateOptions:
-        """What the points are scored on; raises OptionsError."""
-        return self._form.value() if self._form else self._session.measured_on
-
-    def forget_score(self) -> None:
-        """Another document: its own data again."""
-        if self._form is not None:
-            self._form.hide()
-            self._form.deleteLater()
-            self._form = None
-            self._score_link.show()
-
     # -- the sweep
 
     def sweep(self) -> Sweep:
@@ -209,7 +170,7 @@ class SweepSetup(QWidget):
         along = (self.along.axis(),) if self.along else ()
         lines = [f.axis() for f in self.lines]
         variants = variants_of(self._recipe, lines)
-        made = Sweep(self._recipe, axis, along, variants, tuple(range(self.seeds.get())), self.score,
+        made = Sweep(self._recipe, axis, along, variants, tuple(range(self.seeds.get())), self.score.get(),
                      baseline=self._compared)  # fmt: skip
         points(made)
         return made
@@ -231,7 +192,9 @@ class SweepSetup(QWidget):
             self.seeds.put(3)
             self.tell()
         seeds = tuple(range(self.seeds.get()))
-        self.run_wanted.emit(Sweep(self._recipe, None, (), (Variant(),), seeds, self.score, baseline=self._compared))
+        self.run_wanted.emit(
+            Sweep(self._recipe, None, (), (Variant(),), seeds, self.score.get(), baseline=self._compared)
+        )
 
     def _edited(self) -> None:
         self._offer_lines()
@@ -239,6 +202,7 @@ class SweepSetup(QWidget):
 
     def tell(self) -> None:
         """Say how much work it is, or why it cannot run."""
+        self.score.tell()
         try:
             sweep = self.sweep()
             found = estimate(sweep, self._timed)
@@ -246,12 +210,7 @@ class SweepSetup(QWidget):
             told = f"{error.message} {error.hint}".strip()
             self._words.setText(told if self._recipe.steps else "Add a step to the recipe to vary it.")
             self.run_button.setEnabled(False)
-            self._scored.setText("")
             return
-        score = sweep.score
-        data = f"{score.data}{f' · {score.split}' if score.split else ''}" if score.data else ""
-        most = f" · {count(score.limit)} samples" if score.limit else ""
-        self._scored.setText(f"Scored on {data}{most}" if data else "No data: sizes and bits alone are counted")
         self._words.setText(work_words(found.points, found.runs, found.seconds, found.untimed))
         self.run_button.setEnabled(True)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from espalier.app.figures.study.words import SUM, plain, rises
+from espalier.app.figures.study.labels import SUM, plain, rises
 from espalier.model.data.base import Array
 from espalier.passes.figure import OPENED
 from espalier.passes.figure import Figure as Accuracy
@@ -91,6 +91,10 @@ class Scale:
             low, high = float(self.choice.low or 0.0), float(self.choice.high or 0.0)
             return (low, high) if high > low else (low - 0.5, low + 0.5)
         return -0.5, max(len(self.values), 1) - 0.5
+
+    def categories(self) -> list[tuple[float, str]]:
+        """All values in words, with their places."""
+        return [(float(i), self.text(i)) for i in range(len(self.values))]
 
     def text(self, place: float) -> str:
         """A place in words."""

@@ -18,6 +18,8 @@ from espalier.app.widgets.forms.fields import tokens
 
 EDGE = 6.0  # pixels left of the name of the upright axis, which pyqtgraph would put on the border
 
+LIGHTER = 135  # per cent, for lines on a dark ground
+
 pg.setConfigOptions(antialias=True)
 
 
@@ -113,6 +115,18 @@ def pen(colour: str, width: float = PLOT_WIDTH, alpha: int = 255) -> QPen:
     made = QPen(tint(colour, alpha), width)
     made.setCosmetic(True)
     return made
+
+
+def dashed(colour: str) -> QPen:
+    """A thin broken line: a level that is no measurement of what is drawn."""
+    made = pen(colour, 1.2)
+    made.setStyle(Qt.PenStyle.DashLine)
+    return made
+
+
+def lighter(colour: str, look: Palette) -> str:
+    """A category's colour, light enough for a dark ground."""
+    return QColor(colour).lighter(LIGHTER).name() if look.dark else colour
 
 
 def tint(colour: str, alpha: int) -> QColor:

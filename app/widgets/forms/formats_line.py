@@ -7,7 +7,7 @@ from typing import Any
 from espalier.app.widgets.forms.fields import Line
 from espalier.model.errors import OptionsError
 from espalier.model.formats.base import Format
-from espalier.passes.search.families import FLOAT, format_of, formats_of, named
+from espalier.passes.search.format_lists import FLOAT, format_of, format_text, formats_of
 
 HINT = "integer(width=4|8), mxint"
 
@@ -32,4 +32,4 @@ class FormatsLine(Line):
 
     def put(self, value: Any) -> None:
         """Show formats."""
-        super().put(", ".join(named(str(f)) for f in value))
+        super().put(", ".join(format_text(str(f)) for f in value))

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from espalier.model.document.project import Project
-from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ports import weight_at
@@ -104,11 +102,6 @@ class Architect:
     def keeps(self, spec: str) -> bool:
         """Whether the model of a `config:` source is still in memory."""
         return spec in self._built
-
-    def project(self, values: Mapping[str, Any], recipe: Recipe) -> tuple[Project, WeightStore]:
-        """A project of its own for these values, with the recipe still to be run; raises Impossible."""
-        built = self.build(values)
-        return Project(built.info, built.graph, recipe, built.graph), built.store
 
 
 def _bytes(built: Built) -> int:

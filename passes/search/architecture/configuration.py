@@ -39,7 +39,6 @@ class Origin:
     values: Values
     aliases: dict[str, str]
     known: frozenset[str]
-    defaults: Values
     attention: str = ""
 
     def key(self, name: str) -> str:
@@ -49,10 +48,6 @@ class Origin:
             hint = f"{nearest(name, self.known)} Its sizes are {sizes}." if sizes else nearest(name, self.known)
             raise OptionsError(f"The {self.kind} configuration has no {name!r}.", hint)
         return self.aliases.get(name, name)
-
-    def now(self, name: str) -> Any:
-        """What the source has for a key."""
-        return self.values.get(self.key(name), self.defaults.get(self.key(name)))
 
     def spec(self, changes: Mapping[str, Any]) -> str:
         """The `config:` source in which `changes` take the place of the source's values."""
@@ -82,7 +77,7 @@ def origin_of(info: SourceInfo) -> Origin:
         told["num_labels"] = config.num_labels
     known = frozenset((set(defaults) | set(aliases) | {"num_labels"}) - set(ASIDE))
     plain = _needed(config.model_type, {k: v for k, v in told.items() if k in known})
-    return Origin(info, config.model_type, task, plain, aliases, known, defaults, attention)
+    return Origin(info, config.model_type, task, plain, aliases, known, attention)
 
 
 def why_not(origin: Origin, changes: Mapping[str, Any]) -> str:

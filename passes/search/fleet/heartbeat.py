@@ -28,7 +28,6 @@ WORKER, BEAT, ERROR, LOST, RETRY = "worker", "beat", "error", "lost", "retry_of"
 INTERVAL = float(os.environ.get("ESPALIER_BEAT", "10"))  # seconds between two beats
 SILENT = 6  # beats that fail to come before a worker counts as dead
 RETRIES = 2  # times that a trial whose worker died is offered again: what kills each worker is given up
-_KEPT = ("origin", "grid")  # what a trial was before it ran
 
 
 def storage_of(study: Study) -> BaseStorage:
@@ -117,7 +116,7 @@ def beating(study: Study, trial_id: int, interval: float = INTERVAL) -> Generato
 
 
 @dataclass(slots=True)
-class Watch:
+class WorkerMonitor:
     """Looks after the running trials of a study: `lost()` fails those whose worker is dead, and offers them again."""
 
     study: Study
@@ -195,7 +194,7 @@ def offer(study: Study, trial: FrozenTrial, history: list[int]) -> None:
     """Put a lost trial's choices back into the queue."""
     import optuna
 
-    attrs = {k: trial.user_attrs[k] for k in _KEPT if k in trial.user_attrs}
+    attrs = {k: v for k, v in trial.user_attrs.items() if k == "origin"}  # what it was before it ran
     again = optuna.create_trial(
         state=optuna.trial.TrialState.WAITING, params=trial.params, distributions=trial.distributions,
         user_attrs={**attrs, RETRY: history}, system_attrs={**trial.system_attrs, **_fixed(trial)},

@@ -6,19 +6,17 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espalier.model.errors import StorageError
 from espalier.model.leftovers import Scratch
 from espalier.passes.search.fleet.heartbeat import worker_name
-from espalier.passes.search.fleet.memory import Room, free, resident
-from espalier.passes.search.fleet.work import ENDED, PARENT, wait_for_others
-from espalier.passes.search.outage import LIMIT, OUTAGE
-from espalier.passes.search.storage import NAMED, broken_off, outages, reason, shown
+from espalier.passes.search.fleet.memory import Capacity, free, resident
+from espalier.passes.search.fleet.worker import ENDED, PARENT, wait_for_others
+from espalier.passes.search.outage import OUTAGE
+from espalier.passes.search.storage import NAMED, broken_off, outages
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ PATIENCE = 20.0  # seconds for a worker to give its trial back
 
 
 @dataclass(slots=True)
-class Crew:
+class LocalWorkers:
     """`wanted`: further workers. They start after this process's first trial, when it is known what one takes."""
 
     wanted: int
@@ -52,7 +50,7 @@ class Crew:
         if self._asked or not self.wanted:
             return
         self._asked = True
-        room = Room(self.wanted, resident(), free())
+        room = Capacity(self.wanted, resident(), free())
         self.tell(room.words)
         for number in range(room.count):
             self._start(number)
@@ -95,62 +93,32 @@ class Crew:
         self._logs.close()
 
 
-def together(running: Running, crew: Crew) -> Generator[Trial, None, str]:
-    """The trials of all workers of a study, until none runs any more; returns why the search ended."""
-    with OUTAGE.told(crew.tell):
+def together(running: Running, local: LocalWorkers) -> Generator[Trial]:
+    """The trials of all workers of a study, until none runs any more."""
+    with OUTAGE.told(local.tell):
         try:
-            return (yield from _patiently(running, crew))
+            yield from _all(running, local)
         except outages() as error:
-            raise broken_off(crew.storage, error) from error
+            raise broken_off(local.storage, error) from error
         finally:
-            crew.stop()
+            local.stop()
 
 
-def _patiently(running: Running, crew: Crew) -> Generator[Trial, None, str]:
-    """The same, while the storage may be away for some minutes: then the search is begun again where it was."""
-    from espalier.passes.search.study import begin
-
-    since, name = 0.0, shown(crew.storage)
-    while True:
-        try:
-            if since:
-                before, running = running.told, begin(replace(running.plan, resume=True, by_hand=()))
-                OUTAGE.back(name)
-                since = 0.0
-                yield from (t for n, t in running.told.items() if n not in before or before[n].state != t.state)
-            return (yield from _all(running, crew))
-        except (StorageError, *outages()) as error:
-            if isinstance(error, StorageError) and not since:
-                raise
-            since = since or OUTAGE.since or time.monotonic()
-            if time.monotonic() - since > LIMIT:
-                raise
-            OUTAGE.away(name, reason(error))
-            time.sleep(min(10.0, 1 + (time.monotonic() - since) / 4))
-
-
-def _all(running: Running, crew: Crew) -> Generator[Trial, None, str]:
+def _all(running: Running, local: LocalWorkers) -> Generator[Trial]:
     from optuna.exceptions import UpdateFinishedTrialError
 
     while True:
         try:
-            why = yield from _watched(running.trials(), crew)
-            again = wait_for_others(running.study, running.context.enough, crew.tell, crew.look)
-            if not again:
+            with contextlib.closing(running.trials()) as trials:
+                for trial in trials:
+                    yield trial
+                    local.look()
+                    if trial.state in ENDED and trial.worker == worker_name():
+                        local.grow()
+            why = running.why
+            if not wait_for_others(running.study, running.context.enough, local.tell, local.look):
                 yield from running.trials()  # what others told last
-                return why
+                running.why = why
+                return
         except UpdateFinishedTrialError:
-            crew.tell("A trial that ran here was ended by another worker.")
-
-
-def _watched(trials: Generator[Trial, None, str], crew: Crew) -> Generator[Trial, None, str]:
-    with contextlib.closing(trials):
-        while True:
-            try:
-                trial = next(trials)
-            except StopIteration as end:
-                return str(end.value)
-            yield trial
-            crew.look()
-            if trial.state in ENDED and trial.worker == worker_name():
-                crew.grow()
+            local.tell("A trial that ran here was ended by another worker.")

@@ -34,7 +34,7 @@ def free(group: Path = _GROUP) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Capacity:
     """How many workers of a size there is room for."""
 
     wanted: int

@@ -13,7 +13,7 @@ from espalier.app.features.search.panel import SearchPanel
 from espalier.app.features.search.state.format_families import Family, read, write
 from espalier.app.features.search.state.templates import beginning, to_toml
 from espalier.app.features.search.state.templates import load as load_template
-from espalier.app.features.search.state.words import size_words
+from espalier.app.features.search.state.texts import size_words
 from espalier.app.shell.window import Window
 from espalier.app.theme import DARK, LIGHT
 from espalier.app.widgets.forms.fields import field_style, wear_field_style
@@ -102,7 +102,7 @@ def test_the_form_begins_with_mixed_precision_and_counts_it(panel: SearchPanel) 
     spec = panel.setup.spec()
     assert spec.goals == (Goal("accuracy"),) and spec.within == ("weight_bits<=4.5",) and spec.score == DATA
     assert spec.space == (Vary("format", Select("type", ("linear",)), values="integer(width=2|3|4|5|6|8)"),)
-    formats = card.body.formats  # type: ignore[attr-defined]
+    formats = card.form.fields["values"]  # type: ignore[attr-defined]
     formats.rows[0].chips.buttons["12"].click()
     panel.setup.tell()
     assert panel.setup.counted.text() == "7² = 49 configurations"
@@ -114,14 +114,14 @@ def test_the_form_begins_with_mixed_precision_and_counts_it(panel: SearchPanel) 
 def test_what_is_wrong_stands_beside_it(panel: SearchPanel) -> None:
     setup, card = panel.setup, panel.setup.cards[0]
     panel.compose()
-    card.body.select.values.put(("no_such",))  # type: ignore[attr-defined]
+    card.form.fields["select"].values.put(("no_such",))  # type: ignore[attr-defined]
     setup.tell()
     assert (
         card.wrong.text().startswith("The selection (type no_such)")
         and not card.wrong.isHidden()
         and not setup.run_button.isEnabled()
     )
-    card.body.select.values.put(("linear",))  # type: ignore[attr-defined]
+    card.form.fields["select"].values.put(("linear",))  # type: ignore[attr-defined]
     setup.goals.limits[0].number.put("")
     setup.tell()
     assert card.wrong.isHidden() and "no limit" in setup.goals.wrong.text() and not setup.run_button.isEnabled()

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from espalier.app.features.jobs.panel import JobsPanel
 from espalier.app.features.log.panel import LogPanel
 from espalier.app.features.search.panel import SearchPanel
-from espalier.app.features.search.state.words import accuracy_words
+from espalier.app.features.search.state.texts import accuracy_words
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe
 from espalier.passes.base import Report

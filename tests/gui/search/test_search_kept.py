@@ -19,7 +19,7 @@ from espalier.app.features.search.state import files
 from espalier.app.features.search.state.record import Record, damage, dump, load, member_of, records
 from espalier.app.features.search.state.searches import seconds_each
 from espalier.app.features.search.state.study import Study
-from espalier.app.features.search.state.words import time_words
+from espalier.app.features.search.state.texts import time_words
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError

@@ -324,7 +324,7 @@ def test_an_edit_costs_the_form_one_count_and_no_new_cards(
     session.set_format(("fc1",), "weight", Integer(4, 2))
     assert not counts
     panel.setup.settle()
-    assert counts == [True] and panel.setup.cards is cards and cards[0].body.recipe == session.recipe
+    assert counts == [True] and panel.setup.cards is cards and cards[0].form.recipe == session.recipe
     panel.setup.add(Vary("option", key="quantize.rules"))
     option = panel.setup.cards[-1]
     session.set_format(("fc2",), "weight", Integer(5, 2))

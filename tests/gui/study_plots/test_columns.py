@@ -7,8 +7,8 @@ import pytest
 from espalier.app.features.search.charts.axes import Axis, step_of
 from espalier.app.features.search.charts.board import StudyBoard
 from espalier.app.figures.study.data import Scale, Study
-from espalier.app.figures.study.names import short_names
-from espalier.app.figures.study.words import bits_of, plain
+from espalier.app.figures.study.labels import bits_of, plain
+from espalier.app.figures.study.short_names import short_names
 from espalier.passes.search.space import Choice
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial

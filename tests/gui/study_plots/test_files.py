@@ -32,16 +32,20 @@ def test_every_chart_is_written_to_a_file(board: StudyBoard, kind: str, tmp_path
     words = ["".join(t.itertext()).strip() for t in root.iter(f"{SVG}text")]
     assert any(len(w) > 2 for w in words)
     rows = list(csv.reader((tmp_path / "chart.csv").read_text(encoding="utf-8").splitlines()))
-    assert len(rows) > 10 or kind in ("Importance", "Two choices")
-    assert kind in ("Choice map", "Comparison", "Importance", "Two choices") or rows[1][:2] == ["0", "complete"]
+    assert len(rows) > 10 or kind == "Importance"
+    assert kind in ("Choice map", "Comparison", "Importance") or rows[1][:2] == ["0", "complete"]
 
 
-@pytest.mark.parametrize("kind", ["History", "Pareto front", "Timeline"])
+@pytest.mark.parametrize("kind", ["History", "Pareto front", "Slices", "Timeline", "Intermediate values"])
 def test_a_file_of_vectors_has_marks_and_no_pictures(board: StudyBoard, kind: str, tmp_path: Path) -> None:
     show(board, 60, kind)
     board.tiles[0].export(tmp_path / "chart.svg")
     root = ET.parse(tmp_path / "chart.svg").getroot()
-    shapes = sum(1 for tag in ("circle", "ellipse", "rect", "path", "polygon") for _ in root.iter(f"{SVG}{tag}"))
+    shapes = sum(
+        1
+        for tag in ("circle", "ellipse", "rect", "path", "polygon", "polyline", "line")
+        for _ in root.iter(f"{SVG}{tag}")
+    )
     assert shapes >= 40 and not list(root.iter(f"{SVG}image"))
 
 

@@ -8,14 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.search.charts.board import StudyBoard
-from espalier.app.features.search.charts.density import Density, colours_of
-from espalier.app.features.search.charts.stamp import Stamps
-from espalier.app.theme import LIGHT
 from tests.gui.search.made_study import GOALS, choices, trials
 from tests.gui.study_plots.shown import drag, show
 
@@ -34,71 +30,32 @@ def test_labels_of_close_axes_keep_apart(board: StudyBoard, width: int) -> None:
     assert all(chart._room(k, 200, gap, False) <= gap for k in words if k not in shared)
 
 
-@pytest.mark.parametrize("kind", ["Choice map", "Slices"])
-def test_painted_charts_fade_what_brushes_leave_out(board: StudyBoard, kind: str) -> None:
-    chart = show(board, 30, kind)
-    chart.settle()
+def test_the_map_fades_what_brushes_leave_out(board: StudyBoard) -> None:
+    chart = show(board, 30, "Choice map")
     whole, done = chart.grab().toImage(), [i for i, t in enumerate(board.study.trials) if t.state == "complete"]
     board._brushed(np.arange(30) == done[0])
     faded = chart.grab().toImage()
     left, out = middle_of(chart, done[0]), middle_of(chart, done[-1])
     assert faded.pixelColor(out).lightness() > whole.pixelColor(out).lightness() + 20
-    wanted = QColor(chart.look.accent) if kind == "Slices" else whole.pixelColor(left)
-    assert faded.pixelColor(left) == wanted
+    assert faded.pixelColor(left) == whole.pixelColor(left)
     board._brushed(None)
     assert chart.grab().toImage() == whole
 
 
 def test_a_brush_that_came_or_went_unseen_is_drawn_so(board: StudyBoard) -> None:
     chart = show(board, 30, "Slices")
-    chart.settle()
-    tile, whole = board.tiles[0], chart.grab().toImage()
-    mask = np.arange(30) == next(i for i, t in enumerate(board.study.trials) if t.state == "complete")
+    tile, mask = board.tiles[0], np.arange(30) == 3
     board._brushed(mask)
-    faded = chart.grab().toImage()
-    assert faded != whole
-    for there, seen in ((None, whole), (mask, faded)):
+    assert len(chart._veil) == 2
+    for there, seen in ((None, 0), (mask, 2)):
         tile.show_kind("Choice map")
         board._brushed(there)
         tile.show_kind("Slices")
-        assert tile.chart is chart and chart.grab().toImage() == seen
-
-
-def test_pointing_stamps_no_dots_anew(board: StudyBoard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that brushes leave is drawn once, as large as it was, until brushes, trials or the room are other."""
-    chart = show(board, 500, "Slices")
-    chart.settle()
-    done = [i for i, t in enumerate(board.study.trials) if t.state == "complete"]
-    board._brushed(np.arange(500) % 2 == 0)
-    chart.grab()
-    drawn: list[bool] = []
-    stamp = Stamps.dots
-    monkeypatch.setattr(Stamps, "dots", lambda self, *rest: (drawn.append(rest[-1]), stamp(self, *rest)))
-    for place in done[:20]:
-        chart.point(place)
-        chart.grab()
-    assert drawn == []
-    board._brushed(np.arange(500) % 2 == 1)
-    chart.grab()
-    assert drawn == [True] * len(chart._seen()), "small, as all are of so many"
-    drawn.clear()
-    chart.resize(chart.width() - 100, chart.height())
-    chart.settle()
-    chart.grab()
-    assert len(drawn) == 2 * len(chart._seen())
-    drawn.clear()
-    for trial in trials(502)[500:]:
-        board.append(trial)
-    board.draw_fresh()
-    chart.grab()
-    assert drawn
+        assert tile.chart is chart and len(chart._veil) == seen
 
 
 def middle_of(chart: Any, place: int) -> QPoint:
-    """Where a trial's dot lies in the first multiple, or its first cell in the map."""
-    if chart.name == "Slices":
-        x, y = chart._pixels(chart.axes[0], 0)
-        return (chart._box(0).topLeft() + QPointF(x[place], y[place])).toPoint()
+    """Where a trial's first cell lies in the map."""
     box, column = chart._box(), int(np.flatnonzero(chart.places == place)[0])
     wide, tall = box.width() / len(chart.places), box.height() / len(chart.axes)
     return QPointF(box.left() + (column + 0.5) * wide, box.top() + 0.5 * tall).toPoint()
@@ -118,7 +75,7 @@ def test_brushes_choose_trials_here_and_fade_the_others_elsewhere(board: StudyBo
     found = [t.number for t in told.args[0]]
     assert len(set(found) ^ set(wanted)) <= 2 and len(found) > 5  # a pixel's width
     chart.settle()
-    assert chart._pieces.drawn[1].sum() == len(found) and chart._pieces.drawn[0].sum() > len(found)
+    assert chart._layers.drawn[1].sum() == len(found) and chart._layers.drawn[0].sum() > len(found)
     assert len(board.tiles[0].chart._veil) == 2
     first = [QPoint(round(chart._x(0)), round(chart._y(part))) for part in (1.0, 0.7)]
     drag(chart, *first)
@@ -128,7 +85,7 @@ def test_brushes_choose_trials_here_and_fade_the_others_elsewhere(board: StudyBo
     QTest.keyClick(chart, Qt.Key.Key_Escape)
     assert not board.tiles[0].chart._veil and not any(a.brushes for a in chart.axes)
     chart.settle()
-    assert chart._pieces.drawn[1].sum() == sum(t.state == "complete" for t in board.study.trials)
+    assert chart._layers.drawn[1].sum() == sum(t.state == "complete" for t in board.study.trials)
 
 
 def test_an_axis_is_dragged_to_another_place(board: StudyBoard) -> None:
@@ -138,21 +95,6 @@ def test_an_axis_is_dragged_to_another_place(board: StudyBoard) -> None:
     assert [a.name for a in chart.axes] == [*names[1:4], names[0], *names[4:]]
     board.show_study(trials(40), GOALS, choices())
     assert [a.name for a in chart.axes][3] == names[0]
-
-
-def test_lines_that_are_taken_away_leave_the_picture_as_it_was() -> None:
-    luck = np.random.default_rng(0)
-    y = luck.uniform(0, 99, (2, 300)).astype(np.float32)
-    shades = luck.integers(0, 16, 300)
-    few, many = Density(40, 100), Density(40, 100)
-    few.add(0, 40, y[0, :100], y[1, :100], shades[:100])
-    many.add(0, 40, y[0], y[1], shades)
-    for k in range(100, 300, 4):
-        many.add(0, 40, y[0, k : k + 4], y[1, k : k + 4], shades[k : k + 4], -1)
-    assert (few._lines == many._lines).all() and (few._shades == many._shades).all()
-    table = colours_of(LIGHT, 100)
-    assert few.image(table) == many.image(table)
-    assert few._lines.cumsum(1)[:, :-1].sum(1).min() >= 100  # each line crosses every column
 
 
 def test_formats_stand_as_their_labels_in_their_order(board: StudyBoard) -> None:

@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from espalier.app.features.search.charts.board import StudyBoard
-from espalier.app.features.search.charts.rest import fill
+from espalier.app.features.search.charts.option_menu import fill
 from espalier.app.figures.study.data import nondominated
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial

@@ -13,6 +13,10 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.features.search.charts.board import StudyBoard
 from espalier.app.features.search.charts.comparison import Compared
+from espalier.app.features.search.charts.informative import explained
+from espalier.app.features.search.charts.intermediate import SHADES
+from espalier.app.features.search.charts.scatter import CHOICE
+from espalier.app.figures.study.data import COMPLETE
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
 from tests.gui.search import made_study
@@ -22,23 +26,53 @@ from tests.gui.study_plots.shown import LEFT, NONE, show
 pytestmark = pytest.mark.gui
 
 
-def test_slices_show_all_choices_or_one(board: StudyBoard) -> None:
-    chart = show(board, 100, "Slices")
-    assert len(chart.axes) == len(choices())
-    chart.choose("choice", "sparsity")
-    assert [a.name for a in chart.axes] == ["sparsity"] and chart._columns == 1
-    chart.settle()
-    x, y = chart._pixels(chart.axes[0], 0)
-    place = next(i for i, t in enumerate(board.study.trials) if t.state == "complete")
-    box = chart._box(0)
-    assert chart.near(box.topLeft() + QPointF(x[place], y[place])) is not None
+def test_a_slice_shows_a_figure_by_the_categories_of_a_choice(board: StudyBoard) -> None:
+    chart = show(board, 200, "Slices")
+    assert chart.x_name.startswith(CHOICE) and chart.y_name == "accuracy"
+    name = choices()[0].name
+    chart.choose("across", CHOICE + name)
+    x, _, _ = chart.spots()
+    scale, study = board.study.scales[name], board.study
+    assert np.array_equal(np.round(x), study.params[name]) and not np.array_equal(x, study.params[name])
+    strokes = np.array(chart._middles.getData()).T
+    told = [t.values[0] for t in study.trials if t.state == "complete" and scale.place(t.params[name]) == 0]
+    assert strokes[0][1] == strokes[1][1] == pytest.approx(np.median(told)) and "median" in chart.legend()
+    assert not len(chart.front) and "front" not in chart.legend()
+    assert f"{name}: " in chart.words_at(3)
 
 
-def test_titles_and_labels_tell_whole_names(board: StudyBoard) -> None:
+def test_two_choices_at_once_tell_a_figure_by_colour(board: StudyBoard) -> None:
+    chart = show(board, 200, "Slices")
+    across, up = choices()[0].name, choices()[1].name
+    chart.choose("across", CHOICE + across)
+    chart.choose("up", CHOICE + up)
+    chart.choose("colour", "accuracy")
+    x, y, _ = chart.spots()
+    study, done = board.study, board.study.state == COMPLETE
+    assert np.array_equal(np.round(x), study.params[across])
+    assert np.array_equal(np.round(y[done]), study.params[up][done])
+    assert len(set(chart._dots.rows[:, 2])) > 3 and "median" not in chart.legend()
+    assert chart.plot.getAxis("left")._tickLevels[0][0][1] == study.scales[up].text(0)
+
+
+def test_the_choice_of_a_slice_is_the_most_informative_until_one_is_chosen(board: StudyBoard) -> None:
+    chart = show(board, 10, "Slices")
+    for more in trials(60)[10:]:
+        board.append(more)
+    board.draw_fresh()
+    study, done = board.study, board.study.state == COMPLETE
+    shares = {n: explained(study.params[n][done], study.figures["accuracy"][done], not study.scales[n].numeric)
+              for n in study.params.names}  # fmt: skip
+    assert shares[chart.x_name.removeprefix(CHOICE)] > np.median(list(shares.values()))
+    chart.choose("across", CHOICE + "sparsity")
+    for more in trials(200)[60:]:
+        board.append(more)
+    board.draw_fresh()
+    assert chart.x_name == CHOICE + "sparsity"
+
+
+def test_labels_of_the_map_tell_whole_names(board: StudyBoard) -> None:
     """What is drawn is cut to what tells layers apart."""
-    chart = show(board, 100, "Slices")
-    axis = chart.axes[0]
-    assert axis.text != axis.name == chart.hover_words(chart._box(0).topLeft() + QPointF(5, -5))
     chart = show(board, 100, "Choice map")
     box, axis = chart._box(), chart.axes[1]
     assert axis.text != axis.name == chart.hover_words(QPointF(5, box.top() + 1.5 * box.height() / len(chart.axes)))
@@ -54,11 +88,11 @@ def test_the_timeline_has_a_lane_a_worker_and_bars_that_grow(
     assert list(chart._lanes) == ["worker 1", "worker 2", "worker 3"]
     board.append(replace(trial(12, running=True), started=now - 5))
     board.draw_fresh()
-    first = float(chart._running.opts["x1"][0])
+    first = float(chart._running.rows[0, 2])
     assert chart._clock.isActive()
     monkeypatch.setattr(time, "time", lambda: now + 10)
     chart._grow()
-    assert float(chart._running.opts["x1"][0]) > first + 5
+    assert float(chart._running.rows[0, 2]) > first + 5
     board.append(replace(trial(12), started=now - 5))
     board.draw_fresh()
     assert not chart._clock.isActive()
@@ -79,14 +113,19 @@ def test_what_was_not_measured_did_not_end_early(board: StudyBoard, kind: str) -
 
 def test_intermediate_values_end_where_a_trial_was_pruned(board: StudyBoard) -> None:
     chart = show(board, 60, "Intermediate values")
-    assert chart._steps == list(made_study.RUNGS)
-    early = next(i for i, t in enumerate(board.study.trials) if t.state == "pruned")
-    assert np.isfinite(chart._values[early]).tolist() == [True, True, False, False]
-    chart.settle()
-    assert chart._pieces.drawn[0].sum() == sum(t.state == "pruned" for t in board.study.trials)
+    study = board.study
+    early = next(i for i, t in enumerate(study.trials) if t.state == "pruned")
+    steps, values, places = chart.spots()
+    assert steps[places == early].tolist() == list(made_study.RUNGS)[:2]
+    assert values[places == early].tolist() == [v for _, v in study.trials[early].steps]
+    grey = chart._lines.rows[chart._lines.rows[:, 4] == SHADES]
+    assert len(grey) == sum(len(t.steps) - 1 for t in study.trials if t.state == "pruned")
+    before = len(chart._lines)
     board.append(replace(trial(60), steps=((50, 0.7), (1600, 0.72))))
     board.draw_fresh()
-    assert chart._steps == [50, *made_study.RUNGS, 1600] and chart._values[60, 0] == 0.7
+    assert len(chart._lines) == before + 1 and chart.ends()[:2] == (50, 1600)
+    chart.mark(60)
+    assert chart._strong["pick"].getData()[0].tolist()[:2] == [50, 1600]
 
 
 @pytest.mark.parametrize("counted", ["samples", "steps"])

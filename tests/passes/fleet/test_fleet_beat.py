@@ -18,11 +18,12 @@ from espalier.model.errors import StorageError
 from espalier.passes.search import outage
 from espalier.passes.search.fleet import heartbeat
 from espalier.passes.search.fleet.files import CHUNK, Files, FolderFiles, files_of
-from espalier.passes.search.fleet.heartbeat import BEAT, ERROR, LOST, RETRY, Watch, beating, give_back, id_of
-from espalier.passes.search.fleet.memory import Room, free, resident
+from espalier.passes.search.fleet.heartbeat import BEAT, ERROR, LOST, RETRY, WorkerMonitor, beating, give_back, id_of
+from espalier.passes.search.fleet.memory import Capacity, free, resident
 from espalier.passes.search.fleet.serve import is_loopback, serve
-from espalier.passes.search.samplers import Grid
-from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.samplers import sampler_of
+from espalier.passes.search.space import Space
+from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.storage import load_study, open_storage, open_study
 from tests.passes.fleet.fleet_cases import cluster, postgres, server
 from tests.patience import until
@@ -61,7 +62,7 @@ def states(study: optuna.Study) -> list[str]:
 
 def test_a_dead_process_is_known_at_once_and_its_trial_offered_again(study: optuna.Study) -> None:
     lost = begun(study, **{BEAT: dead(), "origin": "front", "figures": {"loss": 1.0}})
-    assert Watch(study, silence=60).lost() == [lost.number]
+    assert WorkerMonitor(study, silence=60).lost() == [lost.number]
     assert states(study) == ["FAIL", "WAITING"]
     failed, waiting = study.trials
     assert failed.user_attrs[LOST] and "is gone" in failed.user_attrs[ERROR]
@@ -82,7 +83,7 @@ def test_what_a_worker_chose_last_is_offered_too(study: optuna.Study, monkeypatc
         return True
 
     monkeypatch.setattr(heartbeat, "is_dead", late)
-    assert Watch(study, silence=60).lost() == [0]
+    assert WorkerMonitor(study, silence=60).lost() == [0]
     assert study.trials[1].params == study.trials[0].params == trial.params != {}
 
 
@@ -90,7 +91,7 @@ def test_two_that_watch_offer_it_once(tmp_path: Path) -> None:
     """Not so on SQLite, which has no locks of rows: the README gives it to one worker."""
     study = open_study(open_storage(str(tmp_path / "a.journal")), "a", ("maximize",), "x")
     begun(study, **{BEAT: dead()})
-    watches = [Watch(load_study(heartbeat.storage_of(study), "a"), silence=60) for _ in range(4)]
+    watches = [WorkerMonitor(load_study(heartbeat.storage_of(study), "a"), silence=60) for _ in range(4)]
     found: list[list[int]] = []
     threads = [threading.Thread(target=lambda w=w: found.append(w.lost())) for w in watches]
     for thread in threads:
@@ -103,7 +104,7 @@ def test_two_that_watch_offer_it_once(tmp_path: Path) -> None:
 
 def test_silence_is_timed_by_who_looks(study: optuna.Study) -> None:
     begun(study, **{BEAT: [0, "another machine", 1, "1.00"]})
-    watch = Watch(study, silence=0.15)
+    watch = WorkerMonitor(study, silence=0.15)
     assert watch.lost() == []
     time.sleep(0.1)
     storage = heartbeat.storage_of(study)
@@ -117,7 +118,7 @@ def test_silence_is_timed_by_who_looks(study: optuna.Study) -> None:
 
 def test_nobody_is_lost_because_the_storage_was_away(study: optuna.Study) -> None:
     begun(study, **{BEAT: [0, "another machine", 1, "1.00"]})
-    watch, outage = Watch(study, silence=0.15), heartbeat.OUTAGE
+    watch, outage = WorkerMonitor(study, silence=0.15), heartbeat.OUTAGE
     with outage.told(lambda text: None):
         assert watch.lost() == []
         outage.away("it", "gone")
@@ -133,7 +134,7 @@ def test_nobody_is_lost_because_the_storage_was_away(study: optuna.Study) -> Non
 
 def test_who_beats_is_not_lost(study: optuna.Study) -> None:
     trial = begun(study)
-    watch = Watch(study, silence=0.001)
+    watch = WorkerMonitor(study, silence=0.001)
     with beating(study, id_of(trial), interval=0.05):
         for count in range(4):
             until(lambda count=count: study.trials[0].user_attrs.get(BEAT, [0])[0] > count)
@@ -143,7 +144,7 @@ def test_who_beats_is_not_lost(study: optuna.Study) -> None:
 
 
 def test_what_kills_each_worker_is_given_up(study: optuna.Study) -> None:
-    watch = Watch(study, silence=60)
+    watch = WorkerMonitor(study, silence=60)
     for round_ in range(heartbeat.RETRIES + 1):
         begun(study, **{BEAT: dead()})
         assert watch.lost() == [round_]
@@ -184,7 +185,7 @@ def test_told_twice_is_told_and_what_was_lost_is_another_workers(study: optuna.S
     twice, lost = begun(study), begun(study, **{BEAT: dead()})
     heartbeat.tell(study, twice, TrialState.COMPLETE, (1.0,))
     heartbeat.tell(study, twice, TrialState.COMPLETE, (1.0,))
-    assert Watch(study, silence=60).lost() == [lost.number]
+    assert WorkerMonitor(study, silence=60).lost() == [lost.number]
     with pytest.raises(optuna.exceptions.UpdateFinishedTrialError):
         heartbeat.tell(study, lost, TrialState.COMPLETE, (2.0,))
     assert states(study) == ["COMPLETE", "FAIL", "WAITING"] and study.trials[0].value == 1.0
@@ -283,9 +284,9 @@ def test_a_port_that_is_taken(server: str, tmp_path: Path) -> None:
 
 def test_room_for_workers(tmp_path: Path) -> None:
     gib = 1 << 30
-    assert Room(3, gib, 100 * gib).count == 3 and "Starting 3 more" in Room(3, gib, 100 * gib).words
-    assert Room(7, 2 * gib, 10 * gib).count == 4 and "only 4 of 7" in Room(7, 2 * gib, 10 * gib).words
-    assert Room(2, 2 * gib, gib).count == 0 and "no more" in Room(2, 2 * gib, gib).words
+    assert Capacity(3, gib, 100 * gib).count == 3 and "Starting 3 more" in Capacity(3, gib, 100 * gib).words
+    assert Capacity(7, 2 * gib, 10 * gib).count == 4 and "only 4 of 7" in Capacity(7, 2 * gib, 10 * gib).words
+    assert Capacity(2, 2 * gib, gib).count == 0 and "no more" in Capacity(2, 2 * gib, gib).words
     assert 10 << 20 < resident() < 100 * gib and free() > 0
 
 
@@ -298,20 +299,22 @@ def test_a_container_has_less_than_its_machine(tmp_path: Path) -> None:
     assert free(tmp_path) > 900_000
 
 
-def test_workers_that_lay_a_grid_take_each_place_once(study: optuna.Study) -> None:
-    space = Space(tuple(Choice(f"c{i}", "option", tuple(range(4))) for i in range(2)))
+def test_workers_that_lay_a_grid_try_each_configuration_and_few_twice(study: optuna.Study) -> None:
+    def tried() -> set[tuple[int, ...]]:
+        return {tuple(t.params.values()) for t in study.get_trials(states=(TrialState.COMPLETE,))}
 
-    def take() -> None:
-        mine = load_study(heartbeat.storage_of(study), "a", Grid(space, 0))
-        for _ in range(5):
+    def take(sampler: optuna.samplers.BaseSampler) -> None:
+        mine = load_study(heartbeat.storage_of(study), "a", sampler)
+        while len(tried()) < 16:
             trial = mine.ask()
-            for choice in space.choices:
-                trial.suggest_categorical(choice.name, choice.values)
+            for name in "ab":
+                trial.suggest_categorical(name, range(4))
             mine.tell(trial, 1.0)
 
-    threads = [threading.Thread(target=take) for _ in range(3)]
+    grids = [sampler_of(SearchSpec(sampler="grid"), Space(), seed) for seed in range(3)]
+    threads = [threading.Thread(target=take, args=(grid,)) for grid in grids]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({tuple(t.params.values()) for t in study.trials}) == len(study.trials) == 15
+    assert len(tried()) == 16 and len(study.trials) < 24

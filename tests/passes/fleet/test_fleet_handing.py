@@ -17,9 +17,10 @@ from espalier.model.errors import StorageError
 from espalier.model.opening import Opened, open_any
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.search.fleet import sharing
-from espalier.passes.search.fleet.sharing import elsewhere, hand_over, handed, local_paths, receive
-from espalier.passes.search.fleet.work import Part, Wish, joined, work
+from espalier.passes.search.fleet import model_transfer
+from espalier.passes.search.fleet.model_transfer import hand_over, handed, local_paths, receive
+from espalier.passes.search.fleet.worker import JoinOptions, WorkerState, joined, work
+from espalier.passes.search.records import relocated
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
 from espalier.passes.search.storage import load_study, open_storage, open_study
@@ -94,7 +95,7 @@ def test_what_cannot_travel_says_so(model: Opened, tmp_path: Path, monkeypatch: 
     study, url = study_in(tmp_path)
     with pytest.raises(StorageError, match="what model it is of"):
         received(study, url, tmp_path / "w")
-    monkeypatch.setattr(sharing, "LIMIT", 1000)
+    monkeypatch.setattr(model_transfer, "LIMIT", 1000)
     assert not hand_over(study, url, model.project, model.store).digest
     with pytest.raises(StorageError, match="too large"):
         received(study, url, tmp_path / "w")
@@ -125,7 +126,7 @@ def test_data_and_tokenizer_travel_along(model: Opened, tmp_path: Path) -> None:
         shutil.move(path, tmp_path / f"gone-{path.name}")
     (tmp_path / "w").mkdir()
     found = receive(study, url, tmp_path / "w")
-    there = elsewhere(plain, found.moved)
+    there = relocated(plain, found.moved)
     assert Path(there["score"]["data"]).read_text() == "text,label\ngood,1\n"
     assert sorted(p.name for p in Path(there["steps"][0]["options"]["data"]).iterdir()) == ["test.csv", "train.csv"]
     tokenizer = Path(found.opened.project.source.tokenizer or "")
@@ -147,13 +148,13 @@ def test_a_worker_needs_only_storage_and_name(model: Opened, tmp_path: Path) -> 
     running = begin(Plan(Search(spec, Recipe(), project.base, project.source), context, url))
     hand_over(running.study, url, project, model.store, plain=[encode(spec)], may=lambda _: True)
     data.unlink()
-    part = Part(Wish(url, "a", trials=2))
+    part = WorkerState(JoinOptions(url, "a", trials=2))
     (tmp_path / "w").mkdir()
     plan = joined(part.wish, tmp_path / "w", lambda *_: None, lambda _: None, part)
     assert Path(plan.search.spec.score.data).is_file() and plan.search.spec.score.data != str(data)
     seen = list(work(plan, part, lambda _: None))
     assert [t.state for t in seen] == ["running", "complete"] * 2 and len(part.ended) == 2
-    part = Part(Wish(url, "a"))
+    part = WorkerState(JoinOptions(url, "a"))
     plan = joined(part.wish, tmp_path / "w", lambda *_: None, lambda _: None, part)
     assert sum(t.state == "complete" for t in work(plan, part, lambda _: None)) == 1  # of the three
     assert part.why and len(load_study(open_storage(url), "a").trials) == 3

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import time
+import sqlite3
+from pathlib import Path
 
 import optuna
 import pytest
+import sqlalchemy
 
 from espalier.passes.search import outage
 from espalier.passes.search.fleet import heartbeat
 from espalier.passes.search.fleet.heartbeat import beating, id_of
-from espalier.passes.search.fleet.local_workers import Crew, together
 from espalier.passes.search.outage import Outage
-from espalier.passes.search.trial import Trial
+from espalier.passes.search.storage import open_storage
 from tests.patience import until
 
 
@@ -33,17 +34,18 @@ def test_each_is_told_once() -> None:
 
 def test_a_call_that_hangs_is_told_while_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outage, "SLOW", 0.05)
-    monkeypatch.setattr(outage, "LOOK", 0.01)
     told: list[str] = []
     held = Outage()
     with held.told(told.append):
-        with held.calling("s"):
-            until(lambda: bool(told))
-            assert "it does not answer" in told[0]
-        assert "responds again" in told[1]
-        with pytest.raises(ValueError, match="x"), held.calling("s"):
+        held.retry("s", str, lambda: until(lambda: bool(told)))
+        assert len(told) == 2 and "it does not answer" in told[0] and "responds again" in told[1]
+
+        def hangs_and_fails() -> None:
             until(lambda: len(told) == 3)
             raise ValueError("x")
+
+        with pytest.raises(ValueError, match="x"):
+            held.retry("s", lambda error: "", hangs_and_fails)
         assert len(told) == 3, "a call that fails is no answer"
 
 
@@ -75,43 +77,32 @@ def test_a_call_is_made_again_while_its_storage_is_away(monkeypatch: pytest.Monk
         return str(error) if isinstance(error, ConnectionError) else ""
 
     with held.told(told.append):
-        assert held.patiently("s", call, why) == 7
+        assert held.retry("s", why, call) == 7
         assert len(told) == 2 and "refused" in told[0] and "responds again" in told[1]
         with pytest.raises(ZeroDivisionError):
-            held.patiently("s", lambda: 1 // 0, why)
+            held.retry("s", why, lambda: 1 // 0)
         held.limit = 0.0
         left.append(ConnectionError("refused"))
         with pytest.raises(ConnectionError):
-            held.patiently("s", call, why)
+            held.retry("s", why, call)
 
 
-class Search:
-    """A running search whose storage breaks off once; another worker's trial ended meanwhile."""
+def test_calls_of_a_storage_are_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outage, "FIRST_PAUSE", 0.001)
+    storage = open_storage(f"sqlite:///{tmp_path}/a.db")
+    engine, locked = storage._backend.engine, sqlite3.OperationalError("database is locked")  # type: ignore[attr-defined]
+    faults = [locked, locked]
 
-    def __init__(self, breaks: bool) -> None:
-        self.breaks, self.study, self.plan = breaks, optuna.create_study(), self
-        self.told = {0: Trial(0, "complete"), 1: Trial(1, "running" if breaks else "pruned")}
-        self.context = type("Context", (), {"enough": staticmethod(lambda: False)})
+    def execute(*_: object) -> None:
+        if faults:
+            raise sqlalchemy.exc.OperationalError("SELECT", {}, faults.pop())
 
-    def trials(self):  # type: ignore[no-untyped-def]
-        """One trial, or an outage."""
-        if self.breaks:
-            raise optuna.exceptions.StorageInternalError("gone")
-        yield from ()
-        return "all trials have run"
-
-
-def test_a_search_goes_on_when_its_storage_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    from espalier.passes.search import study
-    from espalier.passes.search.fleet import local_workers as crew
-
+    sqlalchemy.event.listen(engine, "before_cursor_execute", execute)
     told: list[str] = []
-    monkeypatch.setattr(crew, "replace", lambda plan, **_: plan)
-    monkeypatch.setattr(study, "begin", lambda _: Search(breaks=False))
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    trials = together(Search(breaks=True), Crew(0, "journal:x.journal", "s", told.append))  # type: ignore[arg-type]
-    assert next(trials) == Trial(1, "pruned")
-    with pytest.raises(StopIteration) as end:
-        next(trials)
-    assert end.value.value == "all trials have run"
-    assert len(told) == 2 and "gone" in told[0] and "responds again" in told[1]
+    with outage.OUTAGE.told(told.append):
+        assert optuna.create_study(storage=storage, study_name="a").trials == []
+        assert not faults and len(told) == 2 and "locked" in told[0] and "responds again" in told[1]
+        faults.append(sqlite3.OperationalError("disk I/O error"))
+        with pytest.raises((sqlalchemy.exc.OperationalError, optuna.exceptions.StorageInternalError)):
+            storage.get_all_studies()
+    assert len(told) == 2

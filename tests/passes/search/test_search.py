@@ -20,21 +20,20 @@ from espalier.passes.base import Cancelled, Context, run_step
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.recipes.replay import Memo, recipe_key, replay
 from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.search.expand import expand
-from espalier.passes.search.families import fits, formats_of
 from espalier.passes.search.fit import fit
+from espalier.passes.search.format_lists import formats_of, is_unfitted
 from espalier.passes.search.goals import best, front, wanted
 from espalier.passes.search.prepare import prepared
 from espalier.passes.search.records import search_of, trials_of
 from espalier.passes.search.search import Search
-from espalier.passes.search.space import Choice, Space, fit_key
+from espalier.passes.search.space import Choice, Space, fit_key, uniform
 from espalier.passes.search.spec import Goal, SearchSpec, Vary, When
 from espalier.passes.search.storage import load_study, open_storage
 from espalier.passes.search.study import Plan, begin, run
 from espalier.passes.search.trial import Trial
 from espalier.passes.search.trial_run import Order
-from espalier.passes.search.warm import Warm
-from espalier.passes.search.warm_start import uniform
 from espalier.passes.select import Select
 
 MLP = "demo:digits-mlp"
@@ -71,7 +70,11 @@ def test_families_are_products_and_leave_out_what_cannot_be() -> None:
         "integer(width=8, frac_width=2)", "integer(width=8, frac_width=3)", "float")  # fmt: skip
     found = formats_of("minifloat_ieee(width=3|8, exponent_width=2|4)")
     assert "minifloat_ieee(width=3, exponent_width=2)" in found and len(found) == 3
-    assert fits("integer(width=4)") and not fits("integer(width=4, frac_width=2)") and not fits("mxint(width=4)")
+    assert (
+        is_unfitted("integer(width=4)")
+        and not is_unfitted("integer(width=4, frac_width=2)")
+        and not is_unfitted("mxint(width=4)")
+    )
     assert len(formats_of("all")) > 10
 
 
@@ -158,7 +161,7 @@ def test_figures_are_those_of_evaluate(mlp: Opened, ports: tuple[str, ...]) -> N
     for select in (Select("all"), last):
         wish = spec(Vary(select=select, ports=ports, values="integer(width=2|4|8), mxint, float"))
         space = fit(expand(wish, base, Recipe()), base, mlp.store)
-        warm = Warm(base, score, context(mlp), (16, 48))
+        warm = Evaluator(base, score, context(mlp), (16, 48))
         for params in uniform(space, 4):
             graph = replay(base, space.apply(Recipe(), params), context(mlp)).graph
             found = warm.measure(graph, kl=True)
@@ -408,7 +411,7 @@ def test_a_pause_is_no_time_of_its_trial(mlp: Opened, tmp_path: Path, monkeypatc
         paused[0] += 1000.0
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + paused[0])
-    monkeypatch.setattr("espalier.passes.search.clock.time", clock)
+    monkeypatch.setattr("espalier.passes.search.time_budget.time", clock)
     wish = spec(trials=2, timeout=900.0)
     found = searched(mlp, tmp_path, wish, context=context(mlp, progress=progress))
     assert paused[0] and sum(t.counts for t in found) == 2

@@ -57,7 +57,7 @@ def test_source_and_its_configuration_name_the_same_model(spec: str, task: str, 
     again = origin_of(SourceInfo(origin.spec({}), "again"))
     assert (origin.task, again.values, again.task) == (task, origin.values, task)
     changed = origin_of(SourceInfo(origin.spec({key: 16}), "other"))
-    assert changed.now(key) == 16 != origin.now(key)
+    assert changed.values[origin.key(key)] == 16 != origin.values.get(origin.key(key))
     assert {k: v for k, v in changed.values.items() if k != origin.key(key)} == {
         k: v for k, v in origin.values.items() if k != origin.key(key)
     }
@@ -77,7 +77,7 @@ def test_folder_gives_its_configuration(tmp_path: Path) -> None:
     config = BertConfig(num_hidden_layers=1, hidden_size=16, num_attention_heads=2, intermediate_size=16, vocab_size=30)
     BertForMaskedLM(config).save_pretrained(tmp_path)
     origin = origin_of(SourceInfo(str(tmp_path), "mine"))
-    assert (origin.kind, origin.task, origin.now("vocab_size")) == ("bert", "masked-lm", 30)
+    assert (origin.kind, origin.task, origin.values["vocab_size"]) == ("bert", "masked-lm", 30)
 
 
 @pytest.mark.parametrize(
@@ -181,11 +181,12 @@ def test_impossible_architecture_is_an_error_in_words(architect: Architect) -> N
 
 
 def test_architecture_is_a_project_of_its_own(architect: Architect, tmp_path: Path) -> None:
-    from espalier.model.document.project import load_project, save_project
+    from espalier.model.document.project import Project, load_project, save_project
     from espalier.model.store.weights import WeightStore
 
-    project, store = architect.project({"num_hidden_layers": 1}, Recipe())
-    save_project(project, store, tmp_path / "one.espalier", everything=True)
+    built = architect.build({"num_hidden_layers": 1})
+    project = Project(built.info, built.graph, Recipe(), built.graph)
+    save_project(project, built.store, tmp_path / "one.espalier", everything=True)
     again = load_project(tmp_path / "one.espalier", WeightStore(tmp_path / "work"))
     assert again.source.spec.startswith("config:bert?") and "num_hidden_layers=1" in again.source.spec
     assert again.base.weights == project.base.weights

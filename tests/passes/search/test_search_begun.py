@@ -14,13 +14,13 @@ from espalier.model.opening import Opened, open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.search.empty_studies import BEGUN
 from espalier.passes.search.fleet.heartbeat import signature
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import SearchSpec, Vary
 from espalier.passes.search.storage import load_study, open_storage, study_names
 from espalier.passes.search.study import Plan, begin, run
 from espalier.passes.search.trial_run import Order
-from espalier.passes.search.unstarted import BEGUN
 
 MLP = "demo:digits-mlp"
 

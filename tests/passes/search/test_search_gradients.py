@@ -15,7 +15,7 @@ from espalier.model.opening import Opened, open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Cancelled, Context
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.search import clock, predicted_start, study
+from espalier.passes.search import predicted_start, study, time_budget
 from espalier.passes.search.refine import FRONT, ROUGH_FRONT
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
@@ -127,16 +127,16 @@ def test_other_workers_go_by_the_better_front(mlp: Opened, tmp_path: Path, monke
     trials = finder.trials()
     next(trials)
     other = worker(mlp, tmp_path, wish, Heard(), resume=True, salt=1)
-    assert other.lead.next([], None) is not None
-    rough = other.lead._refined  # pyright: ignore[reportPrivateUsage]
+    assert other.proposer.next([], None) is not None
+    rough = other.proposer._refined  # pyright: ignore[reportPrivateUsage]
     while finder.study.user_attrs[ROUGH_FRONT]:
         next(trials)
-    assert other.lead.next([], None) is not None
-    better = other.lead._refined  # pyright: ignore[reportPrivateUsage]
+    assert other.proposer.next([], None) is not None
+    better = other.proposer._refined  # pyright: ignore[reportPrivateUsage]
     assert rough is not None and better is not None
     assert rough.field.to_json() != better.field.to_json() == finder.study.user_attrs[FRONT]
-    assert other.lead.next([], None) is not None
-    assert other.lead._refined is better  # pyright: ignore[reportPrivateUsage]
+    assert other.proposer.next([], None) is not None
+    assert other.proposer._refined is better  # pyright: ignore[reportPrivateUsage]
     trials.close()
 
 
@@ -183,7 +183,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Time:
             yield batch
             held.now += 60.0
 
-    for module in (clock, collect):
+    for module in (time_budget, collect):
         monkeypatch.setattr(module, "time", held)
     monkeypatch.setattr(collect, "batches", late)
     return held

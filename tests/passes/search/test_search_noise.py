@@ -13,8 +13,8 @@ from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
 from espalier.passes.figure import accuracy_of
 from espalier.passes.running.splits import EvaluateOptions, load_split
+from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.search.trial import Trial
-from espalier.passes.search.warm import Warm
 
 
 @pytest.mark.parametrize("name", ["demo:digits-mlp", "demo:reviews"])
@@ -25,7 +25,7 @@ def test_the_noise_of_a_trial_is_that_of_an_evaluation(name: str, rungs: tuple[i
     context = Context(opened.store, reading=opened.project.source.reading)
     data, graph = EvaluateOptions(name.removesuffix("-mlp"), limit=70, batch_size=16), opened.project.base
     told = evaluate(graph, data, context)[1].summary
-    warm = Warm(graph, data, context, rungs)
+    warm = Evaluator(graph, data, context, rungs)
     figures = warm.measure(graph)
     assert warm.noise == {k: told[k] for k in ("n", "guessing", "hits")}
     trial = Trial(0, "complete", figures=figures, noise=warm.noise)

@@ -18,13 +18,13 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.replay import replay
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search import head_token, results
+from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.search.expand import expand
 from espalier.passes.search.fit import fit
 from espalier.passes.search.head_token import Claim, narrow
 from espalier.passes.search.results import Results
 from espalier.passes.search.reused_modules import Parts, Wired
 from espalier.passes.search.spec import SearchSpec, Vary
-from espalier.passes.search.warm import Warm
 from espalier.passes.select import Select
 
 ALL = "integer(width=2|4|8), mxint(width=4), scaled_integer(width=4), float"
@@ -61,7 +61,7 @@ def graphs(opened: Opened, count: int, values: str, *more: Vary) -> Any:
 @pytest.mark.parametrize("size", [8, 64])
 def test_texts_come_to_what_evaluate_tells(reviews: Opened, size: int) -> None:
     score = EvaluateOptions("demo:reviews", "test", limit=96, batch_size=size)
-    warm = Warm(reviews.project.base, score, context(reviews), ())
+    warm = Evaluator(reviews.project.base, score, context(reviews), ())
     pruned = Vary("sparsity", values="0, 0.5")
     for graph in graphs(reviews, 4, ALL, pruned):
         found = warm.measure(graph)
@@ -72,7 +72,7 @@ def test_texts_come_to_what_evaluate_tells(reviews: Opened, size: int) -> None:
 
 def test_images_come_to_what_evaluate_tells(digits: Opened) -> None:
     score = EvaluateOptions("demo:digits", limit=64, batch_size=16)
-    warm = Warm(digits.project.base, score, context(digits), ())
+    warm = Evaluator(digits.project.base, score, context(digits), ())
     for graph in graphs(digits, 4, ALL):
         found = warm.measure(graph)
         told = run_step(graph, Step("evaluate", score), context(digits)).report.summary
@@ -80,7 +80,9 @@ def test_images_come_to_what_evaluate_tells(digits: Opened) -> None:
 
 
 def batches(opened: Opened, count: int = 3) -> list[dict[str, torch.Tensor]]:
-    warm = Warm(opened.project.base, EvaluateOptions("demo:reviews", "test", limit=64 * count), context(opened), ())
+    warm = Evaluator(
+        opened.project.base, EvaluateOptions("demo:reviews", "test", limit=64 * count), context(opened), ()
+    )
     return [inputs for inputs, _ in warm.batches]
 
 

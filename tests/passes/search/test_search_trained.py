@@ -16,6 +16,7 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.recipes.replay import Memo, replay
 from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.search.overlay_store import OverlayStore
 from espalier.passes.search.prepare import prepared
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Training, Vary, When
@@ -23,8 +24,7 @@ from espalier.passes.search.spec_file import load_search
 from espalier.passes.search.study import Plan, run
 from espalier.passes.search.trained import Trained
 from espalier.passes.search.trial import Trial
-from espalier.passes.search.trial_run import Order, Weak
-from espalier.passes.search.trial_store import Scratch
+from espalier.passes.search.trial_run import EndedEarly, Order
 from espalier.passes.search.with_training import finetuning, with_training
 from espalier.passes.training import run as training
 from espalier.passes.training.options import FinetuneOptions
@@ -120,14 +120,14 @@ def test_weak_trial_ends_in_its_training(digits: Opened, trainings: list[int], t
         seen.append(found.samples)
         assert found.unit == "steps"
         if len(seen) == 2:
-            raise Weak("enough")
+            raise EndedEarly("enough")
 
     order = Order({"bits.weight": "binary"}, Recipe(), Context(digits.store), show)
     space = prepared(search, Context(digits.store), Memo()).space
     name = space.choices[0].name
     order = replace(order, params={name: space.choices[0].values[0]})
     order = replace(order, recipe=space.apply(Recipe(), order.params))
-    with pytest.raises(Weak, match="enough"):
+    with pytest.raises(EndedEarly, match="enough"):
         trials.figures(order)
     assert seen == [2, 4]
     assert not list((tmp_path / "state").rglob("step-*")), "a checkpoint of a training that nobody goes on with stays"
@@ -142,7 +142,7 @@ def test_what_a_trial_makes_goes_with_it(digits: Opened, trainings: list[int], t
 def test_scratch_reads_below_and_writes_above(digits: Opened) -> None:
     from espalier.model.store.weights import Tensor
 
-    store = Scratch(digits.store)
+    store = OverlayStore(digits.store)
     key = next(w.key for w in digits.project.base.weights.values() if w.key)
     assert key in store and store.get(key).array is not None
     own = Tensor(store.get(key).array + 1, store.get(key).dtype)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from espalier.app.cli import main
-from espalier.app.features.search.state.words import best_words
+from espalier.app.features.search.state.texts import best_words
 from espalier.kernels.bench import others
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin

@@ -13,7 +13,7 @@ from espalier.model.errors import DataError
 from espalier.model.opening import Opened, open_source
 from espalier.passes.base import Context, run_step
 from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
-from espalier.passes.search.warm import Warm
+from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.splits import splits
 
@@ -92,7 +92,7 @@ def test_a_score_takes_what_a_training_held_out(opened: Opened, folder: Path) ->
     wish = EvaluateOptions(data=str(folder))
     taken = measured_split(load_task(wish, context.reading, whole=True), "", 0)
     assert keys(taken) == keys(made.check) and told(folder, limit=3)["n"] == 3
-    warm = Warm(project.base, wish, context, ())
+    warm = Evaluator(project.base, wish, context, ())
     assert warm.total == 4 and warm.measure(project.base)["accuracy"] == whole["accuracy"]
     assert run_step(project.base, Step("predictions", wish), context).report.summary["n"] == 4
     named = told(folder, split="train")

@@ -33,7 +33,7 @@ from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.replay import replay
 from espalier.passes.recipes.set_up import extended
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.search.families import formats_of
+from espalier.passes.search.format_lists import formats_of
 from espalier.passes.sensitivity.combined import Wholes, correction_of
 from espalier.passes.sensitivity.ports import expansion, expansion_name
 from espalier.passes.sensitivity.table import Candidate, Sensitivity

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from espalier.app.figures.study.data import COMPLETE, Scale, Study
-from espalier.app.figures.study.names import short_names
-from espalier.app.figures.study.words import tick_words, title, value_words
+from espalier.app.figures.study.labels import tick_words, title, value_words
+from espalier.app.figures.study.short_names import short_names
 from espalier.app.widgets.charts.metrics import spacing
 from espalier.model.data.base import Array
 
@@ -46,10 +46,12 @@ class Axis:
 
     def unit(self, study: Study, places: Array | slice = ALL) -> Array:
         """Where the trials lie, 0 to 1: those of one category beside each other; NaN where there is no value."""
+        return self.part(self.spread(study, places))
+
+    def spread(self, study: Study, places: Array | slice = ALL) -> Array:
+        """The trials' values, those of one category beside each other."""
         values = self.values(study)[places]
-        if self.words:
-            values = values + SPREAD * (2 * np.mod(study.number[places] * GOLDEN, 1.0) - 1)
-        return self.part(values)
+        return values + SPREAD * (2 * np.mod(study.number[places] * GOLDEN, 1.0) - 1) if self.words else values
 
     def part(self, values: Array) -> Array:
         """Where values lie, 0 to 1."""
@@ -67,7 +69,7 @@ class Axis:
     def ticks(self) -> list[tuple[float, str]]:
         """Labels with their places, 0 to 1."""
         if self.words and self.scale:
-            return [(float(self.part(np.array(i))), self.scale.text(i)) for i in range(len(self.scale.values))]
+            return [(float(self.part(np.array(place))), text) for place, text in self.scale.categories()]
         if self.log:
             powers = range(int(np.floor(np.log10(self.low))), int(np.ceil(np.log10(self.high))) + 1)
             found = np.array([10.0**p for p in powers])

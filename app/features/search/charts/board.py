@@ -15,10 +15,8 @@ from espalier.app.features.search.charts.comparison import Compared, ComparisonC
 from espalier.app.features.search.charts.history import HistoryChart
 from espalier.app.features.search.charts.importance import ImportanceChart
 from espalier.app.features.search.charts.intermediate import IntermediateChart
-from espalier.app.features.search.charts.pairs import PairsChart
 from espalier.app.features.search.charts.parallel import ParallelChart
-from espalier.app.features.search.charts.pareto import ParetoChart
-from espalier.app.features.search.charts.slices import SliceChart
+from espalier.app.features.search.charts.scatter import ParetoChart, SliceChart
 from espalier.app.features.search.charts.tile import Tile
 from espalier.app.features.search.charts.timeline import TimelineChart
 from espalier.app.figures.study.data import Study
@@ -31,8 +29,8 @@ from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
 
 PAUSE = 50  # milliseconds between two drawings: 20 a second
-CHARTS = (HistoryChart, ParetoChart, ParallelChart, ImportanceChart, SliceChart, PairsChart, ChoiceMap,
-          IntermediateChart, TimelineChart, ComparisonChart)  # fmt: skip
+CHARTS = (HistoryChart, ParetoChart, ParallelChart, ImportanceChart, SliceChart, ChoiceMap, IntermediateChart,
+          TimelineChart, ComparisonChart)  # fmt: skip
 KINDS: dict[str, Callable[[], Any]] = {c.name: c for c in CHARTS}
 LAYOUTS = {1: ((0, 0),), 2: ((0, 0), (0, 1)), 3: ((0, 0), (0, 1), (1, 0)), 4: ((0, 0), (0, 1), (1, 0), (1, 1))}
 

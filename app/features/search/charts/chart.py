@@ -1,4 +1,4 @@
-"""What the charts of a study share: the study, pointing at trials, options in the tile's head, words when empty."""
+"""Charts of a study that are plotted: axes, ranges, zoom and pan, pointing at dots."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QEvent, QPointF, Qt, Signal
-from PySide6.QtGui import QColor, QMouseEvent, QPen
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtCore import QPointF, Signal
+from PySide6.QtWidgets import QWidget
+from typing_extensions import override
 
 from espalier.app.features.search.charts.axes import step_of
-from espalier.app.features.search.charts.face import Face
+from espalier.app.features.search.charts.study_view import StudyView
 from espalier.app.figures.study.data import Study
-from espalier.app.figures.study.words import tick_words, title, trial_words
+from espalier.app.figures.study.labels import tick_words, title
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import EDGE, Chart, pen, tint
-from espalier.app.widgets.charts.picture import Table
 from espalier.model.data.base import Array
 
 NEAR = 12.0  # pixels between the pointer and what it means
@@ -26,12 +25,11 @@ LEFT, BETWEEN = 64, (44, 90)  # pixels: labels of the left axis, and between two
 TITLE = 16  # pixels of the left axis' name, which stands upright
 SPILL = 10  # pixels that a label may stand out beyond its axis
 WHOLE = ("trial", "trials")  # figures that have nothing between whole numbers
-MOVED = 4  # pixels that make a click a drag
 AHEAD = 0.03  # of the span, by which an axis grows that trials make longer
 ROOM = 0.05  # of the span, beside the outermost points
 
 
-class StudyChart(Face, Chart):
+class StudyChart(StudyView, Chart):
     """A plot of a study: wheel and drag zoom and pan, a double click beside a trial shows everything again."""
 
     hovered = Signal(object)
@@ -41,11 +39,8 @@ class StudyChart(Face, Chart):
     name: ClassVar[str] = ""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self.study = Study()
-        self.pick: int | None = None
-        self.under: int | None = None
+        self.begin()
         self.x_name, self.y_name = "", ""
-        self._pressed: QPointF | None = None
         self._free = False  # panned or zoomed: new trials do not move what is looked at
         super().__init__(parent)
         self._ready = True
@@ -104,7 +99,12 @@ class StudyChart(Face, Chart):
         self.fill(None)
         self._held = None
         self._fit()
-        self._ring()
+        self.marked()
+
+    @override
+    def redraw(self) -> None:
+        self._free = False
+        self.draw(self.look)
 
     def axes(self, palette: Palette) -> None:
         """Names, units and horizontal grid lines."""
@@ -163,8 +163,8 @@ class StudyChart(Face, Chart):
 
     # -- pointing
 
+    @override
     def near(self, at: QPointF) -> int | None:
-        """The place of the trial nearest to a point of the widget, where one is near."""
         x, y, places = self.spots()
         if not len(places):
             return None
@@ -177,16 +177,9 @@ class StudyChart(Face, Chart):
         best = int(np.argmin(far))
         return int(places[best]) if far[best] <= NEAR * NEAR else None
 
-    def words_at(self, place: int) -> str:
-        """A trial in words, for the hover."""
-        trial = self.study.trials[place]
-        figures = {n: float(self.study.figures[n][place]) for n in dict.fromkeys((*self.told(), self.y_name))
-                   if n in self.study.figures}  # fmt: skip
-        return trial_words(trial, self.study.goals, figures, self.study.counted)
-
+    @override
     def told(self) -> tuple[str, ...]:
-        """The figures that a hover tells."""
-        return tuple(g.figure for g in self.study.goals)
+        return (*super().told(), self.y_name)
 
     def dim(self, mask: Array | None) -> None:
         """Let only these trials stand out: dots of the text's colour lie over them, and all others under a veil."""
@@ -209,65 +202,18 @@ class StudyChart(Face, Chart):
         for item in self._veil:
             self.plot.addItem(item, ignoreBounds=True)
 
-    def mark(self, place: int | None) -> None:
-        """Ring the trial that is picked, here or in another chart."""
-        if place != self.pick:
-            self.pick = place
-            self._ring()
-
-    def _ring(self) -> None:
+    @override
+    def marked(self) -> None:
         x, y, places = self.spots()
         rings = [np.flatnonzero(places == p) for p in dict.fromkeys((self.pick, self.under)) if p is not None]
         found = np.concatenate(rings) if rings else np.zeros(0, int)
         found = found[np.isfinite(x[found] + y[found])]
         self._cursor.setData(x[found], y[found])
 
-    def point(self, place: int | None) -> None:
-        """The pointer stands over this trial, or over none."""
-        if place != self.under:
-            self.under = place
-            self.setCursor(Qt.CursorShape.ArrowCursor if place is None else Qt.CursorShape.PointingHandCursor)
-            self._ring()
-            self.hovered.emit(None if place is None else self.study.trials[place])
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        super().mouseMoveEvent(event)
-        if event.buttons() == Qt.MouseButton.NoButton:
-            found = self.near(event.position())
-            self.point(found)
-            QToolTip.showText(event.globalPosition().toPoint(), self.words_at(found) if found is not None else "", self)
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        super().mousePressEvent(event)
-        self._pressed = event.position()
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        super().mouseReleaseEvent(event)
-        still = self._pressed is not None and (event.position() - self._pressed).manhattanLength() < MOVED
-        self._pressed = None
-        if still and event.button() == Qt.MouseButton.LeftButton and (found := self.near(event.position())) is not None:
-            self.mark(found)
-            self.picked.emit(self.study.trials[found])
-
-    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        found = self.near(event.position())
-        if found is not None:
-            self.applied.emit(self.study.trials[found])
-        else:
-            self.reset()
-
+    @override
     def reset(self) -> None:
-        """Show everything again."""
         self._free, self._held = False, None
         self._fit()
-
-    def leaveEvent(self, event: QEvent) -> None:
-        super().leaveEvent(event)
-        self.point(None)
-
-    def table(self) -> Table:
-        """All trials: what they chose and what came of it."""
-        return study_table(self.study)
 
 
 def _spacing(name: str, between: int) -> Callable[[float, float, float], list[tuple[float, int]]]:
@@ -280,28 +226,3 @@ def _ticks(name: str, values: Sequence[float], gap: float, log: bool) -> list[st
     if log:
         return tick_words(name, [float(f"{10.0**v:.3g}") for v in values], 0.0)
     return tick_words(name, values, gap)
-
-
-def study_table(study: Study) -> Table:
-    """All trials as rows: number, state, figures, choices, times, reason."""
-    figures, choices = study.names, list(study.scales)
-    head = ("trial", "state", "feasible", *figures, *choices, "origin", "started", "seconds", "worker", "error")
-    rows = []
-    for place, trial in enumerate(study.trials):
-        told = [study.figures[n][place] for n in figures]
-        rows.append((trial.number, trial.state, trial.feasible, *("" if v != v else float(v) for v in told),
-                     *(trial.params.get(c, "") for c in choices), trial.origin, trial.started,
-                     "" if trial.seconds is None else trial.seconds, trial.worker, trial.error))  # fmt: skip
-    return head, rows
-
-
-def lighter(colour: str, look: Palette) -> str:
-    """A category's colour, light enough for a dark ground."""
-    return QColor(colour).lighter(135).name() if look.dark else colour
-
-
-def dashed(colour: str) -> QPen:
-    """A thin broken line: what is no result of a trial."""
-    made = pen(colour, 1.2)
-    made.setStyle(Qt.PenStyle.DashLine)
-    return made

@@ -11,12 +11,10 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPen
 from typing_extensions import override
 
 from espalier.app.features.search.charts.axes import Axis, axes_of
-from espalier.app.features.search.charts.face import Option
-from espalier.app.features.search.charts.of_figure import OfFigure
-from espalier.app.features.search.charts.painted import elided
-from espalier.app.features.search.charts.stamp import argb
+from espalier.app.features.search.charts.painted_chart import PaintedChart, elided
+from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, Scale, Study
-from espalier.app.figures.study.words import bits_of, plain, title, value_words
+from espalier.app.figures.study.labels import bits_of, plain, title, value_words
 from espalier.app.widgets.charts.chart import tint
 from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import figure, plural
@@ -29,14 +27,15 @@ WORDS = 46  # pixels of a cell that holds its format's label
 RIGHT = Qt.AlignmentFlag.AlignRight
 
 
-class ChoiceMap(OfFigure):
+class ChoiceMap(PaintedChart):
     """Cells by choice and trial; the strip above tells the goal."""
 
     name: ClassVar[str] = "Choice map"
     fields: ClassVar[Mapping[str, str]] = {"trials": "which", "figure": "figure"}
 
     def __init__(self) -> None:
-        self.which = "best 30"
+        self.which, self.figure = "best 30", ""
+        self._left: Array | None = None  # the trials that brushes leave
         self.axes: list[Axis] = []
         self.places: Array = np.zeros(0, int)
         self._image: QImage | None = None
@@ -46,20 +45,32 @@ class ChoiceMap(OfFigure):
 
     @override
     def options(self) -> list[Option]:
-        names = tuple(self.study.names)
-        return [Option("trials", tuple(SHOWN)), Option("figure", names, tuple(f"by {title(n)}" for n in names))]
+        return [Option("trials", tuple(SHOWN), tuple(SHOWN)), figure_option("figure", self.study.names, "by ")]
+
+    @override
+    def show_study(self, study: Study) -> None:
+        self._left = None
+        if self.figure not in study.names:
+            self.figure = study.names[0] if study.names else ""
+        super().show_study(study)
+
+    def dim(self, mask: Array | None) -> None:
+        """Let only these trials stand out."""
+        self._left = mask
+        self.update()
 
     @override
     def empty(self) -> str:
-        if words := super().empty():
+        if len(self.study) and not len(self.study.params.names):
+            return "The trials chose nothing."
+        if (words := self.none_complete()) or not len(self.study):
             return words
         return "" if self._any() else "No trial holds the constraints yet: there is no front, and none is best."
 
     @override
     def legend(self) -> str:
-        stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
-        low, high = (figure(b) for b in self._bits)
-        scale = f"formats {low} bits {stops} {high} bits" if self._formats else f"least {stops} most"
+        low, high = (f"{figure(b)} bits" for b in self._bits)
+        scale = self.scale(f"formats {low}", high) if self._formats else self.scale("least", "most")
         many = plural(len(self.places), "trial")
         return f'<span style="color:{self.look.muted}">{scale} &nbsp; {many}</span>'
 
@@ -103,7 +114,8 @@ class ChoiceMap(OfFigure):
         self._bits = 2 ** ends[0], 2 ** ends[1]
         columns = [_shades(a, self.study, kept, ends) for a in self.axes]
         self._shade = np.stack(columns) if columns else np.zeros((0, len(kept)))
-        palette = argb([self.look.sequential(k / (SHADES - 1)) for k in range(SHADES)])
+        colours = (QColor(self.look.sequential(k / (SHADES - 1))).rgba() for k in range(SHADES))
+        palette = np.array(list(colours), np.uint32)
         cells = palette[np.clip(np.nan_to_num(self._shade) * (SHADES - 1), 0, SHADES - 1).astype(int)]
         cells[np.isnan(self._shade)] = 0
         self._pixels = np.ascontiguousarray(cells)
@@ -158,7 +170,9 @@ class ChoiceMap(OfFigure):
         if self._left is None or not len(kept):
             return
         wide, veil = box.width() / len(kept), tint(self.look.panel, 200)
-        for column in np.flatnonzero(~self._stands_out(kept)).tolist():
+        there = np.zeros(len(self.study), bool)  # those that came since are not
+        there[: len(self._left)] = self._left[: len(there)]
+        for column in np.flatnonzero(~there[kept]).tolist():
             painter.fillRect(QRectF(box.left() + column * wide, TOP, wide, STRIP + box.height()), veil)
 
     def _paint_names(self, painter: QPainter, box: QRectF) -> None:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import QToolTip
+from PySide6.QtCore import QPointF
 from typing_extensions import override
 
-from espalier.app.features.search.charts.chart import StudyChart, dashed, lighter
-from espalier.app.features.search.charts.face import Option
+from espalier.app.features.search.charts.chart import StudyChart
+from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.curves import line_style
 from espalier.app.figures.study.data import COMPLETE, Study
-from espalier.app.figures.study.words import title, value_words
+from espalier.app.figures.study.labels import title, value_words
 from espalier.app.theme import Palette
-from espalier.app.widgets.charts.chart import pen, tint
+from espalier.app.widgets.charts.chart import dashed, lighter, pen, tint
 from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import plural
 from espalier.model.data.base import Array
@@ -42,6 +40,7 @@ class ComparisonChart(StudyChart):
     """Best so far by number of trials; a band of one standard deviation where a group has several studies."""
 
     name: ClassVar[str] = "Comparison"
+    fields: ClassVar[Mapping[str, str]] = {"figure": "y_name", "each study": "single", "log": "log_y"}
 
     def __init__(self) -> None:
         self.others: tuple[Compared, ...] = ()
@@ -52,19 +51,12 @@ class ComparisonChart(StudyChart):
 
     @override
     def options(self) -> list[Option]:
-        names = tuple(self._figures())
-        return [Option("figure", names, tuple(map(title, names))),
-                Option("each study", hint="One line a study, not one a sampler"), Option("log")]  # fmt: skip
+        each = Option("each study", hint="One line a study, not one a sampler")
+        return [figure_option("figure", self._figures()), each, Option("log")]
 
     @override
-    def option(self, name: str) -> Any:
-        return {"figure": self.y_name, "each study": self.single}.get(name, self.log_y)
-
-    @override
-    def choose(self, name: str, value: Any) -> None:
-        setattr(self, {"figure": "y_name", "each study": "single"}.get(name, "log_y"), value)
+    def redraw(self) -> None:
         self.show_others(self.others)
-        self.changed.emit()
 
     def show_others(self, others: Sequence[Compared]) -> None:
         """Compare these studies."""
@@ -162,16 +154,13 @@ class ComparisonChart(StudyChart):
                 told.append(f"{label} {value_words(self.y_name, float(reached.mean()))}{spread}")
         return "\n".join([f"After {plural(trial, 'trial')}", *told]) if told else ""
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        super().mouseMoveEvent(event)
-        if event.buttons() == Qt.MouseButton.NoButton:
-            x = self.plot.vb.mapSceneToView(self.mapToScene(event.position().toPoint())).x()
-            QToolTip.showText(event.globalPosition().toPoint(), self.words_of(round(x)), self)
+    @override
+    def near(self, at: QPointF) -> int | None:
+        return None  # a line is made of many trials
 
-    def spots(self) -> tuple[Array, Array, Array]:
-        """No trial: a line is made of many."""
-        none = np.zeros(0)
-        return none, none, none.astype(int)
+    @override
+    def hover_words(self, at: QPointF) -> str:
+        return self.words_of(round(self.plot.vb.mapSceneToView(self.mapToScene(at.toPoint())).x()))
 
     def table(self) -> Table:
         """A row for each number of trials: mean, deviation and studies of each line."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, ClassVar
 
@@ -10,13 +10,13 @@ import numpy as np
 import pyqtgraph as pg
 from typing_extensions import override
 
-from espalier.app.features.search.charts.chart import StudyChart, dashed
-from espalier.app.features.search.charts.dots import Dots, dot_look
-from espalier.app.features.search.charts.face import Option
+from espalier.app.features.search.charts.chart import StudyChart
+from espalier.app.features.search.charts.marks import Dots, dot_look
+from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, FAILED, PRUNED, RUNNING
-from espalier.app.figures.study.words import title, value_words
+from espalier.app.figures.study.labels import value_words
 from espalier.app.theme import Palette
-from espalier.app.widgets.charts.chart import pen, tint
+from espalier.app.widgets.charts.chart import dashed, pen, tint
 from espalier.app.words import count
 from espalier.model.data.base import Array
 from espalier.passes.figure import Figure as Accuracy
@@ -31,6 +31,7 @@ class HistoryChart(StudyChart):
     """One figure by trial number. Those without a value stand as ticks at the lower edge."""
 
     name: ClassVar[str] = "History"
+    fields: ClassVar[Mapping[str, str]] = {"figure": "y_name", "log": "log_y"}
     growing = True
 
     def __init__(self) -> None:
@@ -39,21 +40,7 @@ class HistoryChart(StudyChart):
 
     @override
     def options(self) -> list[Option]:
-        names = tuple(self.study.names)
-        return [Option("figure", names, tuple(map(title, names))), Option("log", hint="Logarithmic axis")]
-
-    @override
-    def option(self, name: str) -> Any:
-        return self.log_y if name == "log" else self.y_name
-
-    @override
-    def choose(self, name: str, value: Any) -> None:
-        if name == "log":
-            self.log_y = value
-        else:
-            self.y_name = value
-        self._free = False
-        self.draw(self.look)
+        return [figure_option("figure", self.study.names), Option("log", hint="Logarithmic axis")]
 
     @override
     def show_study(self, study: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,15 +14,15 @@ from PySide6.QtCore import QPointF, QProcess, QProcessEnvironment, QRectF, Qt, Q
 from PySide6.QtGui import QColor, QHideEvent, QKeyEvent, QPainter, QShowEvent, QWheelEvent
 from typing_extensions import override
 
-from espalier.app.features.search.charts.chart import lighter
-from espalier.app.features.search.charts.face import Option
-from espalier.app.features.search.charts.painted import PaintedChart, elided
+from espalier.app.features.search.charts.painted_chart import PaintedChart, elided
+from espalier.app.features.search.charts.study_view import Option
 from espalier.app.figures.choices import asked
 from espalier.app.figures.curves import COLOURS
 from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.importance_work import FEWEST
-from espalier.app.figures.study.names import short_names
-from espalier.app.figures.study.words import title
+from espalier.app.figures.study.labels import title
+from espalier.app.figures.study.short_names import short_names
+from espalier.app.widgets.charts.chart import lighter
 from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import count, percent
 
@@ -38,6 +38,7 @@ class ImportanceChart(PaintedChart):
     """Bars per goal, the choice that decides most at the top."""
 
     name: ClassVar[str] = "Importance"
+    fields: ClassVar[Mapping[str, str]] = {"goal": "goal", "method": "method"}
 
     def __init__(self) -> None:
         self.goal, self.method = "", "ped"
@@ -60,19 +61,12 @@ class ImportanceChart(PaintedChart):
                 Option("method", tuple(METHODS), tuple(METHODS.values()), "How importance is told")]  # fmt: skip
 
     @override
-    def option(self, name: str) -> Any:
-        return self.goal if name == "goal" else self.method
-
-    @override
     def choose(self, name: str, value: Any) -> None:
-        if name == "goal":
-            self.goal = value
-        else:
-            self.method, self.found, self._of = value, {}, 0
-            self._stop()
-            self._compute()
         self._first = 0
-        self.refresh()
+        if name == "method":
+            self.found, self._of = {}, 0
+            self._stop()
+        super().choose(name, value)
 
     @override
     def legend(self) -> str:

@@ -1,67 +1,50 @@
-"""What trials told on their way, by samples or steps: weak ones end early, the best so far stands out."""
+"""What trials reported on their way, by samples or steps: weak ones end early, the best so far stands out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen
+import pyqtgraph as pg
+from PySide6.QtGui import QPen
 from typing_extensions import override
 
-from espalier.app.features.search.charts.axes import step_of
-from espalier.app.features.search.charts.density import SHADES, Density
-from espalier.app.features.search.charts.face import Option
-from espalier.app.features.search.charts.painted import PaintedChart, elided, joined
-from espalier.app.features.search.charts.pieces import Pieces
-from espalier.app.figures.study.data import COMPLETE, PRUNED, RUNNING, Study
-from espalier.app.figures.study.on_the_way import SEEN, core_of, figure_of, leading
-from espalier.app.figures.study.words import tick_words, title, value_words
+from espalier.app.features.search.charts.chart import StudyChart, tint
+from espalier.app.features.search.charts.marks import Segments
+from espalier.app.features.search.charts.study_view import Option
+from espalier.app.figures.study.data import COMPLETE, PRUNED, RUNNING
+from espalier.app.figures.study.intermediate import SEEN, core_of, figure_of, leading
+from espalier.app.figures.study.labels import title, value_words
+from espalier.app.theme import Palette
+from espalier.app.widgets.charts.chart import pen
 from espalier.app.words import count
 from espalier.model.data.base import Array
 
-LEFT, RIGHT, TOP, FOOT = 64, 16, 10, 38
-NEAR = 8.0
-OFTEN = 1.02  # the ends are looked at anew when there are so many times more values
+SHADES = 16  # colours of what trials came to; behind them the grey of those that ended early
+FAINT = 110  # opacity of a line, of 255
 NONE = (
-    "No trial tells values on its way. A search with rungs, or with a pruner, measures on growing parts of the data"
+    "No trial reports intermediate values. A search with rungs, or with a pruner, measures on growing parts of the data"
     " first, and ends weak trials there."
 )
 
 
-class IntermediateChart(PaintedChart):
+class IntermediateChart(StudyChart):
     """A line a trial: coloured by what it came to, grey where it was ended early."""
 
     name: ClassVar[str] = "Intermediate values"
+    fields: ClassVar[Mapping[str, str]] = {"log": "log_x"}
 
     def __init__(self) -> None:
-        self.log = False
-        self._steps: list[int] = []
-        self._column: dict[int, int] = {}
-        self._values: Array = np.zeros((0, 0))
         self._ends = (0.0, 1.0)
-        self._counted = 0  # values from which the ends were made
+        self._points: Array = np.zeros((0, 3))  # step, value, place of the trial
+        self._drawn: Array = np.zeros(0, bool)
         super().__init__()
-        self._pieces = Pieces(self, self._lay)
-
-    @property
-    def figure(self) -> str:
-        """What is told on the way: the first goal."""
-        return figure_of(self.study)
 
     @override
     def options(self) -> list[Option]:
-        return [Option("log", hint="Samples on a logarithmic axis")]
-
-    @override
-    def option(self, name: str) -> Any:
-        return self.log
-
-    @override
-    def choose(self, name: str, value: Any) -> None:
-        self.log = value
-        self.take(None)
+        return [Option("log", hint="Logarithmic horizontal axis")]
 
     @override
     def empty(self) -> str:
@@ -71,166 +54,89 @@ class IntermediateChart(PaintedChart):
 
     @override
     def legend(self) -> str:
-        low, high = (value_words(self.figure, v) for v in self._ends)
-        stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
         early = int(((self.study.state == PRUNED) & ~(self.study.facts["unmeasured"] > 0)).sum())
         told = f" &nbsp; grey: {count(early)} ended early" * bool(early)
-        return f'<span style="color:{self.look.muted}">came to {low} {stops} {high}{told}</span> &nbsp; ━ best'
+        scale = self.scale(*(value_words(self.y_name, v) for v in self._ends))
+        return f'<span style="color:{self.look.muted}">came to {scale}{told}</span> &nbsp; ━ best'
 
     @override
-    def show_study(self, study: Study) -> None:
-        self._steps, self._column, self._values, self._counted = [], {}, np.zeros((0, 0)), 0
-        super().show_study(study)
-
-    # -- what is drawn
+    def axes(self, palette: Palette) -> None:
+        self.x_name, self.y_name = SEEN[self.study.counted], figure_of(self.study)
+        super().axes(palette)
 
     @override
-    def take(self, fresh: Sequence[int] | None) -> None:
+    def build(self, palette: Palette) -> None:
+        shades = [tint(palette.sequential(k / (SHADES - 1)), FAINT) for k in range(SHADES)]
+        self._lines = Segments(self.plot, [*(QPen(c, 1.0) for c in shades), QPen(tint(palette.edge, FAINT), 1.0)])
+        looks = {"running": (palette.accent, 1.4), "best": (palette.text, 1.8), "under": (palette.accent, 2.0),
+                 "pick": (palette.text, 2.0)}  # fmt: skip
+        self._strong = {n: pg.PlotCurveItem(pen=pen(*look), connect="finite") for n, look in looks.items()}
+        for item in self._strong.values():
+            item.setZValue(10)
+            self.plot.addItem(item)
+
+    @override
+    def fill(self, fresh: Sequence[int] | None) -> None:
         study = self.study
-        places = range(len(study)) if fresh is None else fresh
-        fits = self._note(places)
-        ends = self._bounds()
-        drawn = self._pieces.drawn
-        again = fresh is None or not fits or ends != self._ends
-        again = again or any(p < len(d) and d[p] for p in places for d in drawn)
-        self._ends = ends
-        if again:
-            self._sheet = None
-            self._pieces.restart(int(self.width() - LEFT - RIGHT) + 1, int(self.height() - TOP - FOOT))
-        told = np.isfinite(self._values).sum(1) > 1 if self._values.size else np.zeros(len(study), bool)
-        self._pieces.want(told & (study.state == PRUNED), told & (study.state == COMPLETE))
+        again = fresh is None or any(p < len(self._drawn) and self._drawn[p] for p in fresh)
+        places = range(len(study)) if again or fresh is None else fresh
+        points = [(s, v, p) for p in places for s, v in study.trials[p].steps]
+        held = self._points[:0] if again else self._points
+        self._points = np.concatenate([held, np.array(points, float).reshape(-1, 3)])
+        before, self._ends = self._ends, self._bounds()
+        if before != self._ends and not again:
+            places = range(len(study))  # other colours
+        (self._lines.put if len(places) == len(study) else self._lines.add)(*self._segments(places))
+        self._drawn = np.isin(study.state, (COMPLETE, PRUNED))
+        best = leading(study)
+        self._strong["best"].setData(*self._polyline([] if best is None else [best]))
+        self._strong["running"].setData(*self._polyline(np.flatnonzero(study.state == RUNNING).tolist()))
 
-    def _note(self, places: Sequence[int]) -> bool:
-        """Write down what trials told; whether no step is new."""
-        steps = sorted({s for p in places for s, _ in self.study.trials[p].steps} - set(self._column))
-        if steps:
-            held, old = self._values, self._steps
-            self._steps = sorted([*old, *steps])
-            self._column = {s: k for k, s in enumerate(self._steps)}
-            self._values = np.full((len(held), len(self._steps)), np.nan)
-            if old:
-                self._values[:, [self._column[s] for s in old]] = held
-        rows = len(self.study) - len(self._values)
-        if rows > 0:
-            more = max(rows, len(self._values) // 2)
-            self._room = np.full((len(self._values) + more, len(self._steps)), np.nan)
-            self._room[: len(self._values)] = self._values
-            self._values = self._room[: len(self.study)]
+    def _segments(self, places: Sequence[int]) -> tuple[Array, ...]:
+        """Ends of the lines of trials that have ended, and their colours."""
+        (low, high), study, rows = self._ends, self.study, list[tuple[float, ...]]()
         for place in places:
-            for step, value in self.study.trials[place].steps:
-                self._values[place, self._column[step]] = value
-        return not steps
+            steps = study.trials[place].steps
+            if study.state[place] in (COMPLETE, PRUNED) and len(steps) > 1:
+                part = (steps[-1][1] - low) / ((high - low) or 1.0)
+                kind = SHADES if study.state[place] == PRUNED else int(min(max(part * SHADES, 0), SHADES - 1))
+                rows += [(*a, *b, kind) for a, b in pairwise(steps)]
+        x0, y0, x1, y1, kinds = np.array(rows, float).reshape(-1, 5).T
+        return self.scaled(x0, self.log_x), y0, self.scaled(x1, self.log_x), y1, kinds
+
+    def _polyline(self, places: Sequence[int]) -> tuple[Array, Array]:
+        """The lines of trials, with gaps between them."""
+        steps = [s for p in places for s in (*self.study.trials[p].steps, (np.nan, np.nan))]
+        x, y = np.array(steps, float).reshape(-1, 2).T
+        return self.scaled(x, self.log_x), y
 
     def _bounds(self) -> tuple[float, float]:
-        """All values but the worst hundredth; wider than before or as before."""
-        values = self._values[np.isfinite(self._values)]
-        if not len(values):
+        """All values but the worst hundredth; as before where that is little wider."""
+        if not len(self._points):
             return 0.0, 1.0
-        if self._counted <= len(values) < OFTEN * self._counted:
-            return self._ends
-        self._counted = len(values)
-        held, (low, high, room) = self._ends, core_of(values, rising=self.study.sign(self.figure) > 0)
+        held, (low, high, room) = self._ends, core_of(self._points[:, 1], rising=self.study.sign(self.y_name) > 0)
         inside = held[0] <= low and high <= held[1] and (held[1] - held[0]) < 1.6 * (high - low + 2 * room)
         return held if inside else (low - room, high + room)
 
-    def _lay(self, layer: Density, places: Array, sign: int) -> None:
-        rows = self._values[places]
-        last = np.where(np.isfinite(rows), np.arange(rows.shape[1]), -1).max(1)
-        final = rows[np.arange(len(rows)), np.maximum(last, 0)]
-        low, high = self._ends
-        shades = np.clip((final - low) / ((high - low) or 1.0) * SHADES, 0, SHADES - 1).astype(np.int32)
-        y = ((1 - (rows - low) / ((high - low) or 1.0)) * layer.height).astype(np.float32)
-        before = np.full(len(rows), -1)
-        for k in range(rows.shape[1]):
-            there = np.isfinite(rows[:, k])
-            for j in np.unique(before[there & (before >= 0)]).tolist():
-                which = np.flatnonzero(there & (before == j))
-                left, right = (round(self._x(self._steps[m]) - LEFT) for m in (j, k))
-                layer.add(left, right, y[which, j], y[which, k], shades[which], sign)
-            before[there] = k
+    @override
+    def ends(self) -> tuple[float, float, float, float] | None:
+        steps = self.scaled(self._points[:, 0], self.log_x)
+        steps = steps[np.isfinite(steps)]
+        return (float(steps.min()), float(steps.max()), *self._ends) if len(steps) else None
 
     @override
-    def settle(self) -> None:
-        self._pieces.settle()
-
-    # -- where things lie
-
-    def _x(self, step: float) -> float:
-        low, high = (self._steps[0], self._steps[-1]) if self._steps else (0, 1)
-        if self.log and low > 0:
-            step, low, high = np.log(step), np.log(low), np.log(high)
-        return LEFT + (self.width() - LEFT - RIGHT) * ((step - low) / (high - low) if high > low else 0.5)
-
-    def _y(self, value: float) -> float:
-        low, high = self._ends
-        return TOP + (1 - (value - low) / ((high - low) or 1.0)) * (self.height() - TOP - FOOT)
+    def spots(self) -> tuple[Array, Array, Array]:
+        steps, values, places = self._points.T
+        return self.scaled(steps, self.log_x), values, places.astype(int)
 
     @override
-    def paint(self, painter: QPainter) -> None:
-        look = self.look
-        step = step_of(self.figure, self._ends[1] - self._ends[0], (self.height() - TOP - FOOT) / 44)
-        first = np.ceil(self._ends[0] / step)
-        levels = [float(k * step) for k in np.arange(first, np.floor(self._ends[1] / step) + 1)]
-        for level, text in zip(levels, tick_words(self.figure, levels, step), strict=True):
-            painter.setPen(QPen(QColor(look.line), 1))
-            painter.drawLine(QPointF(LEFT, self._y(level)), QPointF(self.width() - RIGHT, self._y(level)))
-            painter.setPen(QColor(look.muted))
-            elided(painter, QRectF(0, self._y(level) - 8, LEFT - 6, 16), text, Qt.AlignmentFlag.AlignRight)
-        self._paint_steps(painter)
-
-    @override
-    def marks(self, painter: QPainter) -> None:
-        self._pieces.paint(painter, QPointF(LEFT, TOP))
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._paint_lines(painter)
-
-    def _paint_steps(self, painter: QPainter) -> None:
-        painter.setPen(QColor(self.look.muted))
-        last = -1e9
-        for step in self._steps:
-            x = self._x(step)
-            if x - last > 52:
-                last = x
-                left = min(x - 30, self.width() - 62.0)
-                box = QRectF(left, self.height() - FOOT + 3, 60, 14)
-                painter.drawText(box, Qt.AlignmentFlag.AlignCenter, count(step))
-        across = QRectF(LEFT, self.height() - 18, self.width() - LEFT - RIGHT, 16)
-        painter.drawText(across, Qt.AlignmentFlag.AlignCenter, f"{SEEN[self.study.counted]}; {title(self.figure)}")
-
-    def _paint_lines(self, painter: QPainter) -> None:
-        """The best, those that run, the one that is picked and the one under the pointer."""
-        study, look = self.study, self.look
-        best = leading(study)
-        strong = [(int(p), look.accent, 1.4) for p in np.flatnonzero(study.state == RUNNING)]
-        strong += [(best, look.text, 1.8)] if best is not None else []
-        strong += [(p, c, 2.0) for p, c in ((self.pick, look.text), (self.under, look.accent)) if p is not None]
-        for place, colour, width in strong:
-            dots = [QPointF(self._x(s), self._y(v)) for s, v in study.trials[place].steps]
-            painter.setPen(QPen(QColor(colour), width))
-            joined(painter, dots)
-            painter.setBrush(QColor(look.panel if study.state[place] == PRUNED else colour))
-            for dot in dots[-1:]:
-                painter.drawEllipse(dot, 3.0, 3.0)
-
-    def near(self, at: QPointF) -> int | None:
-        """The trial whose line passes nearest."""
-        if not self._values.size:
-            return None
-        xs = np.array([self._x(s) for s in self._steps])
-        k = int(np.clip(np.searchsorted(xs, at.x()), 1, max(len(xs) - 1, 1)))
-        if len(xs) < 2:
-            y = self._values[:, 0]
-        else:
-            part = float(np.clip((at.x() - xs[k - 1]) / max(xs[k] - xs[k - 1], 1e-9), 0, 1))
-            y = self._values[:, k - 1] * (1 - part) + self._values[:, k] * part
-        low, high = self._ends
-        rows = TOP + (1 - (y - low) / ((high - low) or 1.0)) * (self.height() - TOP - FOOT)
-        away = np.where(np.isnan(rows), np.inf, np.abs(rows - at.y()))
-        best = int(np.argmin(away))
-        return best if away[best] <= NEAR else None
+    def marked(self) -> None:
+        super().marked()
+        for name, place in (("pick", self.pick), ("under", self.under)):
+            self._strong[name].setData(*self._polyline([] if place is None else [place]))
 
     @override
     def words_at(self, place: int) -> str:
         steps = self.study.trials[place].steps
-        told = " → ".join(value_words(self.figure, v) for _, v in steps[-4:])
-        return f"{super().words_at(place)}\n{title(self.figure)} on the way: {told}"
+        told = " → ".join(value_words(self.y_name, v) for _, v in steps[-4:])
+        return f"{super().words_at(place)}\n{title(self.y_name)} on the way: {told}"

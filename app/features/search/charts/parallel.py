@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -12,20 +12,18 @@ from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
 from espalier.app.features.search.charts.axes import Axis, axes_made
-from espalier.app.features.search.charts.density import SHADES, Density
-from espalier.app.features.search.charts.face import Option
-from espalier.app.features.search.charts.painted import elided, joined
+from espalier.app.features.search.charts.informative import picked
+from espalier.app.features.search.charts.line_layers import SHADES, LineLayers
+from espalier.app.features.search.charts.painted_chart import elided, joined
 from espalier.app.features.search.charts.parallel_pointing import LINE, SIDE, TOP, AxesOfTrials
-from espalier.app.features.search.charts.pieces import Pieces
-from espalier.app.features.search.charts.telling import picked
+from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, Study
-from espalier.app.figures.study.words import title, value_words
+from espalier.app.figures.study.labels import title, value_words
 from espalier.app.words import count
 from espalier.model.data.base import Array
 
 NARROW = 28  # pixels for a label under which nothing of it could be read
 CLOSE = 38  # pixels between axes under which numbers would lie over each other
-LINES = 800  # between axes, drawn at once
 APART, FEWEST = 46, 6  # pixels between axes that can be read; so many there are at least
 
 
@@ -33,6 +31,7 @@ class ParallelChart(AxesOfTrials):
     """The lines are drawn piece by piece into pictures; axes and labels lie on a sheet above them."""
 
     name: ClassVar[str] = "Parallel coordinates"
+    fields: ClassVar[Mapping[str, str]] = {"colour": "shade", "all choices": "every"}
 
     def __init__(self) -> None:
         self.shade = ""
@@ -40,29 +39,19 @@ class ParallelChart(AxesOfTrials):
         self._made, self._judged = 0, 0  # axes that there could be; trials by which they were chosen
         self._span = (0.0, 1.0)
         super().__init__()
-        self._pieces = Pieces(self, self._lay)
+        self._layers = LineLayers(self, self._lay)
 
     # -- what is drawn
 
     @override
     def options(self) -> list[Option]:
-        names = tuple(self.study.names)
-        colour = Option("colour", names, tuple(f"colour: {title(n)}" for n in names), "Figure told by colour")
-        return [colour, Option("all choices", hint="An axis for every choice, not only for those that tell most")]
+        return [figure_option("colour", self.study.names, "colour: ", "Figure told by colour"),
+                Option("all choices", hint="An axis for every choice, not only for the most informative")]  # fmt: skip
 
     @override
-    def option(self, name: str) -> Any:
-        return self.every if name == "all choices" else self.shade
-
-    @override
-    def choose(self, name: str, value: Any) -> None:
-        if name == "all choices":
-            self.every = value
-        else:
-            self.shade = value
+    def redraw(self) -> None:
         self._pick_axes()
-        self.take(None)
-        self.changed.emit()
+        super().redraw()
 
     @override
     def show_study(self, study: Study) -> None:
@@ -83,19 +72,16 @@ class ParallelChart(AxesOfTrials):
 
     @override
     def empty(self) -> str:
-        if not len(self.study):
-            return super().empty()
-        if not (self.study.state == COMPLETE).any():
-            return "No trial is complete yet."
+        if (words := self.none_complete()) or not len(self.study):
+            return words
         made = sum(n in self.study.params for n in self.study.scales)
         enough = made + len(self.study.goals) > 1
         return "" if enough else "The trials chose nothing, so that there is nothing to compare."
 
     @override
     def legend(self) -> str:
-        ends = [value_words(self.shade, v) for v in self._span]
-        stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
-        told = f'<span style="color:{self.look.muted}">{escape(title(self.shade))} {ends[0]} {stops} {ends[1]}'
+        scale = self.scale(*(value_words(self.shade, v) for v in self._span))
+        told = f'<span style="color:{self.look.muted}">{escape(title(self.shade))} {scale}'
         if any(a.brushes for a in self.axes):
             many = count(int(self._wanted.sum()))
             return f"{told} &nbsp; {many} of {count(len(self._complete()))} brushed · Esc clears</span>"
@@ -121,14 +107,13 @@ class ParallelChart(AxesOfTrials):
         moved = [a.fit(study) for a in self.axes]
         low_high = self._shade_ends()
         again = fresh is None or any(moved) or low_high != self._span
-        drawn = self._pieces.drawn[1]
+        drawn = self._layers.drawn[1]
         again = again or any(p < len(drawn) and drawn[p] for p in fresh or ())
         self._span = low_high
         self._note(fresh if not again else None)
         if again:
             self._sheet = None
-            self._pieces.chunk = max(LINES // max(len(self.axes), 1), 4)
-            self._pieces.restart(int(self.width() - 2 * SIDE + 1), int(self._bottom - self._top))
+            self._layers.restart(int(self.width() - 2 * SIDE + 1), int(self._bottom - self._top))
         self.choose_lines()
 
     def _note(self, fresh: Sequence[int] | None) -> None:
@@ -164,18 +149,17 @@ class ParallelChart(AxesOfTrials):
         for axis in self.axes:
             if axis.brushes:
                 self._wanted &= axis.inside(self.study)
-        self._pieces.want(complete if self._grey else complete & False, self._wanted)
+        self._layers.want(complete if self._grey else complete & False, self._wanted)
 
     @override
     def settle(self) -> None:
-        self._pieces.settle()
+        self._layers.settle()
 
-    def _lay(self, layer: Density, places: Array, sign: int) -> None:
-        rows = self._rows(places).astype(np.float32)
-        shades = self._shades(places)
-        xs = [round(self._x(k)) - SIDE for k in range(len(self.axes))]
-        for k in range(len(self.axes) - 1):
-            layer.add(xs[k], xs[k + 1] + (k == len(self.axes) - 2), rows[:, k], rows[:, k + 1], shades, sign)
+    def _lay(self, places: Array) -> tuple[Array, Array]:
+        """The points of trials in the picture, and their shades."""
+        xs = [self._x(k) - SIDE for k in range(len(self.axes))]
+        rows = self._rows(places)
+        return np.stack([np.broadcast_to(xs, rows.shape), rows], 2), self._shades(places)
 
     def _shades(self, places: Array) -> Array:
         low, high = self._span
@@ -184,7 +168,7 @@ class ParallelChart(AxesOfTrials):
 
     @override
     def ground(self, painter: QPainter) -> None:
-        self._pieces.paint(painter, QPointF(SIDE, self._top))
+        self._layers.paint(painter, QPointF(SIDE, self._top))
 
     @override
     def paint(self, painter: QPainter) -> None:

@@ -8,7 +8,7 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent
 from typing_extensions import override
 
 from espalier.app.features.search.charts.axes import Axis
-from espalier.app.features.search.charts.painted import PaintedChart
+from espalier.app.features.search.charts.painted_chart import PaintedChart
 from espalier.model.data.base import Array
 
 TOP, FOOT, SIDE, LINE = 6, 22, 34, 14

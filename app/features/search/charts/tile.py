@@ -11,9 +11,9 @@ from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.features.search.charts.comparison import Compared, ComparisonChart
-from espalier.app.features.search.charts.face import Option
+from espalier.app.features.search.charts.option_menu import fill
 from espalier.app.features.search.charts.parallel import ParallelChart
-from espalier.app.features.search.charts.rest import fill
+from espalier.app.features.search.charts.study_view import Option
 from espalier.app.figures.study.data import Study
 from espalier.app.widgets.forms.fields import Check, Choice
 from espalier.app.widgets.heading import empty_state, link

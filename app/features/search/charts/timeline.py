@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QTimer
-from PySide6.QtGui import QColor, QHideEvent, QShowEvent
+from PySide6.QtGui import QHideEvent, QShowEvent
 from typing_extensions import override
 
-from espalier.app.features.search.charts.bars import Bars
 from espalier.app.features.search.charts.chart import BETWEEN, StudyChart
+from espalier.app.features.search.charts.marks import Segments
 from espalier.app.figures.study.data import COMPLETE, FAILED, PRUNED, RUNNING
 from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.widgets.charts.chart import pen
 from espalier.app.widgets.charts.metrics import spacing
 from espalier.app.words import count, duration
 from espalier.model.data.base import Array
@@ -26,6 +26,7 @@ GROW = 500  # milliseconds between two looks at the clock
 HERE = "this machine"
 KINDS = ("complete", "breaks a constraint", "ended early", "failed", "running", "not measured")
 RUNS = KINDS.index("running")
+RARE = KINDS.index("failed")
 
 
 class TimelineChart(StudyChart):
@@ -73,10 +74,8 @@ class TimelineChart(StudyChart):
     @override
     def build(self, palette: Palette) -> None:
         colours = self.colours(palette)
-        self._ended = Bars(self.plot, colours, TALL)
-        self._running = pg.BarGraphItem(x0=[], x1=[], y0=[], height=TALL, brush=QColor(colours[RUNS]), pen=None)
-        self.plot.addItem(self._running)
-        self._bars_drawn = 0  # bars in it
+        self._ended = Segments(self.plot, [pen(c) for c in colours], TALL)
+        self._running = Segments(self.plot, [pen(c) for c in colours], TALL)
 
     @override
     def fill(self, fresh: Sequence[int] | None) -> None:
@@ -88,15 +87,20 @@ class TimelineChart(StudyChart):
         self._lane = np.append(self._lane, np.array(more, float))
         if more or not begun:
             self.plot.getAxis("left").setTicks([[(place, _short(name)) for name, place in self._lanes.items()]])
-        kinds, (begin, end) = self._kinds(), self._spans()
-        places: Array = np.arange(len(self.study)) if again else np.array(fresh, int)
-        places = places[(kinds[places] >= 0) & (kinds[places] != RUNS)]
-        (self._ended.put if again else self._ended.add)(begin[places], self._lane[places], end[places], kinds[places])
+        kinds = self._kinds()
         self._drawn = (kinds >= 0) & (kinds != RUNS)
-        self._grow_bars(kinds, begin, end)
+        places = np.arange(len(self.study)) if again or fresh is None else np.array(fresh, int)
+        (self._ended.put if again else self._ended.add)(*self._bars(places[self._drawn[places]], kinds))
+        self._grow_bars()
         self._watch()
 
     _drawn: Array = np.zeros(0, bool)
+
+    def _bars(self, places: Array, kinds: Array) -> tuple[Array, ...]:
+        """The ends of bars, and their kinds; rare ones above."""
+        places = places[np.argsort(np.isin(kinds[places], RARE), kind="stable")]
+        begin, end = self._spans()
+        return begin[places], self._lane[places], end[places], self._lane[places], kinds[places]
 
     def _kinds(self) -> Array:
         """Of each trial, its place among the kinds."""
@@ -107,12 +111,12 @@ class TimelineChart(StudyChart):
         kinds[~(study.facts["started"] > 0)] = -1
         return kinds
 
-    def _grow_bars(self, kinds: Array, begin: Array, end: Array) -> None:
+    def _grow_bars(self) -> None:
         """Bars of those that run."""
-        which = np.flatnonzero(kinds == RUNS)
-        if len(which) or self._bars_drawn:
-            self._bars_drawn = len(which)
-            self._running.setOpts(x0=begin[which], x1=end[which], y0=self._lane[which] - TALL / 2, height=TALL)
+        kinds = self._kinds()
+        which = np.flatnonzero(kinds[: len(self._lane)] == RUNS)
+        if len(which) or len(self._running):
+            self._running.put(*self._bars(which, kinds))
 
     def _spans(self) -> tuple[Array, Array]:
         """Begin and end in seconds from the first start; what runs lasts until now."""
@@ -132,7 +136,7 @@ class TimelineChart(StudyChart):
             self._clock.stop()
 
     def _grow(self) -> None:
-        self._grow_bars(self._kinds(), *self._spans())
+        self._grow_bars()
         self._fit()
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from espalier.app.commands.known_steps import known_steps
 from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.option_flags import over
 from espalier.app.commands.scoring import add_data, bit_lines, plain, score, state_name
-from espalier.app.features.search.commands.polite import polite
+from espalier.app.features.search.commands.interrupts import interruptible
 from espalier.app.features.search.commands.search_charts import Picture, add_charts, check_charts
 from espalier.app.features.search.commands.search_files import KINDS, Output, spec_path, storage_for, templates
 from espalier.app.features.search.commands.search_workers import add_workers, check_workers, trials_of_all
@@ -166,8 +166,12 @@ def _searched(
         console.note(f"{shown(storage)} holds no trials of {search.spec.study!r}: the study starts again.")
     output.space = running.space
     try:
-        with polite(), contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials:
-            done.ended = _followed(trials, running, done, output, console)
+        with (
+            interruptible(),
+            contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials,
+        ):
+            _followed(trials, running, done, output, console)
+        done.ended = running.why
         done.trials = running.told | done.trials  # what was heard last is newer, where a storage was away
     except KeyboardInterrupt:
         ended = sum(t.ended for t in done.all)
@@ -181,14 +185,10 @@ def _searched(
 
 
 def _followed(
-    trials: Generator[Trial, None, str], running: Running, done: _Done, output: Output, console: Console
-) -> str:
-    """Hear all of them; returns why there are no more."""
-    while True:
-        try:
-            trial = next(trials)
-        except StopIteration as end:
-            return str(end.value)
+    trials: Iterable[Trial], running: Running, done: _Done, output: Output, console: Console
+) -> None:  # fmt: skip
+    """Hear all of them."""
+    for trial in trials:
         before = done.best
         done.trials[trial.number] = trial
         if trial.state in ("complete", "pruned", "failed"):
@@ -257,7 +257,7 @@ def _data(done: _Done, storage: str) -> dict[str, Any]:
 
 def _source(done: _Done, lead: Trial | None) -> dict[str, str]:
     """The source of the best, where it is a model of its own."""
-    from espalier.passes.search.architecture.chosen import configured, source_of
+    from espalier.passes.search.architecture.trial_project import configured, source_of
 
     if lead is None or not configured(done.space, lead.params):
         return {}

@@ -181,7 +181,7 @@ class Output:
         return self._made.memo if self._made else None
 
     def _architecture(self, trials: Sequence[Trial]) -> Project:
-        from espalier.passes.search.architecture.chosen import chosen
+        from espalier.passes.search.architecture.trial_project import chosen
 
         lead = best(trials, wanted(self.search.spec))
         assert lead is not None

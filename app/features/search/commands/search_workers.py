@@ -30,17 +30,17 @@ def add_workers(parser: Parser) -> None:
 
 def trials_of_all(
     running: Running, storage: str, found: Arguments, target: Target, console: Console
-) -> Generator[Trial, None, str]:
+) -> Generator[Trial]:
     """The trials of this process and of all others; a storage that is named holds the model for whoever joins."""
-    from espalier.passes.search.fleet.local_workers import Crew, together
+    from espalier.passes.search.fleet.local_workers import LocalWorkers, together
 
     _hand_over(running, storage, found, target, console)
-    crew = Crew(found.workers - 1, storage, running.spec.study, console.note, tuple(found.plugin))
-    if crew.wanted:
+    local = LocalWorkers(found.workers - 1, storage, running.spec.study, console.note, tuple(found.plugin))
+    if local.wanted:
         import torch
 
-        torch.set_num_threads(crew.threads)
-    return together(running, crew)
+        torch.set_num_threads(local.threads)
+    return together(running, local)
 
 
 def check_workers(found: Arguments) -> None:
@@ -52,7 +52,7 @@ def check_workers(found: Arguments) -> None:
 def _hand_over(running: Running, storage: str, found: Arguments, target: Target, console: Console) -> None:
     if not found.storage and found.workers == 1:
         return
-    from espalier.passes.search.fleet.sharing import LIMIT, hand_over, read_by
+    from espalier.passes.search.fleet.model_transfer import LIMIT, hand_over, read_by
 
     search = running.plan.search
     plain = [encode(search.spec), recipe_to_json(search.recipe)]

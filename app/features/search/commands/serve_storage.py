@@ -87,7 +87,7 @@ def _hush() -> None:
 
 
 def _wait() -> None:
-    """Until Ctrl+C or a polite end, as Slurm and Kubernetes ask for."""
+    """Until Ctrl+C or a sigterm_as_interrupt end, as Slurm and Kubernetes ask for."""
     end = threading.Event()
     before = {s: signal.signal(s, lambda *_: end.set()) for s in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -32,9 +32,9 @@ def look_into(url: str, study: str, resume: bool, console: Console) -> None:
     """Raise StorageError where the storage cannot be reached, or has such a study that is not to go on."""
     with trying(url, console):
         storage = open_storage(url)
-        from espalier.passes.search.unstarted import clear  # with scipy, which --help need not load
+        from espalier.passes.search.empty_studies import remove_abandoned  # with scipy, which --help need not load
 
-        taken = study in study_names(storage) and not clear(storage, study)
+        taken = study in study_names(storage) and not remove_abandoned(storage, study)
     if damage := damage_of(storage):
         console.note(damage)
     if taken and not resume:

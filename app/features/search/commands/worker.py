@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, cell, seconds, size
-from espalier.app.features.search.commands.polite import polite
+from espalier.app.features.search.commands.interrupts import interruptible
 from espalier.app.features.search.commands.storages import trying
 from espalier.model.leftovers import scratch
 from espalier.passes.jobs.orphans import end_with_parent
@@ -49,7 +49,7 @@ def _arguments(parser: Parser) -> None:
 
 def _run(found: Arguments, console: Console) -> Answer:
     from espalier.passes.search.fleet.memory import resident
-    from espalier.passes.search.fleet.work import PARENT, Part, Wish, joined, work
+    from espalier.passes.search.fleet.worker import PARENT, JoinOptions, WorkerState, joined, work
 
     _check(found)
     if os.environ.get(PARENT):
@@ -61,9 +61,9 @@ def _run(found: Arguments, console: Console) -> Answer:
         name = found.study or _only(storage)
     if damage := damage_of(storage):
         console.note(damage)
-    part = Part(Wish(found.storage, name, found.project, found.data, found.trials, found.timeout))
+    part = WorkerState(JoinOptions(found.storage, name, found.project, found.data, found.trials, found.timeout))
     running: dict[int, Trial] = {}
-    with scratch() as folder, polite():
+    with scratch() as folder, interruptible():
         try:
             console.progress(0, 0, f"joining {name}")
             plan = joined(part.wish, folder, console.progress, console.note, part)

@@ -10,7 +10,7 @@ from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Parallel
 from espalier.passes.costs.parallel import with_products
-from espalier.passes.search.families import FLOAT, unfitted
+from espalier.passes.search.format_lists import FLOAT, unfitted_text
 from espalier.passes.search.space import Choice, Space, fit_key
 from espalier.passes.sweep.option_paths import find
 from espalier.passes.sweep.spec_text import parse_place
@@ -75,7 +75,7 @@ def _format(choice: Choice, space: Space, node: Node) -> str:
         return FLOAT
     for value in choice.values:
         fitted = [space.fitted.get(fit_key(node.id, p, str(value)), str(value)) for p in choice.ports]
-        if any(_reads(f) == str(held) for f in fitted) or str(value) == unfitted(held):
+        if any(_reads(f) == str(held) for f in fitted) or str(value) == unfitted_text(held):
             return str(value)
     return str(held)
 

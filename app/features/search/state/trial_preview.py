@@ -2,68 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.model.errors import EspalierError
-from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.ops import offered
-from espalier.passes.costs.base import with_candidate
-from espalier.passes.costs.parallel import with_products
-from espalier.passes.search.families import format_of
-from espalier.passes.search.space import Space, fit_key
+from espalier.model.graph.graph import Graph
+from espalier.passes.search.space import Space
 from espalier.passes.search.trial import Trial
-from espalier.passes.sensitivity.table import Candidate
+from espalier.passes.search.trial_graph import planned
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
 
 
-@dataclass(slots=True)
-class _Wish:
-    """What a trial chose for one port of a node."""
-
-    format: str | None = None
-    sparsity: float | None = None
-    method: str = "l1"
-
-
 def trial_graph(graph: Graph, space: Space, params: Mapping[str, Any]) -> Graph:
-    """The graph with the formats and shares that a trial chose; what it lacks of the space's nodes is passed over."""
-    wishes: dict[tuple[str, str], _Wish] = {}
+    """The graph with what a trial chose; formats of a plug-in that is not loaded here are passed over."""
     for choice in space.choices:
-        if choice.name not in params:
-            continue
-        value = params[choice.name]
-        for node in choice.nodes:
-            if choice.kind == "format":
-                for port in choice.ports:
-                    fitted = space.fitted.get(fit_key(node, port, str(value)), str(value))
-                    wishes.setdefault((node, port), _Wish()).format = fitted
-            elif choice.kind == "sparsity":
-                held = wishes.setdefault((node, "weight"), _Wish())
-                held.sparsity, held.method = float(value), choice.method
-            elif choice.kind == "parallel" and node in graph.nodes:
-                graph = graph.replace(with_products(graph.nodes[node], graph, int(value)))
-    nodes: dict[str, Node] = {}
-    for (name, port), wish in wishes.items():
-        node = nodes.get(name) or graph.nodes.get(name)
-        if node is not None and port in offered(node):
-            nodes[name] = with_candidate(node, port, _candidate(node, port, wish))
-    return graph.replace(*nodes.values()) if nodes else graph
-
-
-def _candidate(node: Node, port: str, wish: _Wish) -> Candidate:
-    """What is not chosen stays as it is."""
-    held = node.precision.get(port)
-    try:
-        chosen = format_of(wish.format) if wish.format is not None else held.format if held else None
-    except EspalierError:  # a plug-in's format that is not loaded here
-        chosen = None
-    return Candidate(chosen, wish.sparsity or 0.0, wish.method)
+        if choice.name in params:
+            with contextlib.suppress(EspalierError):
+                graph = planned(graph, space, choice, params[choice.name])
+    return graph
 
 
 class TrialPreview(QObject):
@@ -125,10 +86,5 @@ class TrialPreview(QObject):
             if canvas.mode == "kind":
                 canvas.set_mode("bits")
         self._now = wish[1]
-        canvas.preview(trial_graph(graph, *wish_parts(wish)))
+        canvas.preview(trial_graph(graph, wish[0], wish[1].params))
         self.shown.emit(wish[1])
-
-
-def wish_parts(wish: tuple[Space, Trial]) -> tuple[Space, Mapping[str, Any]]:
-    """(space, what was chosen)."""
-    return wish[0], wish[1].params

@@ -8,17 +8,8 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
-from espalier.app.features.search.state.words import (
-    LOST,
-    PAUSED,
-    STATES,
-    UNMEASURED,
-    accuracy_words,
-    figure_name,
-    figure_value,
-    limit_words,
-    limited,
-)
+from espalier.app.features.search.state.texts import PAUSED, accuracy_words, limited
+from espalier.app.figures.study.labels import LOST, STATES, UNMEASURED, state_words, title, value_words
 from espalier.app.widgets.table import alignment, plain
 from espalier.app.words import cell, duration, shown
 from espalier.passes.search.spec import Goal
@@ -60,10 +51,10 @@ def columns_of(goals: Sequence[Goal], trials: Iterable[Trial], within: Sequence[
     names = dict.fromkeys(k for t in trials for k in t.params)
     return (
         Column("number", "trial", lambda t: t.number, cell),
-        Column("state", "state", state_words, str),
+        Column("state", "state", state_label, str),
         *((Column("sum", "sum", lambda t: t.values[0] if t.values else None, lambda v: cell(v)),) if summed else ()),
-        *(Column(f, figure_name(f), _goal(i, f, summed), _figure(f)) for i, f in enumerate(wanted)),
-        *(Column(f, figure_name(f), lambda t, f=f: t.figures.get(f), _figure(f)) for f in others if f not in wanted),
+        *(Column(f, title(f), _goal(i, f, summed), _figure(f)) for i, f in enumerate(wanted)),
+        *(Column(f, title(f), lambda t, f=f: t.figures.get(f), _figure(f)) for f in others if f not in wanted),
         Column("seconds", "time", lambda t: t.seconds, lambda v: duration(v) if v is not None else ""),
         Column("origin", "by", lambda t: t.origin, str),
         *(Column(n, n, lambda t, n=n: t.params.get(n), lambda v: shown("format", v)) for n in names),
@@ -81,10 +72,10 @@ def _goal(place: int, figure: str, summed: bool) -> Callable[[Trial], Any]:
 
 
 def _figure(name: str) -> Callable[[Any], str]:
-    return lambda value: "" if value is None else figure_value(name, value)
+    return lambda value: "" if value is None else value_words(name, value)
 
 
-def state_words(trial: Trial) -> str:
+def state_label(trial: Trial) -> str:
     """`complete`, `outside`, `failed`."""
     if trial.lost:
         return LOST
@@ -92,26 +83,6 @@ def state_words(trial: Trial) -> str:
         return UNMEASURED
     words = "outside" if trial.state == "complete" and not trial.feasible else STATES[trial.state]
     return words.replace("complete", "duplicate") if trial.reused and trial.feasible else words
-
-
-def told(trial: Trial) -> str:
-    """A trial's state with its reasons: `outside weight_bits<=4.5`, `failed: …`."""
-    if trial.state == "complete" and not trial.feasible:
-        return f"outside {', '.join(limit_words(k) for k, v in trial.violation.items() if v > 0)}"
-    if trial.unmeasured:
-        return _readable(trial)
-    words = LOST if trial.lost else STATES[trial.state]
-    if trial.error and trial.state in ("failed", "pruned"):
-        return f"{words}: {_readable(trial)}"
-    return f"{words}, equal to an earlier one" if trial.reused else words
-
-
-def _readable(trial: Trial) -> str:
-    """Its reason, with limits as people read them."""
-    reason = trial.error
-    for limit in trial.violation:
-        reason = reason.replace(limit, limit_words(limit))
-    return reason
 
 
 def _rank(value: Any) -> tuple[int, Any]:
@@ -303,7 +274,7 @@ class TrialRows(QAbstractTableModel):
 
     def _tip(self, trial: Trial, column: Column) -> str:
         if column.key == "state":
-            return told(trial)
+            return state_words(trial)
         noise = accuracy_words(trial, *self.baseline) if column.key == "accuracy" else ""
         return noise or plain(column.of(trial))
 

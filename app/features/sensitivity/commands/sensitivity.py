@@ -18,7 +18,7 @@ from espalier.model.errors import DataError, OptionsError
 from espalier.model.formats.base import Format, parse_format
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Report, run_step
-from espalier.passes.search.families import FLOAT, formats_of
+from espalier.passes.search.format_lists import FLOAT, formats_of
 
 DETAILS = """examples
   main.py sensitivity demo:reviews --data demo:reviews

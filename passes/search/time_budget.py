@@ -1,4 +1,4 @@
-"""What time a search has spent: seconds in which it was paused, or told of its progress, are none of its own."""
+"""The time that a search has spent: without that in which it was paused, or reported its progress."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 START_SHARE = 4  # of a search's time, the part that each half of a warm start's evidence may take
 
 
-class Clock:
-    """Runs from its making on. `progress` is where a paused job waits."""
+class TimeBudget:
+    """Counts from its creation. `progress` is where a paused job waits."""
 
     def __init__(self, progress: Callable[[int, int, str], None], timeout: float) -> None:
         self._progress, self._timeout = progress, timeout
@@ -21,7 +21,7 @@ class Clock:
         return time.monotonic() - self._begun - self._waited
 
     def progress(self, done: int, total: int, text: str) -> None:
-        """Told, off the clock."""
+        """Report progress; the time that takes does not count."""
         begun = time.monotonic()
         try:
             self._progress(done, total, text)
@@ -29,11 +29,11 @@ class Clock:
             self._waited += time.monotonic() - begun
 
     @property
-    def over(self) -> bool:
+    def spent(self) -> bool:
         """Whether the search's time has run out."""
         return bool(self._timeout) and self.now() >= self._timeout
 
-    def most(self, seconds: float) -> float:
+    def at_most(self, seconds: float) -> float:
         """So many seconds, but no more than are left."""
         return min(seconds, max(self._timeout - self.now(), 0.0)) if self._timeout else seconds
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from espalier.app.features.search.charts.board import StudyBoard
+from espalier.app.features.search.charts.informative import explained
 from espalier.app.features.search.charts.parallel import FEWEST
-from espalier.app.features.search.charts.telling import explained
 from tests.gui.search.made_study import GOALS, choices, trials
 
 pytestmark = pytest.mark.gui

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 BEGUN = "begun"  # a study's own attribute: the process that made it
 
 
-def sign(study: Study) -> None:
+def note_creator(study: Study) -> None:
     """Note that this process made a study."""
     study.set_user_attr(BEGUN, signature(0))
 
 
-def clear(storage: BaseStorage, name: str) -> bool:
+def remove_abandoned(storage: BaseStorage, name: str) -> bool:
     """Remove a study in which no trial began and whose maker, a process of this machine, is no more."""
     if name not in study_names(storage):
         return False
@@ -35,7 +35,7 @@ def clear(storage: BaseStorage, name: str) -> bool:
 
 
 @contextlib.contextmanager
-def kept_if_begun(study: Study) -> Generator[None]:
+def removed_if_empty(study: Study) -> Generator[None]:
     """Remove a study of this process where what runs inside fails before a trial began; who stops it may go on."""
     try:
         yield

@@ -8,7 +8,7 @@ from espalier.model.graph.meta import TensorKey
 from espalier.model.store.weights import Tensor, WeightStore
 
 
-class Scratch(WeightStore):
+class OverlayStore(WeightStore):
     """Tensors of its own over those of `below`, which it only reads."""
 
     def __init__(self, below: WeightStore) -> None:

@@ -1,4 +1,4 @@
-"""Items of a plot that hold many marks: drawn once for a view into a picture, to which later marks are only added."""
+"""Items of a plot that hold many marks: drawn once per view into a pixmap, to which later marks are only added."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pyqtgraph as pg
 from pyqtgraph.debug import warnOnException
-from PySide6.QtCore import QRectF, Qt
+from PySide6.QtCore import QRectF, Qt, QTimer
 from PySide6.QtGui import QPainter, QPixmap, QTransform
+from PySide6.QtWidgets import QWidget
 from typing_extensions import override
 
 from espalier.model.data.base import Array
@@ -18,11 +19,13 @@ LARGEST = 16_384.0  # pixels of a picture; more is a plot that has no size yet
 Key = tuple[float, ...]
 
 
-class Kept(pg.GraphicsObject):
+class CachedMarks(pg.GraphicsObject):
     """Marks as rows of numbers, x and y first. `put` says all of them, `add` some more; `lay` draws rows in pixels.
 
-    In a file of vectors they are drawn as they are.
+    Of very many only `chunk` are drawn between two events. In a file all are drawn as they are.
     """
+
+    chunk = 50_000
 
     def __init__(self, plot: Any, columns: int, above: float = 0) -> None:
         super().__init__()
@@ -94,16 +97,15 @@ class Kept(pg.GraphicsObject):
 
     def _paint(self, painter: QPainter, view: QTransform, area: QRectF) -> None:
         key = _key(view, area, ratio_of(painter))
-        outlined = getattr(self.getViewWidget(), "outlined", False)
-        if key == self._key and not outlined:
+        moved, vectors = key != self._key, getattr(self.getViewWidget(), "outlined", False)
+        in_file = vectors or not isinstance(painter.device(), QWidget)
+        if moved and not in_file:
+            self._key, self._picture = key, None
+        if not in_file and (not moved or self._count > self.chunk):
             painter.drawPixmap(area.topLeft(), self._drawn(view, area, key[-1]))
             return
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if outlined:
-            self.outline(painter, self.rows, view, area)
-        else:  # perhaps it moves: no picture before a view is seen twice
-            self._key, self._picture = key, None
-            self.lay(painter, self.rows, view, area)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)  # perhaps it moves: no picture of a view seen once
+        (self.outline if vectors else self.lay)(painter, self.rows, view, area)
 
     def _drawn(self, view: QTransform, area: QRectF, ratio: float) -> QPixmap:
         """The picture of this view: as it was with what came since, or a new one."""
@@ -117,11 +119,14 @@ class Kept(pg.GraphicsObject):
             inside = QPainter(picture)
             inside.setRenderHint(QPainter.RenderHint.Antialiasing)
             shifted = view * QTransform.fromTranslate(-area.left(), -area.top())
-            rows, self._laid = self.rows[self._laid :], self._count
+            rows = self.rows[self._laid : self._laid + self.chunk]
+            self._laid += len(rows)
             try:
                 self.lay(inside, rows, shifted, QRectF(0, 0, area.width(), area.height()))
             finally:
                 inside.end()  # Qt ends the program where a painter outlives what it paints on
+            if self._laid < self._count:
+                QTimer.singleShot(0, self, self.update)
         return picture
 
 

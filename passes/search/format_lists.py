@@ -35,7 +35,7 @@ def _family(part: str, where: str) -> Iterator[str]:
     if part.lower() == "all":
         from espalier.passes.analysis.format_sqnr import usual_formats
 
-        yield from (unfitted(f) for f in usual_formats())
+        yield from (unfitted_text(f) for f in usual_formats())
         return
     if part.lower() in (FLOAT, "none"):
         yield FLOAT
@@ -44,7 +44,7 @@ def _family(part: str, where: str) -> Iterator[str]:
     known = False
     for written in _product(part):
         try:
-            yield named(written)
+            yield format_text(written)
             known = True
         except EspalierError as error:
             faults.append(error)
@@ -66,7 +66,7 @@ def _product(part: str) -> Iterator[str]:
     yield from (f"{name}({', '.join(row)})" for row in itertools.product(*rows))
 
 
-def named(written: str) -> str:
+def format_text(written: str) -> str:
     """The format in short: what is not as by default; the place of its range only where it was written."""
     fmt = parse_format(written)
     keep = {fmt.shift} & _keys(written)
@@ -81,15 +81,15 @@ def _keys(written: str) -> set[str | None]:
     return {p.partition("=")[0].strip() for p in comma_parts(match.group(2))} if match else set()
 
 
-def unfitted(fmt: Format) -> str:
+def unfitted_text(fmt: Format) -> str:
     """The format as text, the place of its range left open."""
     if fmt.shift is None:
-        return named(str(fmt))
+        return format_text(str(fmt))
     inner = ", ".join(f"{k}={v}" for k, v in parameters(fmt).items() if k != fmt.shift)
-    return named(f"{fmt.name}({inner})")
+    return format_text(f"{fmt.name}({inner})")
 
 
-def fits(text: str) -> bool:
+def is_unfitted(text: str) -> bool:
     """Whether a format's binary point or exponent bias is left to be chosen from the values."""
     fmt = parse_format(text) if text != FLOAT else None
     return fmt is not None and fmt.shift is not None and fmt.shift not in _keys(text)

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PySide6.QtCore import QRectF
-from PySide6.QtGui import QColor, QImage, QPainter, QTransform
+from PySide6.QtGui import QColor, QImage, QPainter, QPen, QTransform
 
-from espalier.app.features.search.charts.bars import LEVELS, MANY, Bars, stacked
-from espalier.app.features.search.charts.dots import Dots
+from espalier.app.features.search.charts.marks import Dots, Segments
 
 pytestmark = pytest.mark.gui
 AREA = QRectF(0, 0, 200, 80)
@@ -36,16 +35,16 @@ def drawn(item: Any, rows: np.ndarray) -> np.ndarray:
     return np.frombuffer(picture.constBits(), np.uint8).reshape(80, 200, 4)[..., :3].copy()
 
 
-def bars(many: int) -> Bars:
+def bars(many: int) -> Segments:
     """Bars of a tenth of a pixel, end to end, in three lanes."""
-    made = Bars(Nowhere(), COLOURS, 0.8)
-    begin = np.linspace(0, 3900, many)
-    made.add(begin, np.arange(many) % 3, begin + 2, np.zeros(many))
+    made = Segments(Nowhere(), [QPen(QColor(c)) for c in COLOURS], 0.8)
+    begin, lane = np.linspace(0, 3900, many), np.arange(many) % 3
+    made.add(begin, lane, begin + 2, lane, np.zeros(many))
     return made
 
 
 def test_very_many_bars_fill_their_lanes_as_few_do(qapp: Any) -> None:
-    many = bars(3 * MANY)
+    many = bars(6000)
     seen = drawn(many, many.rows)
     for lane in range(3):
         row = seen[round(70 - 20 * lane)]
@@ -54,8 +53,8 @@ def test_very_many_bars_fill_their_lanes_as_few_do(qapp: Any) -> None:
 
 
 def test_a_rare_failure_is_seen_among_very_many(qapp: Any) -> None:
-    made = bars(3 * MANY)
-    made.rows[1500, 3] = 2
+    made = bars(6000)
+    made.rows[1500, 4] = 2
     assert (drawn(made, made.rows) == (255, 0, 0)).all(-1).any()
 
 
@@ -68,12 +67,3 @@ def test_marks_without_a_place_are_left_out_and_room_grows(qapp: Any) -> None:
     assert len(made) == 251 and made.rows[-1].tolist() == [1.0, 2.0, 0.0]
     made.put([], [], [])
     assert len(made) == 0
-
-
-def test_colours_that_meet_in_a_column_share_its_height() -> None:
-    many = np.array([[[900.0, 0.0, 0.0]], [[99.0, 5.0, 0.0]], [[1.0, 5.0, 0.0]]])
-    column = stacked(many, np.array([1, 2, 3], np.uint32))[0].T
-    assert (column[2] == 0).all()  # nothing is there
-    assert [(column[1] == k).sum() for k in (1, 2, 3)] == [0, LEVELS // 2, LEVELS // 2]
-    shares = [(column[0] == k).sum() for k in (1, 2, 3)]
-    assert shares[0] > 0.8 * LEVELS and min(shares) >= 1 and column[0][-1] == 1  # the first lies lowest

@@ -7,22 +7,18 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from espalier.model.document.codec import decode
-from espalier.model.document.project import recipe_from_json
-from espalier.model.errors import EspalierError, StorageError
 from espalier.passes.base import Context, Progress
-from espalier.passes.search.fleet.heartbeat import INTERVAL, Watch, worker_name
-from espalier.passes.search.fleet.sharing import Received, elsewhere, receive
-from espalier.passes.search.outage import LIMIT, OUTAGE
-from espalier.passes.search.records import ABOUT, VERSION
+from espalier.passes.search.fleet.heartbeat import INTERVAL, WorkerMonitor, worker_name
+from espalier.passes.search.fleet.model_transfer import receive
+from espalier.passes.search.outage import OUTAGE
+from espalier.passes.search.records import search_of
 from espalier.passes.search.search import Search
-from espalier.passes.search.spec import SearchSpec
-from espalier.passes.search.storage import broken_off, load_study, open_storage, outages, reason, shown
+from espalier.passes.search.storage import broken_off, load_study, open_storage, outages
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -35,7 +31,7 @@ ENDED = ("complete", "pruned", "failed")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class JoinOptions:
     """What a worker joins. `project`: a model of its own; `trials` and `timeout` end its part, 0 sets no bound."""
 
     storage: str
@@ -47,10 +43,10 @@ class Wish:
 
 
 @dataclass(slots=True)
-class Part:
+class WorkerState:
     """What a worker has done so far, and whether that is enough."""
 
-    wish: Wish
+    wish: JoinOptions
     begun: float = field(default_factory=time.monotonic)
     ended: list[Trial] = field(default_factory=list[Trial])
     why: str = ""
@@ -63,63 +59,45 @@ class Part:
         return bool(over) or bool(self.wish.trials and len(self.ended) >= self.wish.trials)
 
 
-def joined(wish: Wish, workdir: Path, progress: Progress, tell: Callable[[str], None], part: Part) -> Plan:
+def joined(
+    wish: JoinOptions, workdir: Path, progress: Progress, tell: Callable[[str], None], part: WorkerState
+) -> Plan:  # fmt: skip
     """The search of a study that is there, on a model that is here; raises StorageError."""
     from espalier.passes.search.study import Plan
 
     study = load_study(open_storage(wish.storage), wish.study)
-    about = _about(study)
+    search_of(study)  # before a model is fetched
     received = receive(study, wish.storage, workdir, wish.project, tell)
-    spec, recipe, moved = _search(study, about, received, wish)
+    spec, recipe, _ = search_of(study, received.moved)
+    score = replace(spec.score, data=wish.data) if wish.data else spec.score
+    spec = replace(spec, study=study.study_name, score=score)
     project, opened = received.opened.project, received.opened
     context = Context(opened.store, spec.seed, progress, opened.callables, project.source.reading,
                       enough=part.enough, base=project.base)  # fmt: skip
     search = Search(spec, recipe, project.base, project.source)
-    name = study.user_attrs.get("fingerprint", "") if moved else ""
+    name = study.user_attrs.get("fingerprint", "") if received.moved or wish.data else ""
     return Plan(search, context, wish.storage, resume=True, salt=os.getpid() % 100_003, fingerprint=name)
-
-
-def _about(study: Study) -> Mapping[str, Any]:
-    about = study.user_attrs.get(ABOUT)
-    if not isinstance(about, Mapping) or cast("Any", about).get("version") != VERSION:
-        raise StorageError(f"The study {study.study_name!r} was not made by this version of Espalier.",
-                           "Begin it with main.py search, of the version that the workers have.")  # fmt: skip
-    return cast("Mapping[str, Any]", about)
-
-
-def _search(study: Study, about: Mapping[str, Any], received: Received, wish: Wish) -> tuple[SearchSpec, Any, bool]:
-    """The search with its paths as they are here, and whether any is another."""
-    moved = received.moved
-    try:
-        spec: SearchSpec = decode(SearchSpec, elsewhere(about["spec"], moved))
-        recipe = recipe_from_json(elsewhere(about["recipe"], moved))
-    except (EspalierError, LookupError, TypeError) as error:
-        raise StorageError(f"What the study {study.study_name!r} varies cannot be read ({error}).",
-                           "Give the worker its plug-ins: --plugin FILE.py.") from error  # fmt: skip
-    if wish.data:
-        spec = replace(spec, score=replace(spec.score, data=wish.data))
-    return replace(spec, study=study.study_name), recipe, bool(moved or wish.data)
 
 
 # -- the loop
 
 
-def work(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Trial]:
+def work(plan: Plan, part: WorkerState, tell: Callable[[str], None]) -> Generator[Trial]:
     """Trials as they begin and end here. Ends when the study has, also the trials of workers that die meanwhile."""
     with OUTAGE.told(tell):
-        yield from _worked(plan, part, tell)
+        try:
+            yield from _worked(plan, part, tell)
+        except outages() as error:
+            raise broken_off(plan.storage, error) from error
 
 
-def _worked(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Trial]:
+def _worked(plan: Plan, part: WorkerState, tell: Callable[[str], None]) -> Generator[Trial]:
     from optuna.exceptions import UpdateFinishedTrialError
 
-    study, since, name = None, 0.0, shown(plan.storage)
+    study = None
     while True:
         try:
-            for trial in _trials(plan, part):
-                OUTAGE.back(name)
-                since = 0.0
-                yield trial
+            yield from _trials(plan, part)
             if part.enough():
                 return
             study = study or load_study(open_storage(plan.storage), plan.search.spec.study)
@@ -127,30 +105,18 @@ def _worked(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Tr
                 return
         except UpdateFinishedTrialError:
             tell("A trial that ran here was ended by another worker.")
-        except (StorageError, *outages()) as error:
-            if isinstance(error, StorageError) and not since:
-                raise  # it was there a moment ago, or this is no outage
-            since = since or OUTAGE.since or time.monotonic()
-            told = error if isinstance(error, StorageError) else broken_off(plan.storage, error)
-            if time.monotonic() - since > LIMIT:
-                raise told from error
-            OUTAGE.away(name, reason(error))
-            time.sleep(min(10.0, 1 + (time.monotonic() - since) / 4))
 
 
-def _trials(plan: Plan, part: Part) -> Generator[Trial]:
-    from espalier.passes.search.study import run
+def _trials(plan: Plan, part: WorkerState) -> Generator[Trial]:
+    from espalier.passes.search.study import begin
 
-    with contextlib.closing(run(plan)) as running:
-        while True:
-            try:
-                trial = next(running)
-            except StopIteration as end:
-                part.why = str(end.value or "")
-                return
+    running = begin(plan)
+    with contextlib.closing(running.trials()) as trials:
+        for trial in trials:
             if trial.state in ENDED and trial.worker == worker_name():
                 part.ended.append(trial)
             yield trial
+    part.why = running.why
 
 
 def wait_for_others(
@@ -159,7 +125,7 @@ def wait_for_others(
     """Until no trial runs anywhere; True where one was lost, so that there is something to do."""
     from optuna.trial import TrialState
 
-    watch = Watch(study)
+    watch = WorkerMonitor(study)
     while not enough():
         look()
         if lost := watch.lost():

@@ -8,13 +8,13 @@ import optuna
 
 from espalier.passes.search.goals import Wanted
 from espalier.passes.search.spec import SearchSpec
-from espalier.passes.search.trial_run import Seen, Weak
+from espalier.passes.search.trial_run import EndedEarly, Seen
 
 SURE = 0.05  # chance at which a trial no worse than the best would be ended all the same
 
 
-class Watch:
-    """Hears what one trial shows; raises Weak. `incumbent`: the (losses, correct) of the best, or None."""
+class TrialPruner:
+    """Hears what one trial shows; raises EndedEarly. `incumbent`: the (losses, correct) of the best, or None."""
 
     def __init__(self, trial: optuna.Trial, spec: SearchSpec, want: Wanted, incumbent: Any = None) -> None:
         self.trial, self.spec, self.want, self.incumbent = trial, spec, want, incumbent
@@ -29,7 +29,7 @@ class Watch:
         if self.spec.pruner == "rungs":
             self._rung(seen)
         elif self.spec.pruner != "none" and self.trial.should_prune():
-            raise Weak(f"after {seen.samples} {seen.unit} {self._verdict(values)}")
+            raise EndedEarly(f"after {seen.samples} {seen.unit} {self._verdict(values)}")
 
     def _verdict(self, values: tuple[float, ...]) -> str:
         """Why a pruner of Optuna's ended it."""
@@ -51,7 +51,7 @@ class Watch:
         chance = (sign_test(seen.correct, correct[:count]) if name == "accuracy"
                   else signed_rank(seen.losses, losses[:count]))  # fmt: skip
         if chance < SURE:
-            raise Weak(f"after {count} samples worse than the best so far ({chance:.2g})")
+            raise EndedEarly(f"after {count} samples worse than the best so far ({chance:.2g})")
 
 
 def sign_test(mine: Any, best: Any) -> float:

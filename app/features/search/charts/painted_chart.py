@@ -1,4 +1,4 @@
-"""The base of the study's charts that are painted and not plotted: the same face as those that are."""
+"""Charts of a study that are painted, not plotted: a sheet that is kept, and marks above it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import ClassVar
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QPaintEvent, QPixmap, QResizeEvent
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtGui import QColor, QFont, QPaintDevice, QPainter, QPaintEvent, QPixmap, QResizeEvent
+from PySide6.QtWidgets import QWidget
+from typing_extensions import override
 
-from espalier.app.features.search.charts.chart import MOVED, study_table
-from espalier.app.features.search.charts.face import Face
+from espalier.app.features.search.charts.study_view import StudyView
 from espalier.app.figures.study.data import Study
-from espalier.app.figures.study.words import trial_words
 from espalier.app.theme import SMALL, Palette
-from espalier.app.widgets.charts.picture import Table, in_light, write_chart
+from espalier.app.widgets.charts.picture import in_light, write_chart
 from espalier.app.widgets.forms.fields import tokens
 
 MIDDLE = Qt.AlignmentFlag.AlignVCenter
 
 
-class PaintedChart(Face, QWidget):
+class PaintedChart(StudyView, QWidget):
     """`take` makes ready what is drawn: `ground` below, `paint` on a sheet that is kept, `marks` above it.
 
     `near` finds the trial under the pointer, which only the marks show: pointing draws no sheet again.
@@ -36,11 +35,8 @@ class PaintedChart(Face, QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.study = Study()
+        self.begin()
         self.look: Palette = tokens(self)
-        self.pick: int | None = None
-        self.under: int | None = None
-        self._pressed: QPointF | None = None
         self._sheet: QPixmap | None = None
         self.setMouseTracking(True)
         self.setMinimumSize(160, 90)
@@ -60,17 +56,12 @@ class PaintedChart(Face, QWidget):
     def marks(self, painter: QPainter) -> None:
         """Draw what follows the pointer."""
 
-    def near(self, at: QPointF) -> int | None:
-        """The place of the trial that a point of the widget means."""
-        return None
-
-    # -- the face
+    # -- drawing
 
     def show_study(self, study: Study) -> None:
         """Draw another study."""
         self.study, self.pick, self.under = study, None, None
-        self.take(None)
-        self.refresh()
+        self.redraw()
 
     def append(self, places: Sequence[int]) -> None:
         """Draw what is new or became other."""
@@ -82,17 +73,15 @@ class PaintedChart(Face, QWidget):
         self._sheet = None
         self.update()
 
-    def mark(self, place: int | None) -> None:
-        """Mark the trial that is picked, here or in another chart."""
-        if place != self.pick:
-            self.pick = place
-            self.update()
+    @override
+    def redraw(self) -> None:
+        self.take(None)
+        self.refresh()
 
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and draw again; the legend has them too."""
         self.look = palette
-        self.take(None)
-        self.refresh()
+        self.redraw()
         self.changed.emit()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -130,53 +119,6 @@ class PaintedChart(Face, QWidget):
         font.setBold(bold)
         return font
 
-    def words_at(self, place: int) -> str:
-        """A trial in words, for the hover."""
-        names = [g.figure for g in self.study.goals]
-        figures = {n: float(self.study.figures[n][place]) for n in names}
-        return trial_words(self.study.trials[place], self.study.goals, figures, self.study.counted)
-
-    def point(self, place: int | None) -> None:
-        """The pointer stands over this trial, or over none."""
-        if place != self.under:
-            self.under = place
-            self.update()
-            self.hovered.emit(None if place is None else self.study.trials[place])
-
-    def hover_words(self, at: QPointF) -> str:
-        """What the place under the pointer tells."""
-        return "" if self.under is None else self.words_at(self.under)
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if event.buttons() == Qt.MouseButton.NoButton:
-            self.point(self.near(event.position()))
-            self.setCursor(self.cursor_at(event.position()))
-            QToolTip.showText(event.globalPosition().toPoint(), self.hover_words(event.position()), self)
-
-    def cursor_at(self, at: QPointF) -> Qt.CursorShape:
-        """How the pointer looks: a hand over what can be clicked."""
-        return Qt.CursorShape.ArrowCursor if self.under is None else Qt.CursorShape.PointingHandCursor
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        self._pressed = event.position()
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        still = self._pressed is not None and (event.position() - self._pressed).manhattanLength() < MOVED
-        self._pressed = None
-        found = self.near(event.position()) if still and event.button() == Qt.MouseButton.LeftButton else None
-        if found is not None:
-            self.mark(found)
-            self.picked.emit(self.study.trials[found])
-
-    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        found = self.near(event.position())
-        if found is not None:
-            self.applied.emit(self.study.trials[found])
-
-    def leaveEvent(self, event: QEvent) -> None:
-        super().leaveEvent(event)
-        self.point(None)
-
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and "look" in vars(self):
@@ -186,14 +128,9 @@ class PaintedChart(Face, QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.take(None)
-        self.refresh()
+        self.redraw()
 
     # -- files
-
-    def table(self) -> Table:
-        """All trials: what they chose and what came of it."""
-        return study_table(self.study)
 
     def settle(self) -> None:
         """Finish at once what is drawn bit by bit, before it is written to a file."""

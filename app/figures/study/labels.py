@@ -24,13 +24,22 @@ from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
 from espalier.passes.analysis.format_sqnr import columns
 from espalier.passes.costs.base import OTHERS
-from espalier.passes.search.families import fits
+from espalier.passes.search.format_lists import is_unfitted
 from espalier.passes.search.goals import figures
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
 
 TIMES = ("latency", "layer_latency")  # of a batch: milliseconds, or less
 SHARES = ("accuracy", "sparsity", "agreement", OTHERS)
+STATES = {
+    "waiting": "queued",
+    "running": "running",
+    "complete": "complete",
+    "pruned": "ended early",
+    "failed": "failed",
+}
+SIGNS = {"<=": "≤", ">=": "≥", "≤": "≤", "≥": "≥", "<": "<", ">": ">"}
+LOST, UNMEASURED = "lost", "not measured"  # a trial that was cut off; one that misses a limit without a measurement
 SUM = "sum of goals"  # what the values of a search for one sum are called
 
 
@@ -80,7 +89,7 @@ def plain(value: Any, fit: bool = False) -> str:
 @lru_cache(maxsize=1000)
 def _fitted(text: str) -> str:
     try:
-        return columns((parse_format(text),), fits(text))[0] if text != "float" else shown("format", text)
+        return columns((parse_format(text),), is_unfitted(text))[0] if text != "float" else shown("format", text)
     except FormatError:
         return text
 
@@ -98,20 +107,27 @@ def _bits(text: str) -> float | None:
         return None
 
 
+def limit_words(text: str) -> str:
+    """`weight_bits<=4.5` as people read it: `weight bits ≤ 4.5`."""
+    sign = next((s for s in SIGNS if s in text), "")
+    figure, _, number = (p.strip() for p in text.partition(sign or "="))
+    return f"{title(figure)} {SIGNS[sign]} {number}" if sign else text
+
+
 def state_words(trial: Trial, counted: str = "samples") -> str:
-    """How it stands with a trial. `counted`: what its values on the way are counted in."""
-    if trial.state == "failed":
-        return f"{'lost' if trial.lost else 'failed'}: {trial.error or 'no reason is kept'}"
-    missed = [f"{k} missed by {figure(v)}" for k, v in trial.violation.items() if v > 0]
+    """A trial's state with its reason: `outside weight bits ≤ 4.5`, `failed: …`. `counted`: samples or steps."""
+    if trial.state == "complete" and not trial.feasible:
+        return f"outside {', '.join(limit_words(k) for k, v in trial.violation.items() if v > 0)}"
+    words, reason = LOST if trial.lost else STATES[trial.state], trial.error
+    for limit in trial.violation:
+        reason = reason.replace(limit, limit_words(limit))
+    if trial.unmeasured:
+        return reason or UNMEASURED
+    if reason and trial.state in ("failed", "pruned"):
+        return f"{words}: {reason}"
     if trial.state == "pruned" and trial.steps:
-        return f"ended early after {cell(trial.steps[-1][0])} {counted}"
-    words = {
-        "pruned": "not measured" if trial.unmeasured else "ended early",
-        "complete": "",
-        "running": "running",
-        "waiting": "queued",
-    }[trial.state]
-    return "; ".join([*([words] if words else []), *missed])
+        return f"{words} after {cell(trial.steps[-1][0])} {counted}"
+    return f"{words}, equal to an earlier one" if trial.reused else words
 
 
 def trial_words(
@@ -125,5 +141,4 @@ def trial_words(
     lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_words(trial, counted)]
     lines += [noise_words(trial.accuracy)] if trial.accuracy else []
     lines += [training_words(trial.figures)]
-    lines += ["same as an earlier trial"] if trial.reused else []
     return "\n".join(line for line in [*lines, last] if line)

@@ -1,4 +1,4 @@
-"""Which choices tell most about a figure: of a hundred layers only a few fit side by side and can be read."""
+"""The choices that explain most of a figure: of a hundred layers only a few can be read side by side."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ RECENT = 2000  # trials by which choices are judged
 def picked(study: Study, figure: str, held: Sequence[Axis], room: int) -> list[Axis]:
     """The axes to show; those that are held already stay as they are, and where they are while they are the same."""
     known = {a.name: a for a in held}
-    found = [known.get(a.name, a) for a in telling(study, figure, axes_of(study), room)]
+    found = [known.get(a.name, a) for a in informative(study, figure, axes_of(study), room)]
     if set(known) == {a.name for a in found}:
         found.sort(key=lambda a: list(known).index(a.name))
     return found
 
 
-def telling(study: Study, figure: str, axes: list[Axis], room: int) -> list[Axis]:
+def informative(study: Study, figure: str, axes: list[Axis], room: int) -> list[Axis]:
     """The axes of figures, and of choices as many as there is room for: those that explain most of `figure`."""
     choices = [a for a in axes if a.scale is not None]
     few = max(room - (len(axes) - len(choices)), 1)

@@ -1,23 +1,25 @@
-"""Many dots of a few looks in a plot."""
+"""Many dots or lines of a few looks in a plot."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from pyqtgraph.Qt import internals
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QTransform
 from typing_extensions import override
 
-from espalier.app.features.search.charts.kept import Kept, pixels, ratio_of
+from espalier.app.features.search.charts.cached_marks import CachedMarks, pixels, ratio_of
 from espalier.model.data.base import Array
 
 MANY = 1500  # dots from which they are small
+LINES = 500  # drawn between two events
 Look = tuple[QColor, QPen | None]
 
 
-class Dots(Kept):
+class Dots(CachedMarks):
     """Dots of `looks`, a brush and a pen each: columns x, y and which look."""
 
     def __init__(self, plot: Any, size: int, looks: Sequence[Look], above: float = 0) -> None:
@@ -72,6 +74,35 @@ class Dots(Kept):
         painter.setBrush(look[0])
         painter.setPen(look[1] or Qt.PenStyle.NoPen)
         painter.drawEllipse(at, self.size / 2, self.size / 2)
+
+
+class Segments(CachedMarks):
+    """Lines of `pens`: columns x and y of both ends and which pen. `tall`: they are bars of that height in the plot, at
+    least a pixel long.
+    """
+
+    def __init__(self, plot: Any, pens: Sequence[QPen], tall: float = 0.0) -> None:
+        super().__init__(plot, 5)
+        self.pens, self.tall = tuple(pens), tall
+        self.chunk = self.chunk if tall else LINES
+        self._lines: Any = internals.PrimitiveArray(QLineF, 4)
+
+    @override
+    def lay(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
+        (x0, y0), (x1, y1) = (pixels(view, rows[:, k], rows[:, k + 1]) for k in (0, 2))
+        x1 = np.maximum(x1, x0 + 1) if self.tall else x1
+        seen = (np.maximum(x0, x1) > area.left()) & (np.minimum(x0, x1) < area.right())
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, not self.tall and len(rows) < MANY)
+        for kind, pen in enumerate(self.pens):
+            mine = seen & (rows[:, 4] == kind)
+            self._lines.resize(int(mine.sum()))
+            self._lines.ndarray()[:] = np.stack([x0[mine], y0[mine], x1[mine], y1[mine]], 1)
+            if self.tall:
+                pen.setWidthF(abs(view.m22()) * self.tall)
+                pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+            painter.setPen(pen)
+            draw: Any = painter.drawLines
+            draw(*self._lines.drawargs())
 
 
 def dot_look(many: int) -> tuple[int, int]:

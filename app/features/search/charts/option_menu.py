@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtWidgets import QMenu
 
-from espalier.app.features.search.charts.face import Option
+from espalier.app.features.search.charts.study_view import Option
 
 
 def fill(

@@ -29,7 +29,7 @@ PAIRED = 1 << 16  # samples up to which each trial tells which it had right
 KEPT = 8  # graphs whose losses by sample are kept for comparison
 
 
-class Warm:
+class Evaluator:
     """Data read and arranged once."""
 
     def __init__(self, base: Graph, options: EvaluateOptions, context: Context, rungs: tuple[int, ...]) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from espalier.app.figures.study.words import title, value_words
+from espalier.app.figures.study.labels import SIGNS, title, value_words
 from espalier.app.words import (
     THIN,
     change_words,
@@ -26,26 +26,7 @@ from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial
 
 _SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-STATES = {
-    "waiting": "queued",
-    "running": "running",
-    "complete": "complete",
-    "pruned": "ended early",
-    "failed": "failed",
-}
-SIGNS = {"<=": "≤", ">=": "≥", "≤": "≤", "≥": "≥", "<": "<", ">": ">"}
-LOST, PAUSED = "lost", "paused"  # a trial that was cut off; one of a search that waits to be told to go on
-UNMEASURED = "not measured"
-
-
-def figure_name(figure: str) -> str:
-    """A figure of the score or a cost as people read it."""
-    return title(figure)
-
-
-def figure_value(figure: str, value: float) -> str:
-    """A value with its unit."""
-    return value_words(figure, value)
+PAUSED = "paused"  # a trial of a search that waits to be told to go on
 
 
 def change(figure: str, value: float, before: float) -> str:
@@ -170,14 +151,7 @@ def accuracy_words(trial: Trial, baseline: Mapping[str, float], against: Mapping
 def _told(figure: str, value: float, before: float | None, note: str = "") -> str:
     gain = change(figure, value, before) if before is not None else ""
     beside = ", ".join(w for w in (gain, note) if w)
-    return f"{figure_name(figure)} {figure_value(figure, value)}" + (f" ({beside})" if beside else "")
-
-
-def limit_words(text: str) -> str:
-    """`weight_bits<=4.5` as people read it: `weight bits ≤ 4.5`."""
-    sign = next((s for s in SIGNS if s in text), "")
-    figure, _, number = (p.strip() for p in text.partition(sign or "="))
-    return f"{figure_name(figure)} {SIGNS[sign]} {number}" if sign else text
+    return f"{title(figure)} {value_words(figure, value)}" + (f" ({beside})" if beside else "")
 
 
 def limited(text: str) -> str:

@@ -1,7 +1,8 @@
-"""The data that trials are scored on: the model's own in one line, or other data by a form."""
+"""The data of a score: the model's own in one line, or other data by a form."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
@@ -13,20 +14,19 @@ from espalier.model.errors import EspalierError
 from espalier.passes.running.splits import EvaluateOptions
 
 if TYPE_CHECKING:
-    from espalier.app.session.session import Session
     from espalier.app.widgets.forms.form import Form
 
 SHORT = ("data", "split", "limit")
 
 
 class ScoreField(QWidget):
-    """`get` gives the options; raises OptionsError."""
+    """`own`: the data of the model; `without`: what it means that none are named, where that is a choice."""
 
     edited = Signal()
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, own: Callable[[], EvaluateOptions], without: str, optional: bool = False) -> None:
         super().__init__()
-        self._session = session
+        self._own, self._without, self._optional = own, without, optional
         self.form: Form | None = None
         self.words = muted("")
         self.other = link("Other data…", self.open)
@@ -42,7 +42,7 @@ class ScoreField(QWidget):
         from espalier.app.widgets.forms.form import Form
 
         if self.form is None:
-            self.form = Form(EvaluateOptions, self._session.measured_on, only=SHORT, brief=True)
+            self.form = Form(EvaluateOptions, self._own(), only=SHORT, brief=True)
             self.form.changed.connect(self.edited)
             self._box.addWidget(self.form)
             self.other.hide()
@@ -50,7 +50,7 @@ class ScoreField(QWidget):
 
     def put(self, score: EvaluateOptions) -> None:
         """Show these; the model's own stand in one line."""
-        if not score.data or score == self._session.measured_on:
+        if not score.data or score == self._own():
             self.forget()
             return
         self.open()
@@ -66,9 +66,9 @@ class ScoreField(QWidget):
             self.other.show()
 
     def get(self) -> EvaluateOptions:
-        """What trials are scored on: the model's own data where none are named; raises OptionsError."""
+        """The data: the model's own where none are named, unless that is a choice; raises OptionsError."""
         named = self.form.value() if self.form else None
-        return named if named and named.data else self._session.measured_on
+        return named if named and (named.data or self._optional) else self._own()
 
     def tell(self) -> None:
         """Say which data that is."""
@@ -79,4 +79,4 @@ class ScoreField(QWidget):
             return
         data = f"{score.data}{f' · {score.split}' if score.split else ''}" if score.data else ""
         most = f" · {count(score.limit)} samples" if score.limit else ""
-        self.words.setText(f"Scored on {data}{most}" if data else "No data are named: only costs can be goals")
+        self.words.setText(f"Scored on {data}{most}" if data else self._without)

@@ -35,7 +35,7 @@ _EPOCH = (2020, 1, 1, 0, 0, 0)  # of all members of a zip, so that equal files a
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class SharedModel:
     """What a study says of its model. `model`: its fingerprint; `path`: a project's file, where it came from one.
 
     `digest`: of the project among the storage's files, empty where it is too large. `beside`: path that trials read →
@@ -50,10 +50,10 @@ class Handed:
     beside: dict[str, str] | None = None
 
 
-def handed(study: Study) -> Handed | None:
+def handed(study: Study) -> SharedModel | None:
     """What the study says; None where nobody has handed its model over."""
     held = study.user_attrs.get(PROJECT)
-    found = decode(Handed, held) if isinstance(held, Mapping) else None
+    found = decode(SharedModel, held) if isinstance(held, Mapping) else None
     digests = [] if found is None else [*filter(None, [found.digest]), *(found.beside or {}).values()]
     strange = next((d for d in digests if not is_digest(d)), None)
     if strange is not None:  # it would become a file's name here
@@ -73,7 +73,7 @@ def hand_over(
     path: str = "",
     plain: Iterable[Any] = (),
     may: Callable[[str], bool] = lambda _: False,
-) -> Handed:
+) -> SharedModel:
     """Put the model beside the storage unless it is there; `plain`: JSON whose paths trials will read.
 
     `may`: whether what lies at such a path may leave this machine; the JSON, and the project, may be a stranger's.
@@ -83,7 +83,7 @@ def hand_over(
         return held
     lean = Project(project.source, project.base, Recipe(), project.base)
     size = sum(p.path.exists() and _bytes(p) for p in store.locate(keys_of(lean.base)).values())
-    made = Handed(fingerprint(lean.base), project.source.spec, str(Path(path).resolve()) if path else "", "", size)
+    made = SharedModel(fingerprint(lean.base), project.source.spec, str(Path(path).resolve()) if path else "", "", size)
     with scratch() as folder:
         if size <= LIMIT:
             made = replace(made, digest=_put(files, _saved(lean, store, folder)))
@@ -185,7 +185,7 @@ def receive(
         raise StorageError(f"The study {study.study_name!r} does not say what model it is of.",
                            "Give it with --project P.espalier.")  # fmt: skip
     if held is None:
-        held = Handed("", given or "")
+        held = SharedModel("", given or "")
     moved, fetched = _moved(held, url)
     opened = _open(given, workdir, Origin.TYPED) if given else None
     if opened is None and held.path and Path(held.path).is_file():
@@ -209,7 +209,7 @@ def _open(spec: str, workdir: Path, origin: Origin = Origin.FILE) -> Opened:
     return open_any(spec, workdir, origin=origin)
 
 
-def _same(opened: Opened, held: Handed) -> Opened | None:
+def _same(opened: Opened, held: SharedModel) -> Opened | None:
     """A project at its path may have become another since."""
     return opened if fingerprint(opened.project.base) == held.model else None
 
@@ -221,7 +221,7 @@ def _refuse_code(opened: Opened, given: str | None) -> None:
                            f"Give the worker the source itself: --project {spec}.")  # fmt: skip
 
 
-def _fetch(held: Handed, url: str, tell: Callable[[str], None]) -> Path:
+def _fetch(held: SharedModel, url: str, tell: Callable[[str], None]) -> Path:
     if not held.digest:
         raise StorageError(f"The model ({held.size / 1e9:.1f} GB) is too large to be handed over.",
                            f"Give the worker its project or source: --project {held.path or held.source}.")  # fmt: skip
@@ -249,7 +249,7 @@ def _keep(folder: Path, digest: str, files: Files, ending: str) -> Path:
     return target
 
 
-def _moved(held: Handed, url: str) -> tuple[dict[str, str], int]:
+def _moved(held: SharedModel, url: str) -> tuple[dict[str, str], int]:
     """Where what trials read lies here: at its path, else unpacked from the storage."""
     moved: dict[str, str] = {}
     fetched = 0
@@ -275,16 +275,3 @@ def _unpack(packed: Path, folder: Path) -> None:
                                "Copy the data to this machine, and name them with --data.")  # fmt: skip
         with replacing_folder(folder, StorageError) as part:
             archive.extractall(part)
-
-
-def elsewhere(plain: Any, moved: Mapping[str, str]) -> Any:
-    """JSON with paths as they are here."""
-    match plain:
-        case str():
-            return moved.get(plain, plain)
-        case Mapping():
-            return {k: elsewhere(v, moved) for k, v in cast("Mapping[str, Any]", plain).items()}
-        case list():
-            return [elsewhere(v, moved) for v in cast("list[Any]", plain)]
-        case _:
-            return plain

@@ -13,7 +13,7 @@ HURRY = 5.0  # seconds after which a second signal breaks off the giving back to
 
 
 @contextlib.contextmanager
-def polite() -> Generator[None]:
+def interruptible() -> Generator[None]:
     """Both signals raise KeyboardInterrupt; of several at once, one counts."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread hears signals

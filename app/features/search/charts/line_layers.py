@@ -1,0 +1,104 @@
+"""Two pictures of many lines, grey below coloured, drawn between two events for some milliseconds each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from pyqtgraph.Qt import internals
+from PySide6.QtCore import QLineF, QPointF, QTimer
+from PySide6.QtGui import QPainter, QPixmap, Qt
+from PySide6.QtWidgets import QWidget
+
+from espalier.app.theme import Palette
+from espalier.app.widgets.charts.chart import pen
+from espalier.model.data.base import Array
+
+CHUNK, PIECE, REDRAW = 8, 0.003, 0.045  # lines at once; seconds of drawing between two events, and between two views
+SHADES, SMOOTH = 16, 150  # colours told apart; lines up to which their edges are smoothed
+ALONE, FAINTEST = 240, 16  # opacity of a line alone and among very many, of 255
+
+
+class LineLayers:
+    """`want` says which trials are in each layer. `lay` gives their points (trial × point × x, y) and shades."""
+
+    def __init__(self, owner: QWidget, lay: Callable[[Array], tuple[Array, Array]]) -> None:
+        self._owner, self._lay = owner, lay
+        self._wanted = [np.zeros(0, bool), np.zeros(0, bool)]
+        self.drawn = [np.zeros(0, bool), np.zeros(0, bool)]
+        self._pictures = [QPixmap(), QPixmap()]
+        self._lines: Any = internals.PrimitiveArray(QLineF, 4)
+        self._shown = 0.0
+        self._timer = QTimer(owner, interval=0)
+        self._timer.timeout.connect(self._piece)
+
+    def restart(self, width: int, height: int) -> None:
+        """Begin with empty pictures."""
+        ratio = self._owner.devicePixelRatio()
+        for layer in range(2):
+            picture = self._pictures[layer] = QPixmap(round(width * ratio), round(height * ratio))
+            picture.setDevicePixelRatio(ratio)
+            self._clear(layer)
+
+    def _clear(self, layer: int) -> None:
+        self._pictures[layer].fill(Qt.GlobalColor.transparent)
+        self.drawn[layer] = np.zeros(len(self._wanted[layer]), bool)
+
+    def want(self, grey: Array, coloured: Array) -> None:
+        """These are to be seen; the pictures get there piece by piece."""
+        self._wanted = [grey, coloured]
+        for layer, mask in enumerate(self._wanted):
+            held = self.drawn[layer] = np.append(self.drawn[layer], np.zeros(len(mask) - len(self.drawn[layer]), bool))
+            if (held & ~mask).any():
+                self._clear(layer)
+        self._timer.start()
+
+    def _piece(self) -> None:
+        begun, left = time.perf_counter(), self._step()
+        while left and time.perf_counter() - begun < PIECE:
+            left = self._step()
+        if not left or begun - self._shown > REDRAW:
+            self._shown = begun
+            self._owner.update()
+        if not left:
+            self._timer.stop()
+
+    def settle(self) -> None:
+        """Draw all that is left, now."""
+        while self._step():
+            pass
+
+    def _step(self) -> bool:
+        """Some lines more, those in colour first; whether any was left."""
+        for layer in (1, 0):
+            found = np.flatnonzero(self._wanted[layer] & ~self.drawn[layer])[:CHUNK]
+            if len(found):
+                self._draw(layer, found)
+                self.drawn[layer][found] = True
+                return True
+        return False
+
+    def _draw(self, layer: int, places: Array) -> None:
+        look: Palette = self._owner.look  # type: ignore[attr-defined]
+        many = int(self._wanted[layer].sum())
+        points, shades = self._lay(places)
+        opacity = int(max(ALONE / (1 + many / 100) ** 0.7, FAINTEST))
+        painter = QPainter(self._pictures[layer])
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, many < SMOOTH)
+        draw: Any = painter.drawLines
+        for shade in np.unique(shades) if layer else (0,):
+            mine = points[shades == shade] if layer else points
+            ends = np.concatenate([mine[:, :-1], mine[:, 1:]], 2).reshape(-1, 4)
+            self._lines.resize(len(ends))
+            self._lines.ndarray()[:] = ends
+            painter.setPen(pen(look.sequential(shade / (SHADES - 1)) if layer else look.edge, 1.0, opacity))
+            draw(*self._lines.drawargs())
+        painter.end()
+
+    def paint(self, painter: QPainter, at: QPointF) -> None:
+        """Lay the pictures down."""
+        for picture, drawn in zip(self._pictures, self.drawn, strict=True):
+            if drawn.any():
+                painter.drawPixmap(at, picture)

@@ -1,0 +1,361 @@
+"""Figures or choices of all trials against each other: the Pareto front of two figures, the slice of a choice, and two
+choices at once; a further figure as colour, another as the size of the dots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import ClassVar
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtGui import QColor
+from typing_extensions import override
+
+from espalier.app.features.search.charts.axes import SPREAD, Axis, axes_of
+from espalier.app.features.search.charts.chart import LEFT, TITLE, StudyChart
+from espalier.app.features.search.charts.informative import informative
+from espalier.app.features.search.charts.marks import Dots, dot_look
+from espalier.app.features.search.charts.study_view import Option
+from espalier.app.figures.study.data import COMPLETE, Study, nondominated
+from espalier.app.figures.study.labels import plain, title, value_words
+from espalier.app.theme import Palette
+from espalier.app.widgets.charts.chart import dashed, pen, tint
+from espalier.model.data.base import Array
+
+FRONT = 9  # pixels
+BROKEN = 0  # the look of trials that break a constraint
+SHADES = 12  # colours of the third figure
+CHOICE = "choice "
+MIDDLES = 5  # trials of a category from which its median is drawn
+WIDEST = 130  # pixels of the labels of the vertical axis
+LEAST, MOST = 5.0, 17.0  # pixels of the dots that tell a figure by their size
+
+
+class ScatterChart(StudyChart):
+    """Each axis is a figure or a choice, whose name then begins with CHOICE."""
+
+    fields: ClassVar[Mapping[str, str]] = {"across": "x_name", "up": "y_name", "colour": "shade", "size": "bulk",
+                                           "log x": "log_x", "log y": "log_y"}  # fmt: skip
+
+    def __init__(self) -> None:
+        self.shade = self.bulk = ""
+        self.front: Array = np.zeros(0, int)
+        self.choices: dict[str, Axis] = {}  # by option
+        super().__init__()
+
+    @override
+    def options(self) -> list[Option]:
+        names, choices = self.study.names, self.choices
+        sides = (*names, *choices), (*map(title, names), *(a.text for a in choices.values()))
+        return [Option("across", *sides, "Figure or choice of the horizontal axis"),
+                Option("up", *sides, "Figure or choice of the vertical axis"),
+                Option("colour", ("", *names), ("no colour", *map(title, names)), "Figure told by colour"),
+                Option("size", ("", *names), ("one size", *map(title, names)), "Figure told by the size of the dots"),
+                Option("log x", hint="Logarithmic horizontal axis"),
+                Option("log y", hint="Logarithmic vertical axis")]  # fmt: skip
+
+    def show_study(self, study: Study) -> None:
+        """The axes stay where the new study has them."""
+        self.choices = choices_of(study)
+        if not {self.x_name, self.y_name} <= {*study.names, *self.choices} or not self.x_name:
+            self.choose_axes(study)
+        self.shade, self.bulk = (n if n in study.names else "" for n in (self.shade, self.bulk))
+        super().show_study(study)
+
+    def choose_axes(self, study: Study) -> None:
+        """Choose what is drawn first of a study."""
+
+    @property
+    def _sides(self) -> tuple[tuple[str, bool], tuple[str, bool]]:
+        return (self.x_name, self.log_x), (self.y_name, self.log_y)
+
+    def _place(self) -> tuple[Array, Array]:
+        """Where the trials lie; those of one category beside each other."""
+        x, y = (self._along(name, log) for name, log in self._sides)
+        return x, y
+
+    def _along(self, name: str, log: bool) -> Array:
+        axis = self.choices.get(name)
+        return self.scaled(self.study.figures[name] if axis is None else axis.spread(self.study), log)
+
+    @override
+    def axes(self, palette: Palette) -> None:
+        super().axes(palette)
+        left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
+        for axis, (name, _), room in ((bottom, self._sides[0], self.width() / 90), (left, self._sides[1], 40)):
+            choice = self.choices.get(name)
+            categories = choice.scale.categories() if choice and choice.scale and choice.words else []
+            every = max(math.ceil(len(categories) / max(room, 1)), 1)
+            axis.setTicks([categories[::every]] if categories else None)
+            if axis is left and categories:
+                widest = max(self.fontMetrics().horizontalAdvance(text) for _, text in categories)
+                left.setWidth(min(max(LEFT, widest + 12), WIDEST) + TITLE)
+
+    @override
+    def _titled(self, name: str, log: bool) -> str:
+        return escape(self.choices[name].text) if name in self.choices else super()._titled(name, log)
+
+    @override
+    def words_at(self, place: int) -> str:
+        params = self.study.trials[place].params
+        told = (f"{a.name}: {plain(params.get(a.name))}" for n, _ in self._sides if (a := self.choices.get(n)))
+        return "\n".join((super().words_at(place), *told))
+
+    @override
+    def empty(self) -> str:
+        if (words := self.none_complete()) or not len(self.study):
+            return words
+        if not self.x_name or not self.y_name:
+            return self.missing
+        x, y = self._place()
+        there = np.isfinite(x + y) & (self.study.state == COMPLETE)
+        return "" if there.any() else "No trial has told both figures yet."
+
+    missing: ClassVar[str] = "This study has one figure only. A second goal, such as the weight bits, gives a front."
+
+    @override
+    def legend(self) -> str:
+        look = self.look
+        words = [f'<span style="color:{look.bad}">╌ {escape(w)}</span>' for w in self._limits()]
+        if front := self._axes_of_front():
+            words.append(f'<span style="color:{look.accent}">━ front, {self._points()}</span>')
+        for figure, scale in ((self.shade, self.scale), (self.bulk, "{} · ● {}".format)):
+            if figure and (ends := self._ends_of(figure)) and ends[1] > ends[0]:
+                told = scale(*(value_words(figure, v) for v in ends))
+                words.append(f'<span style="color:{look.muted}">{escape(title(figure))} {told}</span>')
+        goals = ", ".join(self._better(n) for n in (self.y_name, self.x_name) if n in front)
+        words += [f'<span style="color:{look.muted}">better: {escape(goals)}</span>'] if goals else []
+        return " &nbsp; ".join(words)
+
+    def _limits(self) -> list[str]:
+        """The limits that are drawn, in words: beside a line they would hide trials, or be cut."""
+        held, names = self.study.bounds, dict.fromkeys((self.y_name, self.x_name))
+        return [f"{title(n)} {held[n][0]} {value_words(n, held[n][1])}" for n in names if n in held]
+
+    def _better(self, figure: str) -> str:
+        return f"{title(figure)} {'high' if self.study.sign(figure) > 0 else 'low'}"
+
+    @override
+    def build(self, palette: Palette) -> None:
+        size, alpha = dot_look(len(self.study))
+        broken = (tint(palette.edge, 40), pen(palette.edge, 0.8, alpha))
+        colours = [QColor(palette.sequential(k / (SHADES - 1))) for k in range(SHADES)] if self.shade else []
+        plain = [tint(palette.edge, alpha)]
+        self._dots = Dots(self.plot, size, (broken, *((c, None) for c in colours or plain)), above=1)
+        self._colours, self._bubbles = colours or plain, pg.ScatterPlotItem(pen=pen(palette.panel, 0.6))
+        self._bubbles.setZValue(2)
+        self.plot.addItem(self._bubbles)
+        self._stairs = pg.PlotCurveItem(pen=pen(palette.accent))
+        ring = pen(palette.text, 1.0) if self.shade else None
+        self._best = pg.ScatterPlotItem(
+            size=FRONT, useCache=False, pen=ring, brush=None if self.shade else palette.accent
+        )
+        for item, above in ((self._stairs, 5), (self._best, 6)):
+            item.setZValue(above)
+            self.plot.addItem(item)
+        for (figure, log), angle in zip(self._sides, (90, 0), strict=True):
+            if figure in self.study.bounds:
+                _, limit = self.study.bounds[figure]
+                at = np.log10(limit) if log and limit > 0 else limit
+                self.plot.addItem(pg.InfiniteLine(at, angle, pen=dashed(palette.bad)))
+        self._base(palette)
+
+    def _base(self, palette: Palette) -> None:
+        """The model without a step, as a cross."""
+        base = [self.study.baseline.get(n) for n in (self.x_name, self.y_name)]
+        if None not in base:
+            x, y = (self.scaled(np.array([b], float), side[1]) for b, side in zip(base, self._sides, strict=True))
+            self.plot.addItem(
+                pg.ScatterPlotItem(x, y, symbol="x", size=9, useCache=False, brush=palette.muted, pen=None)
+            )
+
+    @override
+    def fill(self, fresh: Sequence[int] | None) -> None:
+        study = self.study
+        if len(self.choices) < len(study.params.names):  # a conditional one was made for the first time
+            self.choices = choices_of(study)
+        x, y = self._place()
+        again = fresh is None or any(p < self._known and self._drawn[p] for p in fresh) or self._stretched()
+        places: Array = np.arange(len(study)) if again or fresh is None else np.array(fresh, int)
+        places = places[study.state[places] == COMPLETE]
+        good = study.feasible[places]
+        looks = np.where(good, 1 + self._looks(places), BROKEN)
+        order = np.argsort(good, kind="stable")
+        seen = order[~good[order]] if self.bulk else order
+        (self._dots.put if again else self._dots.add)(x[places][seen], y[places][seen], looks[seen])
+        self._blow(x, y)
+        self._known = len(study)
+        self._drawn = study.state == COMPLETE
+        self._draw_front(x, y, None if again else places[good])
+
+    _known = 0
+    _drawn: Array = np.zeros(0, bool)
+
+    def _blow(self, x: Array, y: Array) -> None:
+        """Dots whose size tells a figure: the large ones below, so that none is hidden."""
+        if not self.bulk:
+            return
+        study, (low, high) = self.study, self._ends_of(self.bulk) or (0.0, 1.0)
+        places = np.flatnonzero((study.state == COMPLETE) & study.feasible & np.isfinite(x + y))
+        part = np.nan_to_num((study.figures[self.bulk][places] - low) / ((high - low) or 1.0))
+        order = np.argsort(-part, kind="stable")
+        sizes, looks = LEAST + (MOST - LEAST) * np.clip(part, 0, 1)[order], self._looks(places[order]).astype(int)
+        brushes = [pg.mkBrush(self._colours[k]) for k in looks.tolist()]
+        self._bubbles.setData(x=x[places][order], y=y[places][order], size=sizes, brush=brushes)
+
+    def _ends_of(self, figure: str) -> tuple[float, float] | None:
+        """The least and the most of a figure among complete trials."""
+        values = self.study.figures[figure]
+        values = values[np.isfinite(values) & (self.study.state == COMPLETE)]
+        return (float(values.min()), float(values.max())) if len(values) else None
+
+    def _stretched(self) -> bool:
+        """Whether the third figure has other ends than were drawn."""
+        return bool(self.shade) and (self._ends_of(self.shade) or (0.0, 1.0)) != self._span
+
+    def _looks(self, places: Array) -> Array:
+        """Which colour each trial has, by the third figure."""
+        if not self.shade:
+            return np.zeros(len(places))
+        low, high = self._span = self._ends_of(self.shade) or (0.0, 1.0)
+        part = (self.study.figures[self.shade][places] - low) / ((high - low) or 1.0)
+        return np.floor(np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1))
+
+    _span: tuple[float, float] = (0.0, 0.0)
+
+    def _points(self) -> int:
+        """How many points the front has: trials that are equal are one."""
+        if not len(self.front):
+            return 0
+        return len(np.unique(np.stack([self.study.figures[n][self.front] for n in self._axes_of_front()]), axis=1).T)
+
+    def _axes_of_front(self) -> list[str]:
+        """The goals where both axes are goals, else the axes alone; none where one is a choice."""
+        goals, axes = [g.figure for g in self.study.goals], [n for n, _ in self._sides if n]
+        return [] if set(axes) & set(self.choices) else goals if set(axes) <= set(goals) else axes
+
+    def _draw_front(self, x: Array, y: Array, good: Array | None) -> None:
+        names = self._axes_of_front()
+        self.front = self.study.front(names) if good is None or not names else self._grown(names, good)
+        places = self.front[np.isfinite(x[self.front] + y[self.front])]
+        places = places[np.argsort(x[places], kind="stable")]
+        self._best.setData(x[places], y[places])
+        line = staircase(x[places], y[places], self.study.sign(self.x_name)) if len(names) == 2 else (x[:0], y[:0])
+        self._stairs.setData(*line)
+
+    def _grown(self, names: Sequence[str], good: Array) -> Array:
+        """The front with a few more trials: only they and those on it can be there."""
+        places = np.concatenate([self.front, good])
+        merits = np.stack([self.study.merit(n) for n in names], 1)[places]
+        return np.unique(places[nondominated(merits)])
+
+    @override
+    def ends(self) -> tuple[float, float, float, float] | None:
+        study = self.study
+        x, y = self._place()
+        there = np.isfinite(x + y) & (study.state == COMPLETE)
+        if not there.any():
+            return None
+        x, y = x[there], y[there]
+        return float(x.min()), float(x.max()), float(y.min()), float(y.max())
+
+    @override
+    def spots(self) -> tuple[Array, Array, Array]:
+        study = self.study
+        x, y = self._place()
+        return x, np.where(study.state == COMPLETE, y, np.nan), np.arange(len(study))
+
+    @override
+    def told(self) -> tuple[str, ...]:
+        return (*super().told(), self.x_name, self.shade, self.bulk)
+
+
+class ParetoChart(ScatterChart):
+    """The goals against each other: the second goal, or a cost, across, the first one up."""
+
+    name: ClassVar[str] = "Pareto front"
+
+    @override
+    def choose_axes(self, study: Study) -> None:
+        goals, names = [g.figure for g in study.goals], study.names
+        self.y_name = goals[0] if goals else ""
+        others = [*goals[1:2], *(n for n in ("weight_bits", "size_bytes") if n in names), *names]
+        self.x_name = next((n for n in others if n != self.y_name), "")
+        self.shade, self.bulk = (goals[i] if len(goals) > i else "" for i in (2, 3))
+
+
+class SliceChart(ScatterChart):
+    """A figure against a choice: against the one that explains most of it, until others are wanted."""
+
+    name: ClassVar[str] = "Slices"
+    missing: ClassVar[str] = "The trials chose nothing."
+
+    def __init__(self) -> None:
+        self._judged: float = 0  # trials by which the choice was found
+        super().__init__()
+
+    @override
+    def choose_axes(self, study: Study) -> None:
+        self.y_name = study.names[0] if study.names else ""
+        choices = [a for a in axes_of(study) if a.scale is not None]
+        found = informative(study, self.y_name, choices, 1) if self.y_name and choices else []
+        self.x_name, self._judged = CHOICE + found[0].name if found else "", len(study)
+
+    @override
+    def choose(self, name: str, value: object) -> None:
+        self._judged = math.inf if name in ("across", "up") else self._judged
+        super().choose(name, value)
+
+    @override
+    def append(self, places: Sequence[int]) -> None:
+        if len(self.study) > 2 * self._judged:
+            self.choose_axes(self.study)
+            self.redraw()
+        else:
+            super().append(places)
+
+    @override
+    def legend(self) -> str:
+        median = f'<span style="color:{self.look.text}">━ median</span>' if self._by_category() else ""
+        return " &nbsp; ".join(filter(None, (super().legend(), median)))
+
+    @override
+    def build(self, palette: Palette) -> None:
+        super().build(palette)
+        self._middles = pg.PlotCurveItem(pen=pen(palette.text, 2.0), connect="pairs")
+        self._middles.setZValue(7)
+        self.plot.addItem(self._middles)
+
+    def _by_category(self) -> Axis | None:
+        """The choice of the horizontal axis, where a figure by its categories is drawn."""
+        axis = self.choices.get(self.x_name)
+        return axis if axis and axis.words and self.y_name not in self.choices else None
+
+    @override
+    def fill(self, fresh: Sequence[int] | None) -> None:
+        super().fill(fresh)
+        if (axis := self._by_category()) is None:
+            return
+        y = self._place()[1]
+        chosen = np.where((self.study.state == COMPLETE) & np.isfinite(y), axis.values(self.study), -1)
+        found = [(k, np.median(y[chosen == k])) for k in np.unique(chosen) if (chosen == k).sum() >= MIDDLES and k >= 0]
+        ends = np.array([(k + side * SPREAD, middle) for k, middle in found for side in (-1, 1)]).reshape(-1, 2)
+        self._middles.setData(ends[:, 0], ends[:, 1], connect="pairs")
+
+
+def choices_of(study: Study) -> dict[str, Axis]:
+    """The axes of the choices that at least one trial made, by option."""
+    return {CHOICE + a.name: a for a in axes_of(study) if a.scale is not None}
+
+
+def staircase(x: Array, y: Array, sign: float) -> tuple[Array, Array]:
+    """The edge of what points along x reach: level until the next one, then up or down."""
+    if not len(x):
+        return x, y
+    across = np.repeat(x, 2)
+    up = np.repeat(y, 2)
+    # where low is better, a point's height holds to its right; where high is, to its left
+    return (across[1:], up[:-1]) if sign < 0 else (across[:-1], up[1:])

@@ -1,0 +1,191 @@
+"""What every chart of a study shares, plotted or painted: its options, its texts, and pointing at its trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from PySide6.QtCore import QEvent, QPointF, Qt
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from espalier.app.figures.study.data import COMPLETE, Study
+from espalier.app.figures.study.labels import title, trial_words
+from espalier.app.theme import Palette
+from espalier.app.widgets.charts.picture import Table
+
+Base = QWidget if TYPE_CHECKING else object  # at run time the widget is the other base class
+MOVED = 4  # pixels that make a click a drag
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What can be chosen of a chart in its head: one of `values`, or a switch where that is None."""
+
+    name: str
+    values: tuple[Any, ...] | None = None
+    texts: tuple[str, ...] = ()
+    hint: str = ""
+
+    def offered(self, drawn: bool) -> bool:
+        """Whether there is something to choose: no list without values, no switch while nothing is drawn."""
+        return drawn if self.values is None else len(self.values) > (0 if drawn else 1)
+
+
+def figure_option(name: str, figures: list[str], head: str = "", hint: str = "") -> Option:
+    """A list of figures, each with `head` before its title."""
+    return Option(name, tuple(figures), tuple(head + title(f) for f in figures), hint)
+
+
+class StudyView(Base):
+    """Base of the charts. `fields`: options by the attributes that hold them. Subclasses declare the signals hovered,
+    picked and applied (with a trial), and changed (legend or options are others).
+    """
+
+    fields: ClassVar[Mapping[str, str]] = {}
+    hovered: Any
+    picked: Any
+    applied: Any
+    changed: Any
+    look: Palette
+
+    def begin(self) -> None:
+        """Set up what is common, before the chart's own."""
+        self.study = Study()
+        self.pick: int | None = None
+        self.under: int | None = None
+        self._pressed: QPointF | None = None
+
+    # -- options and texts
+
+    def options(self) -> list[Option]:
+        """What can be chosen in the head."""
+        return []
+
+    def option(self, name: str) -> Any:
+        """What is chosen."""
+        return getattr(self, self.fields[name])
+
+    def choose(self, name: str, value: Any) -> None:
+        """Choose another value of an option."""
+        setattr(self, self.fields[name], value)
+        self.redraw()
+        self.changed.emit()
+
+    def redraw(self) -> None:
+        """Draw everything anew."""
+
+    def empty(self) -> str:
+        """Why there is nothing to draw, in words; empty where there is something."""
+        return "" if len(self.study) else "No trial yet. The first one is drawn here as soon as it has ended."
+
+    def none_complete(self) -> str:
+        """The same for charts of complete trials."""
+        known = not len(self.study) or bool((self.study.state == COMPLETE).any())
+        return (
+            StudyView.empty(self)
+            if known
+            else "No trial is complete yet. The first one is drawn here as soon as it is."
+        )
+
+    def legend(self) -> str:
+        """The legend in words, as rich text."""
+        return ""
+
+    def scale(self, low: str, high: str) -> str:
+        """A scale of colours between two texts, for legends."""
+        stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
+        return f"{low} {stops} {high}"
+
+    def table(self) -> Table:
+        """All trials: what they chose and what came of it."""
+        return study_table(self.study)
+
+    # -- pointing
+
+    def near(self, at: QPointF) -> int | None:
+        """The place of the trial that a point of the widget means."""
+        return None
+
+    def marked(self) -> None:
+        """Draw the picked trial and the one under the pointer."""
+        self.update()
+
+    def told(self) -> tuple[str, ...]:
+        """The figures that a hover tells."""
+        return tuple(g.figure for g in self.study.goals)
+
+    def words_at(self, place: int) -> str:
+        """A trial in words, for the hover."""
+        names = (n for n in dict.fromkeys(self.told()) if n in self.study.figures)
+        figures = {n: float(self.study.figures[n][place]) for n in names}
+        return trial_words(self.study.trials[place], self.study.goals, figures, self.study.counted)
+
+    def hover_words(self, at: QPointF) -> str:
+        """What the place under the pointer tells."""
+        return "" if self.under is None else self.words_at(self.under)
+
+    def cursor_at(self, at: QPointF) -> Qt.CursorShape:
+        """How the pointer looks: a hand over what can be clicked."""
+        return Qt.CursorShape.ArrowCursor if self.under is None else Qt.CursorShape.PointingHandCursor
+
+    def mark(self, place: int | None) -> None:
+        """Mark the trial that is picked, here or in another chart."""
+        if place != self.pick:
+            self.pick = place
+            self.marked()
+
+    def point(self, place: int | None) -> None:
+        """The pointer stands over this trial, or over none."""
+        if place != self.under:
+            self.under = place
+            self.marked()
+            self.hovered.emit(None if place is None else self.study.trials[place])
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        if event.buttons() == Qt.MouseButton.NoButton:
+            self.point(self.near(event.position()))
+            self.setCursor(self.cursor_at(event.position()))
+            QToolTip.showText(event.globalPosition().toPoint(), self.hover_words(event.position()), self)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        event.accept()
+        self._pressed = event.position()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        super().mouseReleaseEvent(event)
+        still = self._pressed is not None and (event.position() - self._pressed).manhattanLength() < MOVED
+        self._pressed = None
+        found = self.near(event.position()) if still and event.button() == Qt.MouseButton.LeftButton else None
+        if found is not None:
+            self.mark(found)
+            self.picked.emit(self.study.trials[found])
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        if (found := self.near(event.position())) is not None:
+            self.applied.emit(self.study.trials[found])
+        else:
+            self.reset()
+
+    def reset(self) -> None:
+        """Show everything again."""
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.point(None)
+
+
+def study_table(study: Study) -> Table:
+    """All trials as rows: number, state, figures, choices, times, reason."""
+    figures, choices = study.names, list(study.scales)
+    head = ("trial", "state", "feasible", *figures, *choices, "origin", "started", "seconds", "worker", "error")
+    rows = []
+    for place, trial in enumerate(study.trials):
+        told = [study.figures[n][place] for n in figures]
+        rows.append((trial.number, trial.state, trial.feasible, *("" if v != v else float(v) for v in told),
+                     *(trial.params.get(c, "") for c in choices), trial.origin, trial.started,
+                     "" if trial.seconds is None else trial.seconds, trial.worker, trial.error))  # fmt: skip
+    return head, rows

@@ -1,0 +1,39 @@
+"""Optuna's gRPC client with the server's token, a limit of time for each call, and a limit of what an answer holds."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import grpc
+from optuna.storages import GrpcStorageProxy
+from optuna.storages._grpc.auto_generated import api_pb2_grpc
+from optuna.storages._grpc.client import GrpcClientCache
+
+from espalier.passes.search.fleet.token import metadata
+from espalier.passes.search.outage import OUTAGE
+
+MOST_RECEIVED = 512 << 20  # bytes of an answer
+_OPTIONS = (("grpc.max_receive_message_length", MOST_RECEIVED), ("grpc.initial_reconnect_backoff_ms", 500),
+            ("grpc.max_reconnect_backoff_ms", 5000))  # fmt: skip
+
+
+class _Stub:
+    """Optuna's stub, whose calls carry the token and end."""
+
+    def __init__(self, channel: grpc.Channel, token: tuple[tuple[str, str], ...]) -> None:
+        self._stub: Any = api_pb2_grpc.StorageServiceStub(channel)  # type: ignore[no-untyped-call]
+        self._token = token
+
+    def __getattr__(self, method: str) -> Any:
+        return partial(getattr(self._stub, method), metadata=self._token, timeout=OUTAGE.limit)
+
+
+class GrpcClient(GrpcStorageProxy):
+    """The proxy on such a stub."""
+
+    def _setup(self) -> None:
+        proxy: Any = self
+        proxy._channel = grpc.insecure_channel(f"{proxy._host}:{proxy._port}", options=_OPTIONS)
+        stub: Any = _Stub(proxy._channel, metadata(proxy._host, proxy._port))
+        proxy._stub, proxy._cache = stub, GrpcClientCache(stub)
