@@ -243,7 +243,7 @@ class Docks:
                 spec.connect(window.host, self.panels[spec.id])
         sensitivities, inspector = self.panels["sensitivity"], self.panels["inspector"]
         assert isinstance(sensitivities, SensitivityPanel) and isinstance(inspector, InspectorPanel)
-        sensitivities.port_wanted.connect(inspector.precision.take_if_there)
+        sensitivities.port_wanted.connect(inspector.precision.set_port_if_present)
         window.actions_table.menus["Run"].aboutToShow.connect(window.actions_table.refresh)
         for name, panel in self.panels.items():
             if isinstance(panel, Bench):

@@ -88,9 +88,9 @@ def test_figures_charts_and_samples(panel: DataPanel, runner: list[FakeRunner], 
     words = plain(panel.facts.text())
     assert "50 texts" in words and "train 40 · test 10" in words and "negative is 2.6 times" in words
     assert "Majority-class accuracy: 60.0 % on test" in words and panel.misfit.isHidden()
-    assert plain(panel.classes.words_at(0.1)) == "negative\ntrain: 30 (75.0 %)\ntest: 6 (60.0 %)"
-    assert plain(panel.lengths.words_at(3)) == "2 … 3 tokens: 25 texts (50.0 %)"
-    assert plain(panel.lengths.words_at(5.5)).startswith("4 or more")
+    assert plain(panel.classes.tooltip_at(0.1)) == "negative\ntrain: 30 (75.0 %)\ntest: 6 (60.0 %)"
+    assert plain(panel.lengths.tooltip_at(3)) == "2 … 3 tokens: 25 texts (50.0 %)"
+    assert plain(panel.lengths.tooltip_at(5.5)).startswith("4 or more")
     assert "max length 4 cuts 20.0 %" in plain(panel.lengths._head_words)
     assert panel.browser.split.get() == "test" and len(panel.browser.table.samples.rows) == 5
     assert plain(panel.browser.counts.text()) == "5 samples"

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMenu, QToolBar, QWidgetAction
 
 from espalier.app.canvas.colouring import MODES
 from espalier.app.features.kernels import actions as kernels
-from espalier.app.features.kernels import timed_actions as timed
+from espalier.app.features.kernels import measurement_actions as measurements
 from espalier.app.features.search import actions as searches
 from espalier.app.features.tables.panel import reports
 from espalier.app.shell import larger
@@ -139,15 +139,15 @@ RUN = (
     Action("stop_and_keep", "Stop the training and keep its best weights", "Run", models.stop_and_keep,
            "Ctrl+Shift+.", needs=models.can_stop_and_keep, group=1),
     Action("kernels_run", "Run kernels", "Run", _on(kernels.run), "F7", needs=_always, group=2,
-           words=_on(kernels.run_words),
+           words=_on(kernels.run_title),
            help="Measure the selected kernels, or what the front tab of Kernels is for"),
     Action("kernels_stop", "Cancel the run of kernels", "Run", _on(kernels.stop), "Shift+F7",
            needs=_on(kernels.running), group=2,
            help="Also stops the front tab of Kernels; rows measured so far are kept"),
     Action("kernels_load", "Load results of kernels…", "Run", _on(kernels.load), needs=_always, group=2,
            help="Compare with another machine or an earlier run"),
-    *(Action(f"timed_{name}", title, "Run", lambda w, n=name: timed.measure(w.host, n), help=words, group=3)
-      for name, (title, words) in timed.ABOUT.items()),
+    *(Action(f"timed_{name}", title, "Run", lambda w, n=name: measurements.measure(w.host, n), help=words, group=3)
+      for name, (title, words) in measurements.ABOUT.items()),
 )  # fmt: skip
 
 SEARCH = (

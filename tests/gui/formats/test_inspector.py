@@ -80,7 +80,7 @@ def test_nothing_is_cut_at_its_least_width(panel: InspectorPanel, session: Sessi
     session.set_format((KEY,), "weight", Integer(8, 4))
     panel.resize(panel.minimumWidth(), 300)  # low enough for a scroll bar
     qtbot.waitUntil(panel.weight.offer.isVisible, timeout=5000)
-    panel.precision.take("data_out")
+    panel.precision.set_port("data_out")
     assert panel.widget().width() == panel.viewport().width()
     name = panel.precision.rows["data_out"].name
     assert name.fontMetrics().horizontalAdvance(name.text()) <= name.width()
