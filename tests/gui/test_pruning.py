@@ -97,7 +97,7 @@ def test_methods_that_look_at_data_need_some(
     pruning.slider.setValue(500)
     asked(session, runner, qtbot)
     choose(pruning.method, "wanda")
-    assert pruning.scope.get() == "row" and "wanda looks at data" in pruning.state.text()
+    assert pruning.scope.get() == "row" and "wanda needs data" in pruning.state.text()
     assert not pruning._timer.isActive() and not runner[-1].waiting
     session.measures.use(EvaluateOptions(data="reviews.csv", text="words"))
     choose(pruning.method, "snip")
@@ -119,7 +119,7 @@ def test_what_a_pruning_changed_is_told(
     session.select((KEY,))
     session.run_pass("prune", PruneOptions(0.25, select=session.recipe.steps[-1].options.select))
     asked(session, runner, qtbot)
-    assert "dropped 0 and brought 256 back" in pruning.changes.text() and pruning.changes.isVisible()
+    assert "dropped 0 and restored 256" in pruning.changes.text() and pruning.changes.isVisible()
 
 
 # -- the map
@@ -201,7 +201,7 @@ def test_inputs_are_pruned_by_a_rule(
     assert session.document is not None and session.document.graph[KEY].sparsity["data_in"].ratio == 0.4
     assert inputs.share.text() == "40" and inputs.state.isHidden()
     choose(inputs.rule, "threshold")
-    assert "measured on data" in inputs.state.text() and not inputs._timer.isActive()
+    assert "needs data" in inputs.state.text() and not inputs._timer.isActive()
     choose(inputs.rule, "random")
     asked(session, runner, qtbot)
     assert session.document.graph[KEY].sparsity["data_in"].method == "random" and len(session.recipe.steps) == 1

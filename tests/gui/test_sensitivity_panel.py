@@ -115,7 +115,7 @@ def test_rows_come_one_by_one_and_are_kept(panel: SensitivityPanel, runner: list
     runner[-1].tell(info, Found(ROWS[0]))
     panel.known.changed.emit()
     assert panel.views.map.cells.rowCount() == 2, "a heading and a row"
-    assert "being found" in panel.views.status.toolTip() and panel.views.links["stop"].isVisible()
+    assert "computing" in panel.views.status.toolTip() and panel.views.links["stop"].isVisible()
     for row in ROWS[1:]:
         runner[-1].tell(info, Found(row))
     runner[-1].finish(Report("sensitivity"))
@@ -128,7 +128,7 @@ def test_rows_come_one_by_one_and_are_kept(panel: SensitivityPanel, runner: list
     window.session.open("again")
     runner[-1].finish(OpenResult(replace(project, extras=extras), store.places(), (), {}))
     again = sensitivities_of(window.session)
-    assert again.table == ROWS and not again.stale and again.words == ""
+    assert again.table == ROWS and not again.stale and again.status == ""
 
 
 def test_a_failed_run_says_why(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
@@ -206,7 +206,7 @@ def test_other_weights_make_them_stale(panel: SensitivityPanel, runner: list[Fak
     name, weight = next((n, w) for n, w in graph.weights.items() if w.key)
     trained = replace(graph, weights={**graph.weights, name: replace(weight, key="other")})
     document.commit("Train", replace(document.present, graph=trained))
-    assert panel.known.stale and "run it again" in panel.views.status.toolTip()
+    assert panel.known.stale and "run again" in panel.views.status.toolTip()
     document.undo()
     assert not panel.known.stale
 

@@ -88,7 +88,7 @@ class AllocatePanel(AllocateWidgets):
         self.pages.setCurrentIndex(1 if filled else 0)
         self.finder.setVisible(document is not None)
         self.finder.setEnabled(not sensitivities.running)
-        status = sensitivities.words
+        status = sensitivities.status
         text = f"{ABOUT}\n\n{status[:1].upper()}{status[1:]}." if sensitivities.error else ABOUT
         self.about.setText(text.replace("..", ".") if document else "Open a model to allocate formats to its layers.")
         self.about.setMinimumHeight(self.about.heightForWidth(WORDS))

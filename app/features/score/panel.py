@@ -278,7 +278,7 @@ class ScorePanel(QWidget):
     def follow(self, live: LiveMeasure) -> None:
         """Say from now on whether a figure that is not of the present model is being measured, or can be."""
         self._live = live
-        live.judged.connect(self.refresh)
+        live.state_changed.connect(self.refresh)
         self.refresh()
 
     def _missing(self) -> str:

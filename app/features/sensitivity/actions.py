@@ -20,7 +20,7 @@ def connect(host: Host, panel: SensitivityPanel) -> None:
     panel.overlay_changed.connect(lambda: findings.show(MODE, panel.overlay()))
     panel.overlay_wanted.connect(lambda: host.canvas.set_mode(MODE))
     host.canvas.mode_chosen.connect(panel.colour_chosen)
-    panel.known.kept.connect(host.keep)
+    panel.known.stored.connect(host.keep)
 
 
 def ask(host: Host, panel: SensitivityPanel) -> None:

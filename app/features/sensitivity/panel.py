@@ -131,7 +131,7 @@ class SensitivityPanel(QWidget):
     def refresh(self) -> None:
         """Show what is known now."""
         document, table = self._session.document, self.known.table
-        self.strip.show_job(self.known.job or self.known.truths)
+        self.strip.show_job(self.known.job or self.known.cell_job)
         self._pages.setCurrentIndex(1 if table else 0)
         if document is None or not table:
             self._show_empty()
@@ -149,7 +149,7 @@ class SensitivityPanel(QWidget):
         data = self._session.measured_on.data if document else ""
         words = ABOUT if able else NO_MODEL
         if able and self.known.error:
-            words = self.known.words
+            words = self.known.status
         elif running:
             words = f"{ABOUT} Measuring; rows appear as they are measured."
         elif able and not data:
@@ -276,8 +276,8 @@ class SensitivityPanel(QWidget):
         """The graph's colours: the greatest divergence of a node's ports under the chosen format."""
         heat, column = self.views.heat, self.views.column
         if not self.known.table or not heat.columns:
-            return Overlay("sensitivity", {}, "log", self.known.words or "not measured yet")
-        return Overlay(f"KL under {heat.columns[column].title}", overlay_values(heat, column), "log", self.known.words)
+            return Overlay("sensitivity", {}, "log", self.known.status or "not measured yet")
+        return Overlay(f"KL under {heat.columns[column].title}", overlay_values(heat, column), "log", self.known.status)
 
     def export(self, path: Path) -> None:
         """Write what is shown to a .png, .svg or .csv file; raises FileError."""

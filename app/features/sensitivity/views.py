@@ -210,7 +210,7 @@ class Views(QWidget):
         count = len(known.table) if self.tabs.currentIndex() == SCATTER else sum(
             line.row is not None for line in self.heat.lines)  # fmt: skip
         rows = plural(count, "row")
-        self.status.show_text(" · ".join(w for w in (rows, known.words) if w))
+        self.status.show_text(" · ".join(w for w in (rows, known.status) if w))
         say_as(self.status, "bad" if known.error else "muted")
         self.links["stop"].setVisible(known.running or known.measuring)
         self.links["run"].setVisible(not known.running)

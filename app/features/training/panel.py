@@ -1,4 +1,4 @@
-"""Fine-tuning beside the work: on what, how long, what trains; what it will take; the run, and how it ended."""
+"""Panel Training: options of a fine-tuning, estimate, running job, and the result of the last run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollA
 
 from espalier.app.features.training.run import TrainingRun
 from espalier.app.features.training.state.estimate import TrainingEstimate
-from espalier.app.features.training.state.memory import recall, remember
-from espalier.app.features.training.state.words import begins_with, did, through
-from espalier.app.features.training.what_trains import WhatTrains
+from espalier.app.features.training.state.last_options import recall, remember
+from espalier.app.features.training.state.run_text import graph_text, result_text, suggested_rate
+from espalier.app.features.training.trainable_selection import TrainableSelection
 from espalier.app.jobs.previews import Previews
 from espalier.app.jobs.status import trains
 from espalier.app.widgets.forms.data_fields import DataField
@@ -35,25 +35,25 @@ NO_DATA = "Name the data to train on: a demo, a data set of the hub, a file or a
 
 
 class TrainingPanel(Owing):
-    """`wanted` tells the options when Train is pressed; the rest it finds by the jobs of the session."""
+    """Emits `wanted` with the options when Train is pressed; follows the run by the session's jobs."""
 
     wanted = Signal(object)
-    refused = Signal()  # what went wrong stands here, where it is seen
+    refused = Signal()  # an error is shown here and the panel is visible
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self._job: ReplayJob | None = None
-        self._rate = 0.0  # the learning rate that was suggested last
+        self._rate = 0.0  # learning rate suggested last
         self.form = GroupedForm(FinetuneOptions, GROUPS, without=("freeze",))
-        self.what = WhatTrains(session)
+        self.trainable = TrainableSelection(session)
         self.run = TrainingRun(session)
-        self.hint, self.words, self.error, self.ended = muted(""), QLabel(wordWrap=True), warning(), muted("")
-        self.left = muted("")
+        self.hint, self.words, self.error, self.result = muted(""), QLabel(wordWrap=True), warning(), muted("")
+        self.interrupted = muted("")
         self.train = QPushButton("Train")
         self.estimate = TrainingEstimate(session, self.options, lambda: self._job is not None)
-        self.time = link("Estimate the time", lambda: self.estimate.ask(unasked=False))
-        self.go_on, self.anew = QPushButton("Continue"), QPushButton("Restart")
+        self.time = link("Estimate the time", lambda: self.estimate.ask(automatic=False))
+        self.resume, self.restart = QPushButton("Continue"), QPushButton("Restart")
         self._previews = Previews(self)
         self._build()
         self._connect()
@@ -68,7 +68,7 @@ class TrainingPanel(Owing):
         column.setContentsMargins(12, 4, 12, 8)
         column.setSpacing(8)
         column.addWidget(self.form)
-        self.form.column.insertWidget(2, _what_row(self))
+        self.form.column.insertWidget(2, _trainable_row(self))
         self.form.column.insertWidget(2, self.hint)
         self.hint.setProperty("role", "small")
         self.setFocusProxy(self.form.editor("data"))
@@ -84,93 +84,93 @@ class TrainingPanel(Owing):
 
     def _connect(self) -> None:
         self.form.changed.connect(self._edited)
-        self.what.edited.connect(self._edited)
+        self.trainable.edited.connect(self._edited)
         self.train.clicked.connect(self.begin)
-        self.go_on.clicked.connect(self.begin)
-        self.anew.clicked.connect(self._restart)
+        self.resume.clicked.connect(self.begin)
+        self.restart.clicked.connect(self._restart)
         for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             short = QShortcut(QKeySequence(key), self.form)
             short.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             short.activated.connect(self.begin)
-        self.estimate.told.connect(self._tell)
-        self.estimate.failed.connect(self._fail)
-        self._previews.ready.connect(lambda slot, key, found: self._found(found))
+        self.estimate.text_changed.connect(self._show_estimate)
+        self.estimate.failed.connect(self._show_error)
+        self._previews.ready.connect(lambda slot, key, run: self._show_interrupted(run))
         session = self._session
         session.opened.connect(self._opened)
-        session.data_known.connect(self._measured)
-        session.changed.connect(self._changed)
-        session.job_event.connect(self._hear)
-        session.problem.connect(self._refused)
+        session.data_known.connect(self._on_data)
+        session.changed.connect(self._on_changed)
+        session.job_event.connect(self._on_event)
+        session.problem.connect(self._on_problem)
 
     # -- options
 
     def options(self) -> FinetuneOptions:
-        """What the form says; raises OptionsError."""
+        """The options of the form; raises OptionsError."""
         self.settle()
-        made = replace(self.form.value(), freeze=self.what.get())
-        if not made.data:
+        options = replace(self.form.value(), freeze=self.trainable.get())
+        if not options.data:
             raise OptionsError(NO_DATA, "")
-        return made
+        return options
 
     def offer(self, options: FinetuneOptions) -> None:
-        """Show these options."""
+        """Show options in the form."""
         document = self._session.document
         self.form.put(options, document.graph if document else None)
-        self.what.put(options.freeze)
+        self.trainable.put(options.freeze)
         self._edited()
 
     def _opened(self) -> None:
-        """Defaults for the model, or the options of a training of it that was broken off."""
+        """Show the model's default options, or those of its interrupted training."""
         self.estimate.drop()
-        self.what.forget_graph()
-        self.ended.hide()
+        self.trainable.forget_graph()
+        self.result.hide()
         document = self._session.document
         options = FinetuneOptions()
         if document:
-            self._rate, _ = begins_with(document.graph)
+            self._rate, _ = suggested_rate(document.graph)
             options = replace(options, **self._session.measured_on.which, learning_rate=self._rate)
-            held = recall(document.project.source.spec)
-            if held and unfinished(document.graph, held, 0, document.project.base):
-                options = held
+            last = recall(document.project.source.spec)
+            if last and unfinished(document.graph, last, 0, document.project.base):
+                options = last
         self.offer(options)
         self._suggest()
 
-    def _measured(self) -> None:
-        """The model was measured: offer to train on that data, where none is named."""
+    def _on_data(self) -> None:
+        """Offer the data of a measurement if the form names none."""
         if not self._session.document or not self._session.measured_on.data:
             return
         try:
-            made = self.form.value()
-        except EspalierError:  # the form tells it
+            options = self.form.value()
+        except EspalierError:  # shown by the form
             return
-        if not made.data:
-            self.offer(replace(made, **self._session.measured_on.which, freeze=self.what.get()))
+        if not options.data:
+            self.offer(replace(options, **self._session.measured_on.which, freeze=self.trainable.get()))
 
     def _suggest(self) -> None:
-        """The learning rate that suits the graph, unless another has been written."""
+        """Suggest a learning rate for the graph, unless the user has entered one."""
         document, field = self._session.document, self.form.editor("learning_rate")
         self.hint.setVisible(document is not None)
         if document is None:
             return
-        rate, why = begins_with(document.graph)
+        rate, why = suggested_rate(document.graph)
         self.hint.setText(f"Learning rate {rate:g}: {why}.")
         if field._value == self._rate != rate:
             field.put(rate)
         self._rate = rate
 
     def _edited(self) -> None:
-        """Forget the estimate of other options, and look whether such a training was broken off."""
+        """Drop the estimate of other options, and look for an interrupted training with these."""
         self.estimate.drop()
         self.error.hide()
         document = self._session.document
         self.train.setEnabled(document is not None)
         self.time.setEnabled(document is not None)
         self.time.setVisible(self._job is None)
-        self.words.setText(through(document.graph) if document else "Open a model to train it.")
+        self.words.setText(graph_text(document.graph) if document else "Open a model to train it.")
         try:
-            self._look(self.options())
+            self._find_interrupted(self.options())
         except EspalierError as error:
-            self._found(None)
+            self._show_interrupted(None)
             self._previews.forget("unfinished")
             if document:
                 self.words.setText(error.message)
@@ -178,34 +178,34 @@ class TrainingPanel(Owing):
         self.estimate.forget()
 
     def look_on(self, on: bool) -> None:
-        """Whether the panel is in front, where somebody sees it."""
-        self.estimate.look_on(on)
+        """Set whether the panel is in front."""
+        self.estimate.set_active(on)
 
-    def _look(self, options: FinetuneOptions) -> None:
+    def _find_interrupted(self, options: FinetuneOptions) -> None:
         document = self._session.document
         if document is None:
-            self._found(None)
+            self._show_interrupted(None)
             return
         graph, base = document.graph, document.project.base
         self._previews.forget("unfinished")
         self._previews.ask("unfinished", object(), lambda stop: unfinished(graph, options, 0, base) or ())
 
-    def _found(self, found: Unfinished | tuple[()] | None) -> None:
-        """Offer to go on with what was broken off."""
-        shown = isinstance(found, Unfinished) and self._job is None
-        if isinstance(found, Unfinished):
-            self.left.setText(f"This training was interrupted at step {count(found.step)} of {count(found.steps)}.")
-        for widget in (self.left, self.go_on, self.anew):
+    def _show_interrupted(self, run: Unfinished | tuple[()] | None) -> None:
+        """Offer to resume an interrupted training."""
+        shown = isinstance(run, Unfinished) and self._job is None
+        if isinstance(run, Unfinished):
+            self.interrupted.setText(f"This training was interrupted at step {count(run.step)} of {count(run.steps)}.")
+        for widget in (self.interrupted, self.resume, self.restart):
             widget.setVisible(shown)
         self.train.setVisible(not shown)
 
-    def _tell(self, words: str) -> None:
-        """The estimate stands where it could be asked for."""
-        self.words.setText(words)
-        self.time.setVisible(not words and self._job is None)
+    def _show_estimate(self, text: str) -> None:
+        """Show the estimate in place of its link."""
+        self.words.setText(text)
+        self.time.setVisible(not text and self._job is None)
 
-    def _fail(self, error: Any) -> None:
-        """Say it once: what the field of the data says already need not stand here again."""
+    def _show_error(self, error: Any) -> None:
+        """Show an error, unless the data field shows it already."""
         self.words.setText("")
         data = self.form.editor("data")
         if isinstance(data, DataField) and data.tells(error):
@@ -217,85 +217,89 @@ class TrainingPanel(Owing):
     # -- the run
 
     def begin(self) -> None:
-        """Train; what was broken off goes on."""
+        """Start or resume the training."""
         document = self._session.document
         if document is None or self._job is not None:
             return
         try:
-            wish = self.options()
+            options = self.options()
         except EspalierError as error:
-            self._fail(error)
+            self._show_error(error)
             return
         self.error.hide()
-        self.ended.hide()
+        self.result.hide()
         self.estimate.drop()
-        remember(document.project.source.spec, wish)
-        self.wanted.emit(wish)
+        remember(document.project.source.spec, options)
+        self.wanted.emit(options)
 
     def _restart(self) -> None:
         document = self._session.document
         try:
-            wish = self.options()
+            options = self.options()
         except EspalierError as error:
-            self._fail(error)
+            self._show_error(error)
             return
         if document:
-            discard(document.graph, wish, 0, document.project.base)
+            discard(document.graph, options, 0, document.project.base)
         self.begin()
 
-    def _hear(self, heard: JobEvent) -> None:
-        work = heard.job.job
+    def _on_event(self, job_event: JobEvent) -> None:
+        work = job_event.job.job
         if not isinstance(work, ReplayJob) or not trains(work):
             return
-        if heard.job in self._session.jobs and self.run.job is not heard.job and heard.job.state != "waiting":
+        if (
+            job_event.job in self._session.jobs
+            and self.run.job is not job_event.job
+            and job_event.job.state != "waiting"
+        ):
             self._job = work
-            self.run.follow(heard.job)
-            self._found(None)
-            self.ended.hide()
-        busy = heard.job in self._session.jobs
+            self.run.follow(job_event.job)
+            self._show_interrupted(None)
+            self.result.hide()
+        busy = job_event.job in self._session.jobs
         for widget in (self.train, self.time, self.words):
             widget.setVisible(not busy)
         if not busy and self._job is work:
             self._job = None
             self._edited()
 
-    def _changed(self) -> None:
-        """The graph is another: say how its training ended, where there was one just now."""
+    def _on_changed(self) -> None:
+        """Show the result of a training that has just ended."""
         reports = [r for r in self._session.step_reports() if r is not None and r.pass_name == PASS]
         if self._job is not None and reports:
-            self.ended.setText(f"{did(reports[-1])} Undo (Ctrl+Z) takes it back.")
-            self.ended.show()
+            self.result.setText(f"{result_text(reports[-1])} Undo (Ctrl+Z) reverts it.")
+            self.result.show()
         elif self._job is None:
-            self.ended.hide()
+            self.result.hide()
             self.when_seen(self._follow)
 
     def _follow(self) -> None:
-        """What the present graph asks for, where no training runs."""
+        """Update suggestion and state for the present graph while no training runs."""
         if self._job is None:
             self._suggest()
             self._edited()
 
-    def _refused(self, error: EspalierError) -> None:
+    def _on_problem(self, error: EspalierError) -> None:
         if self._job is not None:
-            self._fail(error)
+            self._show_error(error)
             if not self.visibleRegion().isEmpty():
                 self.refused.emit()
 
 
-def _what_row(panel: TrainingPanel) -> QWidget:
+def _trainable_row(panel: TrainingPanel) -> QWidget:
     row = QWidget()
     line = QHBoxLayout(row)
     line.setContentsMargins(0, 0, 0, 0)
     line.setSpacing(12)
-    title = QLabel("what trains")
+    title = QLabel("trainable")
     title.setFixedHeight(23)
     line.addWidget(title, 0, Qt.AlignmentFlag.AlignTop)
-    line.addWidget(panel.what, 1)
+    line.addWidget(panel.trainable, 1)
     return row
 
 
 def _foot(panel: TrainingPanel) -> QWidget:
-    """What stays in sight below the form."""
+    """Widgets below the scrolled form."""
     foot = QFrame()
     foot.setProperty("foot", True)
     column = QVBoxLayout(foot)
@@ -304,19 +308,19 @@ def _foot(panel: TrainingPanel) -> QWidget:
     panel.train.setProperty("primary", True)
     panel.words.setProperty("role", "muted")
     again = QHBoxLayout()
-    again.addWidget(panel.go_on)
-    again.addWidget(panel.anew)
+    again.addWidget(panel.resume)
+    again.addWidget(panel.restart)
     again.addStretch(1)
-    row, told = QHBoxLayout(), QVBoxLayout()
-    told.setSpacing(2)
-    told.addWidget(panel.words)
-    told.addWidget(panel.time, 0, Qt.AlignmentFlag.AlignLeft)
-    row.addLayout(told, 1)
+    row, estimate = QHBoxLayout(), QVBoxLayout()
+    estimate.setSpacing(2)
+    estimate.addWidget(panel.words)
+    estimate.addWidget(panel.time, 0, Qt.AlignmentFlag.AlignLeft)
+    row.addLayout(estimate, 1)
     row.addWidget(panel.train, 0, Qt.AlignmentFlag.AlignVCenter)
-    for widget in (panel.error, panel.left):
+    for widget in (panel.error, panel.interrupted):
         column.addWidget(widget)
     column.addLayout(again)
-    for widget in (panel.run, panel.ended):
+    for widget in (panel.run, panel.result):
         column.addWidget(widget)
     column.addLayout(row)
     return foot

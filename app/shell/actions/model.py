@@ -345,7 +345,7 @@ def show_live(window: Window) -> None:
     score, row = window.status.score, window.actions_table.actions["live"]
     score.follow(window.live)
     score.wanted.connect(lambda: evaluate(window))
-    window.live.judged.connect(lambda: row.setText(live_words(window)))
+    window.live.state_changed.connect(lambda: row.setText(live_words(window)))
 
 
 def stop(window: Window) -> None:

@@ -115,7 +115,7 @@ def test_cancelled_measurements_leave_the_first_predictions(
     begin(window, runner)
     known = panel.allocations.sensitivities
     panel.strip.cancel.click()
-    assert not known.running and known.table and known.uncorrected and "no measurement" in known.words
+    assert not known.running and known.table and known.uncorrected and "no measurement" in known.status
     qtbot.waitUntil(lambda: panel.allocations.current is not None)
     assert panel.pages.currentIndex() == 1 and panel.strip.isHidden()
 

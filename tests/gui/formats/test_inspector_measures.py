@@ -107,7 +107,7 @@ def test_activations_are_measured_when_asked(
     (info,) = runner[-1].waiting
     assert isinstance(info.job, AnalyseJob) and info.job.step.pass_name == "activations"
     assert (info.job.step.options.data, info.job.step.options.text) == ("some.csv", "words")
-    assert "being measured" in section.words.text()
+    assert "measuring" in section.words.text()
     rows = np.random.default_rng(1).normal(0, 0.5, (64, 32)).astype(np.float32)
     runner[-1].tell(info, Found(ActivationSample(KEY, "data_in", rows, 9999, -2.5, 2.5)))
     runner[-1].tell(info, Done(Report("activations")))

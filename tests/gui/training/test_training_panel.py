@@ -13,9 +13,9 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.features.training import panel as module
 from espalier.app.features.training.panel import TrainingPanel
-from espalier.app.features.training.state import memory as training_memory
-from espalier.app.features.training.state.words import did, will_do
-from espalier.app.features.training.what_trains import BUT, CHOSEN
+from espalier.app.features.training.state import last_options as training_memory
+from espalier.app.features.training.state.run_text import estimate_text, result_text
+from espalier.app.features.training.trainable_selection import EXCEPT, SELECTED
 from espalier.app.shell.window import Window
 from espalier.app.widgets.forms.training_groups import GROUPS
 from espalier.model.document.recipe import Recipe
@@ -133,13 +133,13 @@ def test_the_form_is_made_quickly() -> None:
 
 def test_what_trains(panel: TrainingPanel, window: Window) -> None:
     assert panel.options().freeze == ()
-    panel.what.choice.put(CHOSEN)
-    panel.what.choice.edited.emit()
+    panel.trainable.choice.put(SELECTED)
+    panel.trainable.choice.edited.emit()
     assert "selected" in panel.words.text()
     window.session.select(("fc2",))
     assert panel.options().freeze == (Select("name", ("fc1",)),)
-    panel.what.put((Select("type", ("linear",)),))
-    assert panel.what.choice.get() == BUT and panel.options().freeze == (Select("type", ("linear",)),)
+    panel.trainable.put((Select("type", ("linear",)),))
+    assert panel.trainable.choice.get() == EXCEPT and panel.options().freeze == (Select("type", ("linear",)),)
 
 
 def test_without_data_it_says_so(window: Window, runner: list[FakeRunner]) -> None:
@@ -154,7 +154,7 @@ def test_without_data_it_says_so(window: Window, runner: list[FakeRunner]) -> No
 
 
 def test_words_of_an_estimate() -> None:
-    assert plain(will_do(ESTIMATE)) == (
+    assert plain(estimate_text(ESTIMATE)) == (
         "7 080 steps · about 4 min 10 s on this machine · 612.00 k of 4.40 M parameters train · "
         "12 formats, 8 masks are trained through"
     )
@@ -204,10 +204,10 @@ def test_train_pause_keep_and_how_it_ended(panel: TrainingPanel, runner: list[Fa
     assert runner[-1].kept == [info.id] and not panel.run.keep.isEnabled()
     runner[-1].tell(info, Done(ended(info)))
     assert panel.run.isHidden() and not panel.train.isHidden()
-    words = plain(panel.ended.text())
+    words = plain(panel.result.text())
     assert "validation accuracy 92.5 % (+2.5 points)" in words and "step 250 of 250" in words and "Undo" in words
     window.session.undo()
-    assert panel.ended.isHidden()
+    assert panel.result.isHidden()
 
 
 def test_a_cancelled_training_leaves_everything(panel: TrainingPanel, runner: list[FakeRunner], window: Window) -> None:
@@ -245,14 +245,14 @@ def test_what_was_broken_off_can_go_on_or_begin_anew(
     open_small(window, runner, small_project(data="demo:digits"))
     panel = window.docks.panels["training"]
     assert isinstance(panel, TrainingPanel) and panel.options() == used
-    qtbot.waitUntil(lambda: not panel.left.isHidden(), timeout=2000)
-    assert plain(panel.left.text()) == "This training was interrupted at step 1 200 of 7 080."
+    qtbot.waitUntil(lambda: not panel.interrupted.isHidden(), timeout=2000)
+    assert plain(panel.interrupted.text()) == "This training was interrupted at step 1 200 of 7 080."
     assert panel.train.isHidden()
-    panel.go_on.click()
+    panel.resume.click()
     info = next(j for j in runner[-1].waiting if isinstance(j.job, ReplayJob))
     assert isinstance(info.job, ReplayJob) and info.job.recipe.steps[-1].options == used and not gone
     runner[-1].tell(info, Stopped())
-    panel.anew.click()
+    panel.restart.click()
     assert gone == [used]
 
 
@@ -267,7 +267,7 @@ def test_options_are_remembered_by_model() -> None:
 
 def test_a_training_that_found_nothing_better_says_so() -> None:
     warning = UNHELPED.format(steps=250)
-    told = did(
+    told = result_text(
         Report("finetune", ROWS[:1], {**SUMMARY, "kept_step": 0, "validation_accuracy": 0.9, "warning": warning})
     )
     assert "None of the 250 steps validated better than the start" in plain(told) and "step 0" not in plain(told)
@@ -275,7 +275,7 @@ def test_a_training_that_found_nothing_better_says_so() -> None:
 
 def test_a_warning_is_part_of_how_it_ended() -> None:
     told = Report("finetune", ROWS, {**SUMMARY, "ended": "diverged at step 9", "warning": "Lower the rate."})
-    assert did(told).startswith("Diverged at step 9") and did(told).endswith("Lower the rate.")
+    assert result_text(told).startswith("Diverged at step 9") and result_text(told).endswith("Lower the rate.")
 
 
 def test_the_learning_rate_follows_the_graph_until_one_is_written(
@@ -294,4 +294,4 @@ def test_the_learning_rate_follows_the_graph_until_one_is_written(
 
 def test_a_report_that_tells_nothing_says_no_more() -> None:
     """As of a training that was recovered with the model after it."""
-    assert did(Report("finetune", (), {})) == "Finished."
+    assert result_text(Report("finetune", (), {})) == "Finished."

@@ -11,7 +11,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.training.panel import TrainingPanel
-from espalier.app.features.training.state import memory as training_memory
+from espalier.app.features.training.state import last_options as training_memory
 from espalier.app.shell.window import Window
 from tests.gui.test_story import PATIENCE, idle, opened, window
 
@@ -47,14 +47,14 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
     process = session._runner.worker_pid
     assert process is not None
     os.kill(process, signal.SIGKILL)
-    until(qtbot, lambda: panel.run.job is None and panel.go_on.isVisible())
-    assert session.document.present is base and "of 100\u2009000" in panel.left.text()
+    until(qtbot, lambda: panel.run.job is None and panel.resume.isVisible())
+    assert session.document.present is base and "of 100\u2009000" in panel.interrupted.text()
 
-    panel.go_on.click()
+    panel.resume.click()
     until(qtbot, lambda: panel.run.job is not None and len(panel.run.job.metrics.get("training loss", ())) > 20)
     panel.run.keep.click()
-    until(qtbot, lambda: panel.ended.isVisible())
-    assert "went on from step" in panel.ended.text() and "Stopped by hand" in panel.ended.text()
+    until(qtbot, lambda: panel.result.isVisible())
+    assert "resumed from step" in panel.result.text() and "Stopped by hand" in panel.result.text()
     assert session.document.recipe.steps[-1].pass_name == "finetune"
     session.undo()
     assert session.document.present == base

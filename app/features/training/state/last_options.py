@@ -1,4 +1,4 @@
-"""How a model was trained last: after a crash the panel finds the options of the training that was broken off."""
+"""Stores the options of each model's last training, to resume it after a crash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from espalier.model.errors import FileError
 from espalier.model.files import write_private
 from espalier.passes.training.options import FinetuneOptions
 
-KEPT = 50  # models
+MODELS = 50  # stored
 
 
 def _file(spec: str) -> Path:
@@ -22,14 +22,14 @@ def _file(spec: str) -> Path:
 
 
 def remember(spec: str, options: FinetuneOptions) -> None:
-    """Keep the options of a training that begins; a folder that cannot be written is passed over."""
+    """Store the options of a starting training; write errors are ignored."""
     with contextlib.suppress(OSError, FileError):
         write_private(_file(spec), json.dumps(encode(options)))
-        kept = sorted(data_folder("trained").glob("*.json"), key=lambda p: p.stat().st_mtime, reverse=True)
-        for old in kept[KEPT:]:
+        files = sorted(data_folder("trained").glob("*.json"), key=lambda p: p.stat().st_mtime, reverse=True)
+        for old in files[MODELS:]:
             old.unlink(missing_ok=True)
 
 
 def recall(spec: str) -> FinetuneOptions | None:
-    """The options of the last training of a model; None where there was none, or by another version."""
+    """Options of a model's last training; None if missing or unreadable."""
     return tried(lambda: decode(FinetuneOptions, read_json(_file(spec))), None)
