@@ -456,7 +456,7 @@ X = torch.zeros(10, FEATURES)
         ((["a", "b"], [0, 1]), "texts, and the model has no tokenizer"),
         ({"z": X, "w": X}, "The model takes x; the data hold z, w"),
         ([], "no samples"),
-        (7, "int is no data"),
+        (7, "int is not a supported type of data"),
         ([(X[0], 1), (X[0, :4], 1)], "x is 1 × 4; the model takes"),
         ((np.array([["a"] * FEATURES] * 10), [0] * 10), "not numbers"),
         ("nowhere.csv", "There are no data at nowhere.csv"),

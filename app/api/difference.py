@@ -1,4 +1,4 @@
-"""What differs between two graphs, node by node: formats, sparsities, weights, wiring."""
+"""Difference of two graphs by node: formats, sparsities, weights, wiring."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FIGURES = ("size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Difference(Report):
-    """Two models compared: a row a change, with `node`, `what`, `before` and `after`.
+    """Difference of two models: a row a change, with `node`, `what`, `before` and `after`.
 
-    Figures: how many nodes were added, removed and changed; costs of both, such as `size_bytes` and
-    `size_bytes_before`. False where nothing differs.
+    Figures: numbers of added, removed and changed nodes; costs of both, such as `size_bytes` and
+    `size_bytes_before`. False if nothing differs.
     """
 
     def __bool__(self) -> bool:
@@ -25,7 +25,7 @@ class Difference(Report):
 
 
 def difference(before: Graph, after: Graph) -> Difference:
-    """What turned one graph into the other."""
+    """Compute the difference of two graphs."""
     delta = after.delta(before)
     rows = [{"node": i, "what": "added", "before": None, "after": after[i].op} for i in delta.added]
     rows += [{"node": i, "what": "removed", "before": before[i].op, "after": None} for i in delta.removed]
@@ -61,10 +61,10 @@ def _row(node: Node, what: str, before: object, after: object) -> Row:
 
 
 def _weights(before: Graph, after: Graph) -> Iterator[Row]:
-    """Weights with other values or sizes, by their names."""
+    """Rows of weights with changed values or shapes."""
     for name, new in after.weights.items():
         old = before.weights.get(name)
         if old is not None and (old.key != new.key or old.shape != new.shape):
             what = "values" if old.shape == new.shape else "shape"
-            told = [" × ".join(map(str, w.shape)) for w in (old, new)]
-            yield {"node": name, "what": f"weight {what}", "before": told[0], "after": told[1]}
+            shapes = [" × ".join(map(str, w.shape)) for w in (old, new)]
+            yield {"node": name, "what": f"weight {what}", "before": shapes[0], "after": shapes[1]}
