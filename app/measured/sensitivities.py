@@ -36,7 +36,7 @@ MEMBER = "sensitivity.json"  # of the project file
 VERSION = 1
 FEW = 5  # minimum of measured cells for an error estimate
 PAUSE = 120  # milliseconds between two updates while rows stream in
-NO_DATA = "Set a file, a folder, hub:NAME or demo:NAME."
+NO_DATA = "This needs data: set a file, a folder, hub:NAME or demo:NAME."
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.options.panel import OptionsWindow
-from espalier.app.figures.structure import KNOWN, same_facts
+from espalier.app.figures.structure import STRUCTURES, same_facts
 from espalier.app.shell.actions.model import ask, section_of
 from espalier.app.shell.window import Window
 from espalier.model.formats.integer import Integer
@@ -90,12 +90,12 @@ def test_the_inspector_says_what_rows_and_columns_belong_to(bert: Window, qtbot:
 
 def test_the_structure_is_found_once_for_edits_of_choices(bert: Window) -> None:
     graph = graph_of(bert)
-    first = KNOWN.of(graph)
+    first = STRUCTURES.of(graph)
     node = next(n for n in graph if n.op == "linear")
     chosen = graph.replace(replace(node, precision={}))
-    assert same_facts(graph, chosen) and KNOWN.of(chosen) is first
+    assert same_facts(graph, chosen) and STRUCTURES.of(chosen) is first
     other = graph.replace(replace(node, attrs=dict(node.attrs)))
-    assert KNOWN.of(other) is first or not same_facts(graph, other)
+    assert STRUCTURES.of(other) is first or not same_facts(graph, other)
 
 
 def test_a_closed_form_hears_no_more_of_the_session(bert: Window, qtbot: QtBot) -> None:

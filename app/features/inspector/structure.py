@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 from espalier.app.features.inspector.widgets import FactRows
 from espalier.app.figures.facts import Fact
 from espalier.app.figures.parts import Stop
-from espalier.app.figures.structure import KNOWN, Same
+from espalier.app.figures.structure import STRUCTURES, Same
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.heading import heading
 from espalier.model.graph.graph import Graph, Node
@@ -50,7 +50,7 @@ class StructureSection(QWidget):
             return
 
         def work(_: Stop) -> list[tuple[str, str, str]]:
-            return ties(node, KNOWN.of(graph))
+            return ties(node, STRUCTURES.of(graph))
 
         cached = self._previews.ask("structure", (node.id, Same(graph)), work)
         if cached is not None:

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from espalier.app.figures.parts import Stop
-from espalier.app.figures.structure import KNOWN, Same
+from espalier.app.figures.structure import STRUCTURES, Same
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.heading import heading
 from espalier.app.words import count, plural
@@ -68,7 +68,7 @@ class StructureOutlook(QWidget):
         graph = document.graph
 
         def work(_: Stop) -> list[Line]:
-            return outlook(KNOWN.of(graph), options)
+            return outlook(STRUCTURES.of(graph), options)
 
         found = self._previews.ask("outlook", (options, Same(graph)), work)
         if found is not None:
