@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.jobs.panel import JobsPanel
-from espalier.app.features.score.panel import WAITS
+from espalier.app.features.score.panel import NOT_AUTOMATIC
 from espalier.app.measured.live import is_evaluation
 from espalier.app.measured.pace import Pace, macs_of
 from espalier.app.shell.window import Window
@@ -145,7 +145,7 @@ def test_measuring_switched_off_says_so(measured: Window) -> None:
     figure = measured.status.score.figures["accuracy"]
     measured.actions_table.run("live")
     quantise(measured)
-    assert figure.text == "75.0\u2009% stale · Measure" and WAITS in figure.toolTip()
+    assert figure.text == "75.0\u2009% stale · Measure" and NOT_AUTOMATIC in figure.toolTip()
 
 
 def test_data_that_fail_take_no_figure_away(opened: Window, runner: list[FakeRunner]) -> None:
