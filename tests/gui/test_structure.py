@@ -83,7 +83,7 @@ def test_the_inspector_says_what_rows_and_columns_belong_to(bert: Window, qtbot:
     found = {f.name: (f.value, f.full) for f in section.rows.facts}
     assert found["rows"][0] == "2 heads × 16" and "self.key" in found["rows"][1]
     assert found["columns"][0] == "32 channels of the width"
-    assert "output.dense columns" in section.words.text() and not section.isHidden()
+    assert "output.dense columns" in section.description.text() and not section.isHidden()
     bert.session.select([])
     assert section.isHidden()
 

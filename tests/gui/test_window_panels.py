@@ -392,7 +392,7 @@ def test_reports_sort_filter_copy_and_lead_to_nodes(opened: Window, tmp_path: Pa
     tables._filter.setText("drop")
     assert tables._counts.text() == "1 row"
     tables._filter.setText("zzz")
-    assert tables._counts.text() == "No row holds “zzz”"
+    assert tables._counts.text() == "No row contains “zzz”"
 
 
 def test_a_column_colours_the_graph(opened: Window) -> None:

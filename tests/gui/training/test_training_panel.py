@@ -281,13 +281,13 @@ def test_a_warning_is_part_of_how_it_ended() -> None:
 def test_the_learning_rate_follows_the_graph_until_one_is_written(
     panel: TrainingPanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "begins_with", lambda graph: (5e-4, "adapters"))
+    monkeypatch.setattr(module, "suggested_rate", lambda graph: (5e-4, "adapters"))
     panel._on_changed()
     assert panel.options().learning_rate == 5e-4 and "adapters" in panel.hint.text()
     field = panel.form.editor("learning_rate")
     field.put(0.02)
     field.edited.emit()
-    monkeypatch.setattr(module, "begins_with", lambda graph: (1e-4, "all weights"))
+    monkeypatch.setattr(module, "suggested_rate", lambda graph: (1e-4, "all weights"))
     panel._on_changed()
     assert panel.options().learning_rate == 0.02 and "0.0001" in panel.hint.text()
 
