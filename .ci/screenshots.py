@@ -18,9 +18,9 @@ from PySide6.QtWidgets import QApplication, QTabBar, QTabWidget
 
 from espalier.app.cli import main
 from espalier.app.features.hardware.actions import panel_of as hardware_of
-from espalier.app.features.kernels.actions import EXPLAINED
+from espalier.app.features.kernels.actions import EXPLANATIONS
 from espalier.app.features.kernels.actions import panel_of as kernels_of
-from espalier.app.features.kernels.explained import KernelsExplained
+from espalier.app.features.kernels.explanations import KernelExplanations
 from espalier.app.features.search.actions import begin_with
 from espalier.app.settings import Settings
 from espalier.app.shell.application import make_application, make_window
@@ -135,8 +135,8 @@ def kernels(app: QApplication, window: Window) -> None:
     opened(app, window, "demo:digits-mlp")
     window.docks.bring("kernels")
     window.host.toggle_large()
-    page = kernels_of(window.host).page(EXPLAINED)
-    assert isinstance(page, KernelsExplained)
+    page = kernels_of(window.host).page(EXPLANATIONS)
+    assert isinstance(page, KernelExplanations)
     page.choose("mxint8")
     rest(app, window)
 

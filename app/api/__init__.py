@@ -1,4 +1,4 @@
-"""The Python interface behind `import espalier`: small and stable; everything else may change.
+"""The public Python API behind `import espalier`; everything else may change.
 
-It lies in `app`, over the command line's code, because drawing and opening the window do; it imports no Qt.
+It is part of `app`, above the commands, since it draws graphs and opens the window; it imports no Qt.
 """

@@ -1,4 +1,4 @@
-"""An allocation for a program: the command's steps, with options as values."""
+"""`Model.allocate`: the steps of the command `allocate` with options as values."""
 
 from __future__ import annotations
 
@@ -24,28 +24,33 @@ FLOAT = "float"
 
 def allocated(
     target: Target, budgets: Sequence[str], formats: Sequence[str | Format], ties: Sequence[tuple[str, ...]],
-    wish: Mapping[str, Any],
+    values: Mapping[str, Any],
 ) -> Allocation:  # fmt: skip
-    """The allocation within `budgets`; `wish`: options of the sensitivities. Raises OptionsError, DataError."""
+    """The allocation within `budgets`; `values`: options of the sensitivities. Raises OptionsError, DataError."""
     if not budgets:
         raise OptionsError("There is no budget.", 'Write budget="weight_bits<=4.5".')
-    if not wish["data"]:
-        raise DataError("Sensitivities are found on data, and none is named.", "Name some, or give arrays.")
+    if not values["data"]:
+        raise DataError("Sensitivities need data, and none is given.", "Give a data name or arrays.")
     start, limits = time.perf_counter(), [parse_budget(text) for text in budgets]
     listed = [f for f in formats if f != FLOAT]
-    options: SensitivityOptions = decode(SensitivityOptions, {**wish, "formats": listed})
+    options: SensitivityOptions = decode(SensitivityOptions, {**values, "formats": listed})
     rows, summary = sensitivities(options, target)
     table = Wholes(rows, correction_of(summary))
     graph, before, rest = settled(target.project.graph, limits)
     find_costs({limit.figure for limit in rest}, rows, options, target)
-    whole = not formats or FLOAT in formats or not listed
-    made = allocate(graph, rows, rest, Competing(None, whole, tuple(ties), options.ports), table.of)
-    recipe = Recipe((*steps(graph, made.chosen, options.data), *before))
-    known = {(r.node, r.port): dict(zip(map(id, r.candidates), r.known, strict=True)) for r in rows}
-    told = tuple(
+    with_float = not formats or FLOAT in formats or not listed
+    allocation = allocate(graph, rows, rest, Competing(None, with_float, tuple(ties), options.ports), table.of)
+    recipe = Recipe((*steps(graph, allocation.chosen, options.data), *before))
+    divergences = {(r.node, r.port): dict(zip(map(id, r.candidates), r.known, strict=True)) for r in rows}
+    choices = tuple(
         {"node": node, "port": port, "format": str(c.format) if c.format else FLOAT, "sparsity": c.sparsity,
-         "predicted": known[node, port].get(id(c), 0.0)}
-        for (node, port), c in made.chosen.items()
+         "predicted": divergences[node, port].get(id(c), 0.0)}
+        for (node, port), c in allocation.chosen.items()
     )  # fmt: skip
-    figures = {"predicted": table.of(made.chosen), "gap": made.gap, "budgets": list(budgets), **made.figures}
-    return Allocation("allocation", figures, told, time.perf_counter() - start, Steps(recipe))
+    figures = {
+        "predicted": table.of(allocation.chosen),
+        "gap": allocation.gap,
+        "budgets": list(budgets),
+        **allocation.figures,
+    }
+    return Allocation("allocation", figures, choices, time.perf_counter() - start, Steps(recipe))

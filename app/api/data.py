@@ -1,4 +1,4 @@
-"""Data as Python programs have it (arrays, datasets, loaders, generators) in the form that passes read."""
+"""Converts Python data (arrays, datasets, loaders, generators) to the form that passes read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from espalier.passes.running.data_fit import text_limit
 if TYPE_CHECKING:
     from torch import Tensor
 
-# What `data=` takes: the command line's name of some, arrays (x, y) or {name: array}, a torch Dataset or DataLoader,
+# Types of `data=`: a name as on the command line, arrays (x, y) or {name: array}, a torch Dataset or DataLoader,
 # any iterable of (x, y) or dicts, or a dict of these by split.
 Data: TypeAlias = Any
 Array: TypeAlias = NDArray[Any]
@@ -34,14 +34,14 @@ SHAPES = "Give (x, y), a dict of arrays, a Dataset, a DataLoader or a generator;
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Data as options name them, and what keeps arrays while they do."""
+    """Name of data for options, and the handle that keeps in-memory arrays alive."""
 
     spec: str
     held: Held | None = None
 
 
 def given(data: Data, graph: Graph, context: Context, limit: int = 0) -> Given:
-    """The name of `data` for options; arrays are held under a name of their own. Raises DataError."""
+    """Name `data` for options, registering arrays under a generated name. Raises DataError."""
     if isinstance(data, str | os.PathLike):
         return Given(os.fspath(data))
     splits = splits_of(data, graph, context, limit)
@@ -50,9 +50,9 @@ def given(data: Data, graph: Graph, context: Context, limit: int = 0) -> Given:
 
 
 def splits_of(data: Data, graph: Graph, context: Context, limit: int = 0) -> dict[str, Split]:
-    """Samples by split (`all` where the caller names none), checked against what the model takes; raises DataError.
+    """Samples by split (`all` if none is named), checked against the model's inputs; raises DataError.
 
-    `limit`: samples to read at most of an iterable, 0 for all.
+    `limit`: maximum of samples read from an iterable, 0 for all.
     """
     ask_limits(context, graph)
     if isinstance(data, Mapping) and data and all(isinstance(k, str) and k in SPLIT_NAMES for k in data):
@@ -78,11 +78,11 @@ def _split(data: Data, graph: Graph, context: Context, limit: int) -> Split:
     return joined.take(limit or None)
 
 
-_NONE = np.dtype(bool)  # of labels that are not there
+_NONE = np.dtype(bool)  # dtype that marks missing labels
 
 
 def _stacked(parts: Sequence[Split]) -> Split:
-    """As `join`, of labels that are no classes."""
+    """As `join`, for labels that are not classes."""
     labels = [p.labels for p in parts]
     blank = [Split(p.inputs, np.zeros(len(p), np.int64), p.lengths) for p in parts]
     inputs = join(blank)
@@ -90,7 +90,7 @@ def _stacked(parts: Sequence[Split]) -> Split:
 
 
 def _whole(data: Data) -> bool:
-    """Whether it is all samples at once, not an iterable of samples or batches."""
+    """Whether data contains all samples at once, rather than being an iterable of samples or batches."""
     if isinstance(data, Mapping):
         return True
     if isinstance(data, tuple) and data and all(map(_is_array, cast("tuple[Any, ...]", data))):
@@ -99,19 +99,19 @@ def _whole(data: Data) -> bool:
 
 
 def _is_array(value: Any) -> bool:
-    """An array of samples; a list only of numbers or texts, since one of pairs is samples."""
+    """Whether a value is an array of samples; a list counts unless its items are pairs or dicts."""
     if isinstance(value, list):
         return bool(value) and not isinstance(value[0], tuple | dict)
     return hasattr(value, "__array__") and getattr(value, "ndim", 0) > 0
 
 
 def _items(data: Data) -> Iterator[Any]:
-    """Samples or batches, one after another; a map-style Dataset by its length, as it may know no end."""
+    """Iterate over samples or batches; a map-style Dataset by its length, since its iterator may not end."""
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return (data[i] for i in range(len(data)))
     if isinstance(data, Iterable):
         return iter(cast("Iterable[Any]", data))
-    raise DataError(f"{type(data).__name__} is no data that can be read.", SHAPES)
+    raise DataError(f"{type(data).__name__} is not a supported type of data.", SHAPES)
 
 
 class _Reader:
@@ -122,7 +122,7 @@ class _Reader:
         self.inputs = {n.target: n for n in graph.placeholders if n.target != "labels"}
 
     def parts(self, items: Iterator[Any], limit: int) -> list[Split]:
-        """Each item as a split; a dataset of texts in one, as they are tokenised together."""
+        """Each item as a split; texts as one split, since they are tokenised together."""
         first = next(items, None)
         if first is None:
             return []
@@ -131,32 +131,32 @@ class _Reader:
             rows = list(itertools.islice(items, limit or None))
             texts = [self._texts(row) for row in rows]
             return [self.part(({"text": texts}, [self._pair(row)[1] for row in rows]), batched=True)]
-        found: list[Split] = []
+        splits: list[Split] = []
         for item in items:
-            found.append(self.part(item))
-            if limit and sum(map(len, found)) >= limit:
+            splits.append(self.part(item))
+            if limit and sum(map(len, splits)) >= limit:
                 break
-        return found
+        return splits
 
     def part(self, item: Any, batched: bool | None = None) -> Split:
-        """The samples of an item; `batched`: that it holds several, None to see it by the number of axes."""
+        """The samples of an item; `batched`: whether it is a batch, None: decide by the number of axes."""
         values, labels = self._pair(item)
         texts = values.get("text") if "text" not in self.inputs else None
         arrays = self._encoded(texts) if texts is not None else {k: _array(k, v) for k, v in values.items()}
-        kept = {k: v for k, v in self._named(arrays).items() if k in self.inputs}
-        name = next(iter(kept))
+        inputs = {k: v for k, v in self._named(arrays).items() if k in self.inputs}
+        name = next(iter(inputs))
         if batched is None:
-            batched = kept[name].ndim != self._rank(name) - 1
+            batched = inputs[name].ndim != self._rank(name) - 1
         if not batched:
-            kept = {k: v[None] for k, v in kept.items()}
-        kept = {k: _fitted(k, v, self.inputs[k]) for k, v in kept.items()}
-        count = len(kept[name])
-        told = _labels(labels, self.context.reading.classes, batched, count)
-        for what, size in (*((k, len(v)) for k, v in kept.items()), ("labels", len(told))):
+            inputs = {k: v[None] for k, v in inputs.items()}
+        inputs = {k: _fitted(k, v, self.inputs[k]) for k, v in inputs.items()}
+        count = len(inputs[name])
+        targets = _labels(labels, self.context.reading.classes, batched, count)
+        for what, size in (*((k, len(v)) for k, v in inputs.items()), ("labels", len(targets))):
             if size != count:
-                raise DataError(f"{name} has {count} samples, {what} has {size}.", "Give both as many.")
-        mask = kept.get("attention_mask")
-        return Split(kept, told, None if mask is None else mask.sum(1).astype(np.int64))
+                raise DataError(f"{name} has {count} samples, {what} has {size}.", "Give equal numbers.")
+        mask = inputs.get("attention_mask")
+        return Split(inputs, targets, None if mask is None else mask.sum(1).astype(np.int64))
 
     def _pair(self, item: Any) -> tuple[dict[str, Any], Any]:
         """(inputs by name, labels or None) of `x`, `(x, y)`, `(x1, x2, …, y)` or a dict."""
@@ -170,28 +170,28 @@ class _Reader:
                 raise DataError(f"A sample has {len(values)} inputs; the model takes {', '.join(self.inputs)}.", SHAPES)
             return dict(zip(self.inputs, values, strict=False)), labels
         if isinstance(item, Mapping):
-            held = dict(cast("Mapping[str, Any]", item))
-            key = next((k for k in LABELS if k in held), None)
-            labels = held.pop(key) if key else None
-            text = next((k for k in (self.context.reading.text, *TEXTS) if k in held and k not in self.inputs), None)
-            return ({"text": held[text]} if text else held), labels
+            values_ = dict(cast("Mapping[str, Any]", item))
+            key = next((k for k in LABELS if k in values_), None)
+            labels = values_.pop(key) if key else None
+            text = next((k for k in (self.context.reading.text, *TEXTS) if k in values_ and k not in self.inputs), None)
+            return ({"text": values_[text]} if text else values_), labels
         return ({"text": item} if _is_text(item) else {next(iter(self.inputs)): item}), None
 
     def _texts(self, item: Any) -> str | None:
-        """The text of a sample that is one."""
+        """The text of a sample, or None."""
         if isinstance(item, Mapping | tuple | list | str):
             text = self._pair(item)[0].get("text")
             return text if isinstance(text, str) else None
         return None
 
     def _named(self, arrays: dict[str, Array]) -> dict[str, Array]:
-        """By the model's names; one input takes one array, whatever it is called."""
+        """Map arrays to the model's input names; a single array goes to a single input."""
         if len(self.inputs) == 1 and len(arrays) == 1:
             return {next(iter(self.inputs)): next(iter(arrays.values()))}
         if not set(arrays) & set(self.inputs):
             names = ", ".join(self.inputs)
-            told = nearest(next(iter(arrays), ""), self.inputs)
-            raise DataError(f"The model takes {names}; the data hold {', '.join(arrays) or 'nothing'}.", told)
+            hint = nearest(next(iter(arrays), ""), self.inputs)
+            raise DataError(f"The model takes {names}; the data hold {', '.join(arrays) or 'nothing'}.", hint)
         return arrays
 
     def _rank(self, name: str) -> int:
@@ -219,24 +219,26 @@ def _array(name: str, value: Any) -> Array:
         tensor = cast("Tensor", value).detach().cpu()
         value = tensor.float() if str(tensor.dtype) in ("torch.bfloat16", "torch.float16") else tensor
     try:
-        found = np.asarray(value)
+        array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise DataError(f"{name} cannot become an array: {error}.", "Give arrays of equal sizes.") from error
-    if found.dtype.kind not in "biuf":
+        raise DataError(f"{name} cannot be converted to an array: {error}.", "Give arrays of equal sizes.") from error
+    if array.dtype.kind not in "biuf":
         raise DataError(f"{name} holds {type(value).__name__}, not numbers.", "Give an array or a tensor.")
-    return found
+    return array
 
 
 def _fitted(name: str, array: Array, node: Node) -> Array:
-    """In the kind of the model's input, if it has its shape; raises DataError."""
+    """Convert to the dtype of the model's input; raises DataError if the shape differs."""
     out = node.out
     if out is None:
         return array
-    wish, own = out.shape, array.shape
-    fits = len(wish) == len(own) and all(isinstance(w, str) or w == s for w, s in zip(wish[1:], own[1:], strict=True))
+    expected, actual = out.shape, array.shape
+    fits = len(expected) == len(actual) and all(
+        isinstance(w, str) or w == s for w, s in zip(expected[1:], actual[1:], strict=True)
+    )
     if not fits:
-        text = " × ".join(str(w) for w in wish)
-        raise DataError(f"{name} is {' × '.join(map(str, own))}; the model takes {text}.", SHAPES)
+        text = " × ".join(str(w) for w in expected)
+        raise DataError(f"{name} is {' × '.join(map(str, actual))}; the model takes {text}.", SHAPES)
     if floating(out):
         return np.ascontiguousarray(array, np.float32)
     if array.dtype.kind == "f":
@@ -247,42 +249,44 @@ def _fitted(name: str, array: Array, node: Node) -> Array:
 
 
 def _labels(labels: Any, classes: Sequence[str], batched: bool, count: int) -> Array:
-    """Labels with a sample axis; class names become numbers. Where there are none: `_NONE`, which no label is."""
+    """Labels with a sample axis; class names become numbers. Missing labels have dtype `_NONE`."""
     if labels is None or (isinstance(labels, list) and labels and all(v is None for v in labels)):
         return np.zeros(count, _NONE)
     if _is_text(labels):
         labels = [_class(name, classes) for name in ([labels] if isinstance(labels, str) else labels)]
         batched = True
-    found = _array("labels", labels)
-    found = found.astype(np.int64) if found.dtype.kind in "bu" else found
-    found = found if batched else found[None]
-    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 and found.dtype.kind == "i" else found
+    array = _array("labels", labels)
+    array = array.astype(np.int64) if array.dtype.kind in "bu" else array
+    array = array if batched else array[None]
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind == "i" else array
 
 
 def _class(name: str, classes: Sequence[str]) -> int:
-    known = [c.strip().casefold() for c in classes]
-    if name.strip().casefold() not in known:
-        raise DataError(f"{name!r} is no class of the model.", nearest(name, classes) if classes else "Give numbers.")
-    return known.index(name.strip().casefold())
+    names = [c.strip().casefold() for c in classes]
+    if name.strip().casefold() not in names:
+        raise DataError(
+            f"{name!r} is not a class of the model.", nearest(name, classes) if classes else "Give numbers."
+        )
+    return names.index(name.strip().casefold())
 
 
 def _task(name: str, splits: Mapping[str, Split], names: Sequence[str]) -> TaskData:
-    """A data set of these splits; labels that are no class numbers are hidden (−1), and a note says so."""
-    found: dict[str, Split] = {}
+    """A data set of splits; labels other than class numbers are replaced with −1, with a note."""
+    by_split: dict[str, Split] = {}
     notes: dict[str, None] = {}
     for key, split in splits.items():
         labels = split.labels
         if labels.dtype.kind == "i" and labels.ndim == 1:
-            found[key] = Split(split.inputs, labels.astype(np.int64), split.lengths)
+            by_split[key] = Split(split.inputs, labels.astype(np.int64), split.lengths)
             continue
         if labels.dtype != _NONE:
             shape = " × ".join(map(str, labels.shape))
             notes[f"The labels are {labels.dtype} of shape {shape}, not a class number a sample."] = None
-        found[key] = Split(split.inputs, np.full(len(split), -1, np.int64), split.lengths)
-    count = max((int(s.labels.max()) + 1 for s in found.values()), default=0)
+        by_split[key] = Split(split.inputs, np.full(len(split), -1, np.int64), split.lengths)
+    count = max((int(s.labels.max()) + 1 for s in by_split.values()), default=0)
     classes = tuple(names) if len(names) >= count else tuple(map(str, range(count)))
-    kind = "text" if any("input_ids" in s.inputs for s in found.values()) else "image"
-    return TaskData(f"{name} in Python", kind, classes, found, {}, notes=tuple(notes))
+    kind = "text" if any("input_ids" in s.inputs for s in by_split.values()) else "image"
+    return TaskData(f"{name} in Python", kind, classes, by_split, {}, notes=tuple(notes))
 
 
 def check_labels(data: Given) -> None:

@@ -12,10 +12,10 @@ from espalier.model.store.weights import WeightStore
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Difference(Report):
-    """Two models compared: a row a change, with `node`, `what`, `before` and `after`.
+    """Difference of two models: a row a change, with `node`, `what`, `before` and `after`.
 
-    Figures: how many nodes were added, removed and changed; costs of both, such as `size_bytes` and
-    `size_bytes_before`. False where nothing differs.
+    Figures: numbers of added, removed and changed nodes; costs of both, such as `size_bytes` and
+    `size_bytes_before`. False if nothing differs.
     """
 
     def __bool__(self) -> bool:

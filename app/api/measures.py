@@ -1,4 +1,4 @@
-"""What is measured, predicted and searched of a model; nothing here changes it."""
+"""Scores, sensitivities, allocations, searches and sweeps of a model, which they do not change."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Measurable(Editable):
     """Scores, sensitivities, allocations, searches and sweeps of a model."""
 
     def score(self, data: Data | None = None, **options: Any) -> Report:
-        """What the model costs and, on data, how well it does: also how far that is from the model as opened.
+        """Costs of the model and, on data, its accuracy and loss, compared with the model as opened.
 
         Args:
             data: a name (`demo:NAME`, `hub:NAME`, a file or folder), arrays `(x, y)`, a Dataset, a DataLoader or a
@@ -53,19 +53,19 @@ class Measurable(Editable):
         Example:
             m.score("demo:digits").accuracy
         """
-        held = self._on(data, options)
-        check_labels(held)
-        known: EvaluateOptions = decode(EvaluateOptions, {**options, "data": held.spec})
-        chosen, target, start = known if held.spec else None, self._target(), time.perf_counter()
+        source = self._on(data, options)
+        check_labels(source)
+        evaluate_options: EvaluateOptions = decode(EvaluateOptions, {**options, "data": source.spec})
+        chosen, target, start = evaluate_options if source.spec else None, self._target(), time.perf_counter()
         now = score(self._graph, target, chosen)
         active = bool(self._project.recipe.active)
         before = baseline_score(self._project.base, target, chosen) if active and self._runs_opened else {}
-        told = {k: v for k, v in plain(now).items() if k != "dominant"}
+        figures = {k: v for k, v in plain(now).items() if k != "dominant"}
         rows = tuple({"figure": k, "value": v, **({OPENED: before.get(k)} if before else {})}
-                     for k, v in told.items() if isinstance(v, int | float))  # fmt: skip
+                     for k, v in figures.items() if isinstance(v, int | float))  # fmt: skip
         if change := changed(before, now, OPENED).get("accuracy"):
-            told |= {"accuracy_change": change["value"], "baseline": OPENED, "within_noise": change["within_noise"]}
-        return Report("score", told, rows, time.perf_counter() - start)
+            figures |= {"accuracy_change": change["value"], "baseline": OPENED, "within_noise": change["within_noise"]}
+        return Report("score", figures, rows, time.perf_counter() - start)
 
     def evaluate(self, data: Data | None = None, metric: Metric | None = None, **options: Any) -> Report:
         """Accuracy and loss on data, or any metric of the caller's.
@@ -89,18 +89,18 @@ class Measurable(Editable):
         if metric is None:
             return self.run("evaluate", **({} if data is None else {"data": data}), **options)
         start = time.perf_counter()
-        known: EvaluateOptions = decode(EvaluateOptions, {**options, "data": "given"})
-        split = self._samples(data, known)
-        found = metric(*self._outputs(split, known.batch_size))
+        evaluate_options: EvaluateOptions = decode(EvaluateOptions, {**options, "data": "given"})
+        split = self._samples(data, evaluate_options)
+        result = metric(*self._outputs(split, evaluate_options.batch_size))
         name = getattr(metric, "__name__", "metric").replace("<lambda>", "metric")
-        figures = dict(found) if isinstance(found, Mapping) else {name: _number(found)}
+        figures = dict(result) if isinstance(result, Mapping) else {name: _number(result)}
         return Report("evaluate", {"n": len(split), **figures}, seconds=time.perf_counter() - start)
 
     def sensitivity(
         self, data: Data | None = None, select: Any = None, *, formats: Sequence[str | Format] = (), ports: Names = (),
         sparsities: Sequence[float] = (), exact: bool = False, seed: int = 0, **options: Any,
     ) -> Report:  # fmt: skip
-        """Predict what each format at each port of each layer does to the outputs, from one pass with gradients.
+        """Predict the output divergence of each format at each port of each layer, from one gradient pass.
 
         Args:
             data: as of `score`; no labels are needed.
@@ -122,24 +122,24 @@ class Measurable(Editable):
         Example:
             m.sensitivity("demo:digits", formats=["int8", "int4"], ports=["weight"]).rows[0]
         """
-        wish = {"formats": list(formats), "ports": list(ports), "sparsities": list(sparsities), "exact": exact}
+        values = {"formats": list(formats), "ports": list(ports), "sparsities": list(sparsities), "exact": exact}
         given_data = {} if data is None else {"data": data}
-        return self.run("sensitivity", select, seed=seed, **given_data, **wish, **options)
+        return self.run("sensitivity", select, seed=seed, **given_data, **values, **options)
 
     def allocate(
         self, data: Data | None = None, *, budget: str | Sequence[str], formats: Sequence[str | Format] = (),
         sparsities: Sequence[float] = (), ports: Names = (), ties: Iterable[Names] = (), exact: bool = False,
         seed: int = 0, **options: Any,
     ) -> Allocation:  # fmt: skip
-        """Find the formats and sparsities that keep budgets and change the outputs least; `apply` its recipe.
+        """Compute the formats and sparsities within budgets of least output divergence; `apply` its recipe.
 
         Args:
             data: as of `score`; no labels are needed.
             budget: one or several such as `"weight_bits<=4.5"`, `"size_bytes<=300KiB"`, `"cycles<=64"`.
-            formats: what competes, such as `["int8", "int4", "float"]`; none: all, and float.
+            formats: candidates, such as `["int8", "int4", "float"]`; none: all, and float.
             sparsities: shares (0…1] that may be pruned.
             ports: of weight, bias, data_in, data_out; none: all.
-            ties: groups of nodes that take the same.
+            ties: groups of nodes that share one choice.
             exact: measure every candidate, instead of predicting most.
             seed: of the sensitivities.
             options: others of `sensitivity`.
@@ -148,45 +148,45 @@ class Measurable(Editable):
             An Allocation: a row a port with its format, `predicted` (KL, nats a sample), the costs, and `recipe`.
 
         Raises:
-            OptionsError: no allocation keeps the budget (it names the least possible), or a budget is no sum of layers.
+            OptionsError: no allocation meets the budget (names the least possible), or a budget is no sum over layers.
 
         Example:
             plan = m.allocate("demo:digits", budget="weight_bits<=4.5", formats=["int8", "int4", "int2"])
             m.apply(plan.recipe)
         """
-        held = self._on(data, options)
+        source = self._on(data, options)
         budgets = [budget] if isinstance(budget, str) else list(budget)
-        wish = {**options, "data": held.spec, "exact": exact, "ports": list(ports), "sparsities": list(sparsities)}
-        return allocated(self._target(seed), budgets, list(formats), [tuple(t) for t in ties], wish)
+        values = {**options, "data": source.spec, "exact": exact, "ports": list(ports), "sparsities": list(sparsities)}
+        return allocated(self._target(seed), budgets, list(formats), [tuple(t) for t in ties], values)
 
     def search(
         self, spec: str | PathLike[str] | Mapping[str, Any], data: Data | None = None, *, trials: int = 0,
         storage: str = "", resume: bool = False, seed: int = 0,
     ) -> Study:  # fmt: skip
-        """Search formats, sparsities and options for the best trade; Ctrl-C returns what has ended.
+        """Search formats, sparsities and options; Ctrl-C returns the finished trials.
 
         Args:
             spec: a dict with the keys of a search file (`space`, `goals`, `within`, `sampler`, `trials`, …), the path
                 of such a file (TOML or JSON), or the name of a template such as "mixed-precision".
             data: as of `score`; it replaces the spec's.
-            trials: how many in all, in place of the spec's.
-            storage: where the study lies (`journal:///F`, `sqlite:///F`, …); default: nowhere after the program ends.
-            resume: go on with the study of that name in the storage.
+            trials: total number, overrides the spec's.
+            storage: URL of the study (`journal:///F`, `sqlite:///F`, …); default: temporary.
+            resume: continue the study of that name in the storage.
             seed: of the sampler.
 
         Returns:
             A Study: a row a trial, `front`, the best trial's figures, and its `recipe` for `apply`.
 
         Raises:
-            OptionsError: with the path of what is wrong in the spec. StorageError: the storage is out of reach.
+            OptionsError: with the path of the error in the spec. StorageError: the storage is unavailable.
 
         Example:
             study = m.search({"space": [{"values": "integer(width=4|8)"}], "goals": ["accuracy"],
                               "within": ["weight_bits<=6"], "trials": 20}, "demo:digits")
             m.apply(study.recipe)
         """
-        held = self._on(data, {}, fall_back=False)
-        return searched(self._target(), spec, held.spec, trials, storage, resume, seed, self._place.scratch.folder)
+        source = self._on(data, {}, fall_back=False)
+        return searched(self._target(), spec, source.spec, trials, storage, resume, seed, self._place.scratch.folder)
 
     def sweep(
         self, over: str | Mapping[str, Sequence[Any]] = "", data: Data | None = None, *,
@@ -213,25 +213,25 @@ class Measurable(Editable):
         Example:
             m.sweep({"prune.sparsity": [0.3, 0.6, 0.9]}, "demo:digits", recipe={"prune": {}}).means
         """
-        held = self._on(data, options)
-        known: EvaluateOptions = decode(EvaluateOptions, {**options, "data": held.spec})
-        return swept(self._target(), over, recipe, along, variants, seeds, known)
+        source = self._on(data, options)
+        evaluate_options: EvaluateOptions = decode(EvaluateOptions, {**options, "data": source.spec})
+        return swept(self._target(), over, recipe, along, variants, seeds, evaluate_options)
 
     # -- inner
 
     @property
     def _runs_opened(self) -> bool:
-        """Whether the model as opened can be measured."""
+        """Whether the model as opened has its weights."""
         return all(w.key is not None for w in self._project.base.weights.values())
 
     def _on(self, data: Data | None, options: Mapping[str, Any], *, fall_back: bool = True) -> Given:
-        """The caller's data, or those of the model's source."""
+        """The caller's data, else that of the model's source."""
         if data is None:
             return Given((self._project.source.data or "") if fall_back else "")
         return given(data, self._graph, self._context(), int(options.get("limit") or 0))
 
     def _samples(self, data: Data | None, options: EvaluateOptions) -> Split:
-        """What a metric is measured on."""
+        """The samples for a metric."""
         context = self._context()
         if data is None or isinstance(data, str | PathLike):
             ask_limits(context, self._graph)
@@ -243,24 +243,24 @@ class Measurable(Editable):
         return choose_split(TaskData("The data", "", (), splits, {}), options.split, options.limit)
 
     def _outputs(self, split: Split, size: int) -> tuple[Any, Tensor | None]:
-        """(the model's results for all samples, labels)."""
+        """(outputs for all samples, labels or None)."""
         import torch
 
         from espalier.model.torch.build import build
         from espalier.model.torch.in_place import unheard
 
-        context, found = self._context(), list[Any]()
+        context, outputs = self._context(), list[Any]()
         module = build(self._graph, context.store, context.callables, packed=True)
         blank = Split(split.inputs, split.labels if split.labels.dtype.kind == "i" else _zeros(split), split.lengths)
         with unheard(module), torch.no_grad():
             for done, (inputs, _) in enumerate(batches(blank, self._graph, size)):
                 context.progress(done * size, len(split), "evaluating")
                 with fit_error(inputs):
-                    found.append(_result(module(**inputs)))
+                    outputs.append(_result(module(**inputs)))
         labels = None if split.labels.dtype == bool else torch.from_numpy(split.labels)
-        if isinstance(found[0], dict):
-            return {k: torch.cat([f[k] for f in found]) for k in found[0]}, labels
-        return torch.cat(found), labels
+        if isinstance(outputs[0], dict):
+            return {k: torch.cat([f[k] for f in outputs]) for k in outputs[0]}, labels
+        return torch.cat(outputs), labels
 
 
 def _zeros(split: Split) -> Any:
@@ -270,18 +270,18 @@ def _zeros(split: Split) -> Any:
 
 
 def _result(result: Any) -> Any:
-    """The class scores, else the one result, else results by name; those without a sample axis are left out."""
+    """Logits, else the single output, else outputs by name; those without a sample axis are omitted."""
     if not isinstance(result, dict | tuple | list):
         return result
     named = result if isinstance(result, dict) else {str(i): v for i, v in enumerate(result)}
     named = {k: v for k, v in named.items() if getattr(v, "dim", lambda: 0)() > 0}
     if not named:
-        raise DataError("The model gives no result with a sample axis.", "Give it a metric's input as an output.")
+        raise DataError("The model has no output with a sample axis.", "Add the metric's input as an output.")
     if "logits" in named or len(named) == 1:
         return named.get("logits", next(iter(named.values())))
     return named
 
 
 def _number(value: Any) -> Any:
-    """A plain number of a tensor or a numpy scalar that holds one."""
+    """Convert a scalar tensor or numpy scalar to a plain number."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value

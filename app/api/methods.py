@@ -1,4 +1,4 @@
-"""Registered passes as methods: their options as keyword arguments, signature and documentation from the registry."""
+"""Methods of models from registered passes: options as keyword arguments, signature and docstring generated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from espalier.passes.select import Select, types_in
 from espalier.passes.transform.quantize import PORTS
 
 WAYS = ("type", "name", "regex", "module", "where")
-FORMATS_HELP = 'a format such as "int8", "mxint4" or "integer(width=8, frac_width=4)"; "float" takes it away'
+FORMATS_HELP = 'a format such as "int8", "mxint4" or "integer(width=8, frac_width=4)"; "float" removes it'
 SELECT_HELP = (
     'the nodes: a type ("linear"), a node or module path, a list of these, "all", "regex:…", "module:…", '
     '"where:params > 1e4 and bits > 4", or a table {by, values}'
@@ -28,7 +28,7 @@ Keyword, Both = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 def selection(select: Any, graph: Graph) -> dict[str, Any]:
-    """`{by, values}` of what a caller wrote; raises OptionsError with the nearest name."""
+    """Convert a caller's `select` to `{by, values}`; raises OptionsError with the nearest name."""
     if isinstance(select, Select):
         return encode(select)
     if isinstance(select, Mapping):
@@ -50,7 +50,7 @@ def _listed(select: Any) -> Any:
 
 
 def _way(word: str, graph: Graph) -> str:
-    """How a word selects: as it says itself, by type, by a node's name, by a module's path."""
+    """The kind of selection of a word: explicit prefix, type, node name or module path."""
     head = word.partition(":")[0]
     if head in WAYS and ":" in word:
         return head
@@ -63,7 +63,7 @@ def _way(word: str, graph: Graph) -> str:
     if any(p == word or p.startswith(f"{word}.") for p in paths):
         return "module"
     known = {n.id for n in graph if category(n) != "io"} | set(types) | paths
-    raise OptionsError(f"{word!r} selects nothing: it is no type, node or module.", nearest(word, known))
+    raise OptionsError(f"{word!r} selects nothing: not a type, node or module.", nearest(word, known))
 
 
 def options_from(spec: PassSpec, select: Any, values: Mapping[str, Any], graph: Graph) -> Any:
@@ -84,7 +84,7 @@ def options_from(spec: PassSpec, select: Any, values: Mapping[str, Any], graph: 
 
 
 def _quantize(spec: PassSpec, select: Any, given: dict[str, Any], graph: Graph) -> Any:
-    """Options of `quantize`: one rule from ports as keywords, or whole rules."""
+    """Options of `quantize`: a rule from port keywords, or complete rules."""
     known = (*PORTS, "gradient", "rules", "seed")
     for name in given:
         if name not in known:
@@ -100,7 +100,7 @@ def _quantize(spec: PassSpec, select: Any, given: dict[str, Any], graph: Graph) 
 
 
 def _plain(value: Any) -> Any:
-    """As options are decoded from: formats stay, other dataclasses, numpy numbers and paths become plain."""
+    """Convert a value for decoding: formats stay, other dataclasses, numpy values and paths become plain."""
     match value:
         case Format() | None | bool() | int() | float() | str():
             return value
@@ -119,7 +119,7 @@ def _plain(value: Any) -> Any:
 
 
 def method(spec: PassSpec) -> Callable[..., Any]:
-    """The method of a pass, for the class of models."""
+    """Build the method of a pass for the class Model."""
 
     def call(self: Any, select: Any = None, /, *, seed: int = 0, **options: Any) -> Any:
         return self.run(spec.name, options.pop("select", None) if select is None else select, seed=seed, **options)
@@ -133,7 +133,7 @@ def method(spec: PassSpec) -> Callable[..., Any]:
 
 
 def signature(spec: PassSpec) -> inspect.Signature:
-    """Of the method: the selection by place, all options by name."""
+    """The method's signature: positional selection, keyword options."""
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     kinds = {f.name: f for f in dataclasses.fields(spec.options) if f.init}
     listed = [own]
@@ -173,7 +173,7 @@ def _default(f: dataclasses.Field[Any]) -> Any:
 
 
 def _kind(f: dataclasses.Field[Any]) -> str:
-    """The type as a caller may write it."""
+    """The type annotation for callers."""
     text = f.type if isinstance(f.type, str) else getattr(f.type, "__name__", str(f.type))
     return "Data" if f.name == "data" else text.replace("Format", "str | Format")
 
@@ -189,19 +189,19 @@ def documentation(spec: PassSpec) -> str:
     for f in dataclasses.fields(spec.options):
         if f.init and f.name != "select":
             lines.append(f"    {f.name}: {_help(f)}".rstrip() + ".")
-    lines.append("    seed: of what the pass draws; equal seeds give equal results.")
+    lines.append("    seed: random seed; equal seeds give equal results.")
     result = (
         "a Report: rows and figures" if spec.kind == "analysis" else "the model itself, so that calls can be chained"
     )
     lines += ["", "Returns:", f"    {result[0].upper()}{result[1:]}.", "", "Raises:",
-              "    OptionsError: an option does not exist or has an impossible value.",
+              "    OptionsError: an option does not exist or has an invalid value.",
               "    PassError, DataError: the pass cannot work on this model, or on these data.", "",
               "Example:", f"    {_example(spec)}"]  # fmt: skip
     return "\n".join(lines)
 
 
 def _help(f: dataclasses.Field[Any]) -> str:
-    """What an option means; its range and default stand in the signature."""
+    """Help of an option with its range."""
     if f.name == "data":
         return "a name (demo:NAME, hub:NAME, a file or folder), arrays, a Dataset, a DataLoader or a generator"
     low, high = f.metadata.get("min"), f.metadata.get("max")
@@ -223,7 +223,7 @@ def _example(spec: PassSpec) -> str:
 
 
 def install(cls: type) -> None:
-    """Give a class a method for each registered pass whose name it has not."""
+    """Add a method per registered pass to a class, unless the name exists."""
     from espalier.model.registry import PASSES
 
     for name, spec in PASSES.items():

@@ -1,4 +1,4 @@
-"""`open`, `trace`, `diff` and the class that they are about: a model with everything the window can do with it."""
+"""`open`, `trace`, `diff`, `load_plugins` and the class `Model`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PathName = str | PathLike[str]
 
 
 def _silent(done: int, total: int, text: str) -> None:
-    """No progress wanted."""
+    """Ignore progress."""
 
 
 def open(
@@ -80,7 +80,7 @@ def open(
 
 
 def trace(module: nn.Module, example: Any, *, name: str = "", progress: Progress = _silent) -> Model:
-    """Trace a torch module of your own. It stays as it is; the model holds a copy of its weights.
+    """Trace a torch module. The module is unchanged; the model has a copy of its weights.
 
     Args:
         module: in any mode; it is traced in eval mode.
@@ -111,13 +111,13 @@ def trace(module: nn.Module, example: Any, *, name: str = "", progress: Progress
 
 
 def diff(before: Model | PathName, after: Model | PathName) -> Difference:
-    """What differs between two models: nodes, formats, sparsities, weights, costs.
+    """Compare two models: nodes, formats, sparsities, weights, costs.
 
     Args:
         before, after: models, or what `open` takes.
 
     Returns:
-        A Difference: a row a change (`node`, `what`, `before`, `after`); false where nothing differs.
+        A Difference: a row a change (`node`, `what`, `before`, `after`); false if nothing differs.
 
     Example:
         es.diff("before.espalier", m).rows
@@ -130,13 +130,13 @@ def diff(before: Model | PathName, after: Model | PathName) -> Difference:
 
 
 def load_plugins(*files: PathName) -> list[str]:
-    """Load the plug-ins of the user's folder and of installed packages, and these files; their code runs.
+    """Load and run the plug-ins of the user's folder, of installed packages, and these files.
 
     Args:
         files: Python files that register passes, formats, costs or hardware rules.
 
     Returns:
-        The names of the passes that came; each is a method of every model from then on.
+        The names of the loaded passes; each becomes a method of every model.
 
     Raises:
         PassError, RegistryError: one of the files cannot be loaded, or a name is taken. Others are left out, and named
@@ -152,7 +152,7 @@ def load_plugins(*files: PathName) -> list[str]:
 
 
 class Model(Measurable, PassMethods):
-    """A model as a graph, with the steps that were done to it.
+    """A model as a graph, with the steps applied to it.
 
     Every registered pass is a method of its name: transforms return the model, so that calls can be chained, analyses
     return a Report. `es.open` and `es.trace` make one.
@@ -197,14 +197,14 @@ class Model(Measurable, PassMethods):
         return self._graph.to_networkx()
 
     def export(self, form: str, path: PathName, *, leave_float: bool = False) -> Report:
-        """Hand the result on in another form.
+        """Export the model.
 
         Args:
             form: "safetensors" (a folder with the weights as they compute), "packed" (one file in the bits of the
                 formats), "onnx", "pt2" (torch.export), "adapter" (LoRA as PEFT saves it), "script" (a Python program
                 in this interface), "recipe" (TOML or JSON).
             path: the file or folder to write.
-            leave_float: onnx: leave formats of activations that it has no equal of in float, and say so.
+            leave_float: onnx: leave activations in float if ONNX has no equivalent format, and report it.
 
         Returns:
             A Report: a row a file; `bytes`, `notes` (what the form could not take along) and, where the file was run,
@@ -226,7 +226,7 @@ class Model(Measurable, PassMethods):
                                          "max_abs_diff": done.max_abs_diff}, rows)  # fmt: skip
 
     def save(self, path: PathName) -> Path:
-        """Save the model as a project, whole or not at all; the window and `es.open` open it.
+        """Save the model as a project atomically; the window and `es.open` open it.
 
         Args:
             path: a file that ends in `.espalier`; an older one is replaced.
@@ -242,7 +242,7 @@ class Model(Measurable, PassMethods):
         """
         place = Path(path).expanduser()
         if not is_project(place.name):
-            raise ProjectError(f"{place.name} is no name of a project.", "End it in .espalier.")
+            raise ProjectError(f"{place.name} is not a project file.", "End it in .espalier.")
         save_project(self._project, self._place.opened.store, place)
         self._path, self._saved = place, self._project
         return place

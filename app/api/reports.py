@@ -1,4 +1,4 @@
-"""What the calls of the Python interface return: frozen values that print as tables, in a notebook as HTML."""
+"""Return types of the Python API: frozen values that print as tables, and as HTML in notebooks."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from espalier.passes.recipes.config import recipe_to_dict
 if TYPE_CHECKING:
     import pandas as pd
 
-LINES, WIDTH = 20, 72  # rows and signs of a cell that are printed; `.rows` has all of them
-HIDDEN = ("hits", "evidence", "correction", "configuration_correction")  # texts and lists for programs alone
+LINES, WIDTH = 20, 72  # printed rows, and characters per cell; `.rows` has all
+HIDDEN = ("hits", "evidence", "correction", "configuration_correction")  # texts and lists not printed
 Row = dict[str, Any]
 
 
 class UnknownNameError(OptionsError, AttributeError):
-    """An attribute that does not exist; `hasattr` and `getattr` with a default work as ever."""
+    """An unknown attribute; `hasattr` and `getattr` with a default work as usual."""
 
 
 class Table:
-    """What reports and recipes share: rows, and their forms for people."""
+    """Base of reports and recipes: rows with text, HTML and pandas output."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class Table:
 
     @property
     def figures(self) -> Mapping[str, Any]:
-        """Figures of the whole, beside the rows."""
+        """Summary figures besides the rows."""
         return {}
 
     @property
@@ -65,7 +65,7 @@ class Table:
         return pandas.DataFrame(self.rows)
 
     def __repr__(self) -> str:
-        return "\n".join([self.title, *facts(_told(self.figures), "  "), *self._table()])
+        return "\n".join([self.title, *facts(_figure_texts(self.figures), "  "), *self._table()])
 
     def _table(self) -> Iterable[str]:
         rows = self.rows
@@ -79,12 +79,12 @@ class Table:
         head = "".join(f"<th>{escape(n.replace('_', ' '))}</th>" for n in names)
         body = "".join("<tr>" + "".join(_td(of_row(r, n)) for n in names) + "</tr>" for r in rows[:LINES])
         more = f"<p>… {len(rows) - LINES} more rows in .rows</p>" if len(rows) > LINES else ""
-        told = ", ".join(f"{escape(k)} {escape(v)}" for k, v in _told(self.figures).items())
+        figures = ", ".join(f"{escape(k)} {escape(v)}" for k, v in _figure_texts(self.figures).items())
         listed = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
-        return f"<p><b>{escape(self.title)}</b></p><p>{told}</p>{listed}{more}"
+        return f"<p><b>{escape(self.title)}</b></p><p>{figures}</p>{listed}{more}"
 
 
-def _told(figures: Mapping[str, Any]) -> dict[str, str]:
+def _figure_texts(figures: Mapping[str, Any]) -> dict[str, str]:
     shown = {k: v for k, v in figures.items() if v not in (None, {}, [], ()) and not (k in HIDDEN and _is_long(v))}
     return {k.replace("_", " "): cell(v) for k, v in shown.items()}
 
@@ -94,7 +94,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _short(value: Any) -> Any:
-    """Numbers as they are, else a text that fits a column."""
+    """Numbers unchanged, other values as text of at most WIDTH characters."""
     if value is None or isinstance(value, int | float):
         return value
     text = cell(value)
@@ -108,7 +108,7 @@ def _td(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report(Table):
-    """What an analysis measured: a table and some figures.
+    """Result of an analysis: a table and summary figures.
 
     Figures are attributes and keys alike: `report.accuracy` is `report["accuracy"]`. `seconds` is how long it took.
 
@@ -143,14 +143,14 @@ class Report(Table):
         return self.summary[figure]
 
     def __getattr__(self, figure: str) -> Any:
-        if figure.startswith("_") or figure in ("summary", "name"):  # asked for before it is made, by copies
+        if figure.startswith("_") or figure in ("summary", "name"):  # accessed by copies before initialisation
             raise AttributeError(figure)
         return self[figure]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Steps(Table):
-    """A recipe: the steps that were done to a model, or that are to be done.
+    """A recipe: steps applied, or to apply, to a model.
 
     Example:
         recipe = m.recipe
@@ -159,11 +159,11 @@ class Steps(Table):
     """
 
     recipe: Recipe = field(default=Recipe())
-    from_opened: bool = False  # the whole recipe of the model as opened, which `apply` replaces the present one by
+    from_opened: bool = False  # complete recipe; `apply` replaces the present one
 
     @property
     def title(self) -> str:
-        """How many steps."""
+        """Number of steps as text."""
         return f"recipe of {len(self)} step{'' if len(self) == 1 else 's'}"
 
     @property

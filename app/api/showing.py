@@ -1,4 +1,4 @@
-"""The window on a model, in a process of its own: the program that asked for it goes on."""
+"""Opens the window on a model in a separate process."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PREFIX = "espalier-shown-"
 
 
 def open_window(path: Path, *, temporary: bool) -> subprocess.Popen[bytes]:
-    """Start the window on a project; raises EspalierError without a display.
+    """Start the window on a project.
 
-    `temporary`: the file goes with the window, unless it was saved there.
+    `temporary`: delete the file when the window closes, unless it was saved there.
     """
     root = str(Path(__file__).absolute().parents[3])
     places = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -29,13 +29,13 @@ def open_window(path: Path, *, temporary: bool) -> subprocess.Popen[bytes]:
 
 
 def check_display() -> None:
-    """Raise EspalierError where no window can open."""
+    """Raise EspalierError without a display."""
     if not has_display():
         raise EspalierError("There is no display, so the window cannot open.",
                             "Save the model with m.save(path) and open it where there is one.")  # fmt: skip
 
 
 def temporary_file(name: str) -> Path:
-    """A new place for a project that is only to be looked at."""
-    kept = "".join(c if c.isalnum() or c in "-_ " else "-" for c in name).strip() or "model"
-    return Path(tempfile.mkdtemp(prefix=PREFIX)) / f"{kept[:60]}.espalier"
+    """Path of a temporary project file."""
+    stem = "".join(c if c.isalnum() or c in "-_ " else "-" for c in name).strip() or "model"
+    return Path(tempfile.mkdtemp(prefix=PREFIX)) / f"{stem[:60]}.espalier"

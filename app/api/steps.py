@@ -1,4 +1,4 @@
-"""A model with the steps that were done to it: passes, recipe, undo. Every step leaves a new frozen project."""
+"""Base of Model for steps: passes, recipe, undo. Every step creates a new frozen project."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from espalier.model.graph.graph import Graph
 
 Progress = Callable[[int, int, str], None]
-MEASURING = ("evaluate", "sensitivity")  # passes that fall back on the data of the model's source
-LABELLED = ("evaluate", "predictions")  # passes that look at labels
+MEASURING = ("evaluate", "sensitivity")  # passes with the source's data as default
+LABELLED = ("evaluate", "predictions")  # passes that need labels
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Workplace:
-    """What all copies of a model share: its folder, opened source, the functions of its code.
+    """State shared by all copies of a model: working folder, opened source, functions of its code.
 
-    The folder goes with the last of the copies, or with the program.
+    The folder is deleted with the last copy or at exit.
     """
 
     scratch: Scratch
@@ -48,13 +48,13 @@ class Workplace:
 
     @classmethod
     def of(cls, opened: Opened, scratch: Scratch, progress: Progress, *, is_project: bool) -> Workplace:
-        """With the functions of opaque nodes, which a project's source is opened again for."""
+        """Create with the functions of opaque nodes; a project's source is reopened for them."""
         callables, refused = opened.callables, None
         if not callables and is_project:
             callables, refused = functions_of(opened.project, scratch.folder)
-        made = cls(scratch, opened, callables, refused, progress)
-        weakref.finalize(made, scratch.close)
-        return made
+        place = cls(scratch, opened, callables, refused, progress)
+        weakref.finalize(place, scratch.close)
+        return place
 
 
 class Editable:
@@ -63,7 +63,7 @@ class Editable:
     def __init__(self, place: Workplace, project: Project, *, held: Iterable[Given] = ()) -> None:
         self._place = place
         self._project = project
-        self._held = list(held)  # arrays that steps name
+        self._held = list(held)  # keeps arrays of steps alive
         self._undone: list[Project] = []
         self._before: list[Project] = []
 
@@ -93,7 +93,7 @@ class Editable:
                        base=project.base)  # fmt: skip
 
     def _target(self, seed: int = 0) -> Target:
-        """As the command line's functions take a model."""
+        """The model as Target for functions of the command line."""
         return Target(replace(self._place.opened, project=self._project), self._context(seed))
 
     # -- steps
@@ -130,7 +130,7 @@ class Editable:
         return self._applied(Recipe((step,)))
 
     def apply(self, recipe: Steps | str | PathLike[str] | Mapping[str, Any], *, seed: int = 0) -> Self:
-        """Run the steps of a recipe after those that are there.
+        """Run the steps of a recipe after the present ones.
 
         Args:
             recipe: another model's `recipe`, the `recipe` of an allocation or a study, a TOML or JSON file, or a dict
@@ -153,7 +153,7 @@ class Editable:
         return self._applied(load_recipe(source, seed))
 
     def undo(self, count: int = 1) -> Self:
-        """Take back the last `count` calls that changed the model; does nothing where there are none.
+        """Undo the last `count` calls that changed the model; no effect if there are none.
 
         Example:
             m.prune("linear", sparsity=0.9).undo()
@@ -164,7 +164,7 @@ class Editable:
         return self
 
     def redo(self, count: int = 1) -> Self:
-        """Do the last `count` undone calls again.
+        """Redo the last `count` undone calls.
 
         Example:
             m.undo().redo()
@@ -181,9 +181,9 @@ class Editable:
             half = m.copy().prune("linear", sparsity=0.5)
             es.diff(m, half)
         """
-        made = type(self)(self._place, self._project, held=self._held)
-        made._before, made._undone = list(self._before), list(self._undone)
-        return made
+        copy = type(self)(self._place, self._project, held=self._held)
+        copy._before, copy._undone = list(self._before), list(self._undone)
+        return copy
 
     def __getattr__(self, name: str) -> Any:
         """A pass of a plug-in; other names raise the nearest."""
@@ -202,10 +202,10 @@ class Editable:
     def _given(self, data: Data, spec: PassSpec, options: Mapping[str, Any]) -> Given:
         if not hasattr(spec.options, "__dataclass_fields__") or "data" not in spec.options.__dataclass_fields__:
             raise OptionsError(f"{spec.name} takes no data.", "Leave data out.")
-        found = given(data, self._graph, self._context(), int(options.get("limit") or 0))
+        source = given(data, self._graph, self._context(), int(options.get("limit") or 0))
         if spec.name in LABELLED:
-            check_labels(found)
-        return found
+            check_labels(source)
+        return source
 
     def _analysed(self, step: Step) -> Report:
         context = self._context(step.seed)
@@ -224,12 +224,12 @@ class Editable:
         return self
 
     def _replaced(self, recipe: Recipe) -> Self:
-        """With another recipe from the model as opened on; steps that both begin with do not run again."""
+        """Replace the complete recipe; common leading steps do not run again."""
         context = self._context()
         with explaining(self._place.refused):
             done = replay(self._project.base, recipe, context, known_steps(self._target()))
-        kept = milestones(recipe, done.results)
-        self._change(replace(self._project, recipe=recipe, graph=done.graph, milestones=kept))
+        stored = milestones(recipe, done.results)
+        self._change(replace(self._project, recipe=recipe, graph=done.graph, milestones=stored))
         return self
 
     def _change(self, project: Project) -> None:

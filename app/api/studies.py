@@ -1,4 +1,4 @@
-"""Searches and sweeps for a program: the loops that the window and the command line run, in this process."""
+"""`Model.search` and `Model.sweep`: run searches and sweeps in this process."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def searched(
     search = _search(target, spec, data, trials, seed)
     url = storage or journal_url(folder / f"{secrets.token_hex(4)}.journal")
     running = begin(Plan(search, target.context, url, resume, memo=known_steps(target)))
-    found = dict(running.told)
+    trials_ = dict(running.told)
     try:
         for trial in running.trials():
-            found[trial.number] = trial
+            trials_[trial.number] = trial
     except KeyboardInterrupt:
         running.why = "interrupted"
-    return _study(search, running, running.told | found, running.why, target, time.perf_counter() - start)
+    return _study(search, running, running.told | trials_, running.why, target, time.perf_counter() - start)
 
 
 def _search(target: Target, spec: str | PathLike[str] | Mapping[str, Any], data: str, trials: int, seed: int) -> Search:
@@ -70,23 +70,23 @@ def _search(target: Target, spec: str | PathLike[str] | Mapping[str, Any], data:
 
 
 def _study(
-    search: Search, running: Running, found: Mapping[int, Trial], ended: str, target: Target, seconds: float
+    search: Search, running: Running, trials_: Mapping[int, Trial], ended: str, target: Target, seconds: float
 ) -> Study:
-    want, trials = wanted(search.spec), [found[n] for n in sorted(found)]
+    want, trials = wanted(search.spec), [trials_[n] for n in sorted(trials_)]
     lead = best(trials, want)
     recipes = {t.number: _steps(search, running, t, target) for t in trials if t.params}
-    told: dict[str, Any] = {"best": lead.number, **lead.params, **lead.figures} if lead else {"best": None}
+    summary: dict[str, Any] = {"best": lead.number, **lead.params, **lead.figures} if lead else {"best": None}
     counts = {s: sum(t.state == s and not t.reused for t in trials) for s in ("complete", "pruned", "failed")}
     counts["duplicates"] = sum(t.reused for t in trials)
     return Study(
-        "search", {**told, **counts, "ended": ended}, tuple(_row(t, want) for t in trials), seconds,
+        "search", {**summary, **counts, "ended": ended}, tuple(_row(t, want) for t in trials), seconds,
         recipes[lead.number] if lead else Steps(), tuple(_row(t, want) for t in front(trials, want)), recipes,
         _source(search, running, lead),
     )  # fmt: skip
 
 
 def _steps(search: Search, running: Running, trial: Trial, target: Target) -> Steps:
-    """What comes after the model's own steps; all of them, where the trial changed those."""
+    """The steps after the model's own, or the complete recipe if the trial changed those."""
     recipe, own = search.recipe_of(running.space, trial.params, trial.begins), target.project.recipe
     if recipe.steps[: len(own)] == own.steps:
         return Steps(Recipe(recipe.steps[len(own) :]))
@@ -94,7 +94,7 @@ def _steps(search: Search, running: Running, trial: Trial, target: Target) -> St
 
 
 def _source(search: Search, running: Running, lead: Trial | None) -> str:
-    """The source of the best, where it is a model of its own."""
+    """Source of the best trial's model, if it builds its own."""
     from espalier.passes.search.architecture.trial_project import configured, source_of
 
     own = lead is not None and configured(running.space, lead.params)
@@ -117,23 +117,23 @@ def swept(
 ) -> Curve:  # fmt: skip
     """Run a sweep to its end; raises OptionsError."""
     start, own = time.perf_counter(), target.project.recipe
-    wish = SweepSpec(_axis(over), _listed(along), _listed(variants), seeds)
-    if not wish.varies:
+    options = SweepSpec(_axis(over), _listed(along), _listed(variants), seeds)
+    if not options.varies:
         raise OptionsError("There is nothing to vary.", 'Write over="prune.sparsity=0.1:0.9:0.1", variants or seeds.')
     more = _recipe(recipe)
-    sweep = build_sweep(Recipe((*own.steps, *more.steps)), wish, score if score.data else None, len(own))
+    sweep = build_sweep(Recipe((*own.steps, *more.steps)), options, score if score.data else None, len(own))
     if not sweep.recipe.steps:
         raise OptionsError("There is no recipe to sweep.", "Give recipe=, or a model that has steps.")
     sweep = replace(sweep, baseline=own)
     outcomes = list(run(sweep, target.project.base, target.context, known_steps(target)))
     _refuse_nothing(outcomes)
-    told = {"points": len(outcomes), "failed": sum(bool(o.error) for o in outcomes)}
+    summary = {"points": len(outcomes), "failed": sum(bool(o.error) for o in outcomes)}
     table, means = tuple(rows(sweep, outcomes)), tuple(mean_rows(sweep, outcomes))
-    return Curve("sweep", told, table, time.perf_counter() - start, means)
+    return Curve("sweep", summary, table, time.perf_counter() - start, means)
 
 
 def _axis(over: str | Mapping[str, Sequence[Any]]) -> str:
-    """An axis as text."""
+    """The axis in the syntax of the command line."""
     if isinstance(over, str):
         return over
     if len(over) != 1:
@@ -153,7 +153,7 @@ def _recipe(recipe: Any) -> Recipe:
 
 
 def _refuse_nothing(outcomes: Sequence[Outcome]) -> None:
-    """A sweep of which no point came out well is the caller's mistake, told as the first of them."""
+    """Raise OptionsError with the first error if all points failed."""
     points = [o for o in outcomes if o.variant >= 0]
     if points and all(o.error for o in points):
         raise OptionsError(

@@ -1,4 +1,4 @@
-"""A torch module of the caller's as an opened model: traced in eval mode, its weights copied, itself as it was."""
+"""Traces a caller's torch module in eval mode with copied weights; the module is unchanged."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def traced(module: nn.Module, example: Any, name: str, folder: Path) -> Opened:
         model, inputs, uncached = module_and_example((module, _example(example)), called)
         loaded = Loaded(SourceInfo(f"{OBJECT}{called}", called, tuple(inputs)), model, inputs, uncached=uncached)
         try:
-            found = trace(model, inputs, store)
+            result = trace(model, inputs, store)
         finally:
             loaded.restore_cache()
-    store.flush("traced")  # the tensors are the caller's memory until then
-    project = Project(described(loaded, found.graph, store), found.graph, Recipe(), found.graph)
-    return Opened(project, store, found.problems, Capture(found.seconds, found.dynamic, found.fixed), loaded,
-                  found.callables)  # fmt: skip
+    store.flush("traced")  # until then the tensors share the caller's memory
+    project = Project(described(loaded, result.graph, store), result.graph, Recipe(), result.graph)
+    return Opened(project, store, result.problems, Capture(result.seconds, result.dynamic, result.fixed), loaded,
+                  result.callables)  # fmt: skip
 
 
 def _example(example: Any) -> Any:
-    """A dict or a tuple of tensors."""
+    """Check the example: a dict, a tuple or a tensor; raises SourceError."""
     if isinstance(example, Mapping):
         return dict(cast("Mapping[str, Any]", example))
     if isinstance(example, tuple | list) or hasattr(example, "dim"):
@@ -52,11 +52,11 @@ def _example(example: Any) -> Any:
 
 @contextlib.contextmanager
 def _evaluating(module: nn.Module) -> Generator[None]:
-    """In eval mode for a while; each submodule comes back to its own mode."""
+    """Set eval mode for a block; each submodule's mode is restored."""
     from torch import nn
 
     if not isinstance(module, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]  a caller may give anything
-        raise SourceError(f"{type(module).__name__} is no torch module.", "Give one, or open a source with es.open.")
+        raise SourceError(f"{type(module).__name__} is not a torch module.", "Give one, or open a source with es.open.")
     modes = [(m, m.training) for m in module.modules()]
     module.eval()
     try:

@@ -1,1 +1,1 @@
-"""One file per subcommand of the command line; none of them imports Qt."""
+"""Subcommands of the command line, one module each. No Qt."""

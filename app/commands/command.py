@@ -1,4 +1,4 @@
-"""What a subcommand is: its name, its arguments, and a function from them to an answer."""
+"""Definition of a subcommand: name, arguments, and a function from arguments to an answer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Arguments = argparse.Namespace
 
 
 class UsageError(EspalierError):
-    """The command line itself is wrong."""
+    """An invalid command line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A command's result: the JSON object, the same as lines of text, and the exit code."""
+    """A command's result: JSON object, text lines, and exit code."""
 
     data: dict[str, Any]
     lines: Callable[[], Iterable[str]]
@@ -29,7 +29,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A subcommand. `about` is its one line in the list of all, `details` what its own help adds."""
+    """A subcommand. `about`: its line in the list of commands; `details`: further text of its own help."""
 
     name: str
     about: str
@@ -40,7 +40,7 @@ class Command:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose faults are our errors: one line what, one line what to do."""
+    """An argparse parser that raises UsageError with a message and a hint."""
 
     def __init__(self, command: str, program: str, about: str, details: str) -> None:
         form = argparse.RawDescriptionHelpFormatter
@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def hint(self) -> str:
-        """How to find out what this command takes."""
+        """Hint that refers to the command's help."""
         return f"See {self.prog} --help."
 
     @property
@@ -70,36 +70,34 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message.removeprefix('argument ')}.", self.hint)
 
     def read(self, words: list[str]) -> Arguments:
-        """The arguments in `words`; raises UsageError."""
-        found, extra = self.parse_known_args(words)
+        """Parse `words`; raises UsageError."""
+        args, extra = self.parse_known_args(words)
         for word in extra:
             if word.startswith("-") and len(word) > 1:
                 flag = word.partition("=")[0]
                 raise UsageError(f"{self.command} has no option {flag}.", nearest(flag, self.flags))
         if extra:
             raise UsageError(f"{extra[0]!r} is one argument too many for {self.command}.", self.hint)
-        return found
+        return args
 
 
 def add_common(parser: Parser) -> None:
-    """What every command takes."""
+    """Add the arguments of every command."""
     parser.add_argument("--seed", type=int, default=0, help="equal seeds give equal results (default 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    parser.add_argument(
-        "--no-cache", action="store_true", help="capture and measure again; do not use or write the cache"
-    )
+    parser.add_argument("--no-cache", action="store_true", help="capture and measure again without the cache")
     parser.add_argument(
         "--trust",
         action="append",
         default=[],
         metavar="FILE.py",
-        help="let this file run where a project or a recipe names it; may repeat",
+        help="allow this file to run if a project or a recipe names it; may repeat",
     )
     add_plugins(parser)
 
 
 def add_plugins(parser: Parser) -> None:
-    """--plugin, which the window takes too."""
+    """Add --plugin, also for the window."""
     parser.add_argument(
         "--plugin",
         action="append",

@@ -1,4 +1,4 @@
-"""Where a command writes: its answer to the real stdout, all else to stderr, a progress bar to a terminal only."""
+"""Output of a command: the answer on stdout, notes on stderr, a progress bar on terminals only."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from espalier.app.words import of_row
 
 THIN = "\u2009"
 BAR = 24
-QUIET = 20.0  # seconds without a line after which one says what goes on, where nobody sees a bar
+QUIET = 20.0  # seconds without output until a progress line is written where no bar is shown
 
 
 class Console:
-    """The streams of one command."""
+    """Output streams of one command."""
 
     def __init__(self, out: TextIO, json: bool) -> None:
         self.out = out
         self.json = json
         self._drawn = 0
         self._last = 0.0
-        self._spoke = time.monotonic()
+        self._last_note = time.monotonic()
 
     @property
     def live(self) -> bool:
-        """Whether somebody watches."""
+        """Whether a progress bar can be shown."""
         return not self.json and sys.stderr.isatty()
 
     def progress(self, done: int, total: int, text: str) -> None:
-        """Draw a bar, at most ten times a second; into a file or a pipe, a line where there was none for a while."""
+        """Draw a progress bar at most ten times a second; without a terminal write a line every QUIET seconds."""
         now = time.monotonic()
         if not self.live:
-            if now - self._spoke >= QUIET:
+            if now - self._last_note >= QUIET:
                 self.note(f"… {text}, {done} of {total}" if total else f"… {text}")
             return
         if now - self._last < 0.1:
@@ -51,16 +51,16 @@ class Console:
         self._drawn = len(line)
 
     def clear(self) -> None:
-        """Take the bar away."""
+        """Clear the progress bar."""
         if self._drawn:
             self._draw("")
             sys.stderr.write("\r")
             self._drawn = 0
 
     def note(self, text: str) -> None:
-        """One line besides the answer."""
+        """Write one line to stderr."""
         self.clear()
-        self._spoke = time.monotonic()
+        self._last_note = time.monotonic()
         sys.stderr.write(one_line(text) + "\n")
         sys.stderr.flush()
 
@@ -74,12 +74,12 @@ def one_line(text: str) -> str:
 
 
 def count(value: float) -> str:
-    """14 480 258, with thin spaces."""
+    """Format an integer with thin spaces: 14 480 258."""
     return f"{round(value):,}".replace(",", THIN)
 
 
 def size(value: float) -> str:
-    """16.7 MiB"""
+    """Format bytes: 16.7 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < 1024 or unit == "GiB":
             return f"{value:.0f}{THIN}{unit}" if unit == "B" else f"{value:.1f}{THIN}{unit}"
@@ -88,7 +88,7 @@ def size(value: float) -> str:
 
 
 def big(value: float) -> str:
-    """1.32 G"""
+    """Format with an SI prefix: 1.32 G."""
     for unit in ("", "k", "M", "G", "T"):
         if abs(value) < 1000 or unit == "T":
             return f"{value:.3g}{THIN}{unit}".strip() if unit else f"{value:.4g}"
@@ -97,12 +97,12 @@ def big(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """2.31 s or 14 ms"""
+    """Format a duration: 2.31 s or 14 ms."""
     return f"{value * 1000:.0f}{THIN}ms" if value < 1 else f"{value:.2f}{THIN}s"
 
 
 def age(when: float) -> str:
-    """How long ago a time (in seconds since 1970) was: 5 min ago."""
+    """Format the age of a Unix time: 5 min ago."""
     past = max(time.time() - when, 0.0)
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if past >= length:
@@ -111,7 +111,7 @@ def age(when: float) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value in a table."""
+    """Format a value for a table."""
     match value:
         case None:
             return "–"
@@ -124,8 +124,8 @@ def cell(value: Any) -> str:
         case float():
             return f"{value:.4g}" if math.isfinite(value) else str(value)
         case tuple() | list():
-            whole = all(isinstance(v, int | str) for v in value)
-            return " × ".join(map(str, value)) if whole else ", ".join(map(cell, value))
+            simple = all(isinstance(v, int | str) for v in value)
+            return " × ".join(map(str, value)) if simple else ", ".join(map(cell, value))
         case Mapping():
             return ", ".join(f"{k} {cell(v)}" for k, v in value.items())
         case _:
@@ -133,7 +133,7 @@ def cell(value: Any) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]], indent: str = "") -> Iterable[str]:
-    """Aligned columns under their names; numbers to the right."""
+    """Lines of a table with aligned columns; numbers are right-aligned."""
     names = list(dict.fromkeys(k for row in rows for k in row))
     right = [all(isinstance(r.get(n), int | float | None) for r in rows) for n in names]
     lines = [[n.replace("_", " ") for n in names], *([cell(of_row(r, n)) for n in names] for r in rows)]
@@ -151,7 +151,7 @@ def facts(pairs: Mapping[str, str], indent: str = "") -> Iterable[str]:
 
 
 def plain(value: Any) -> Any:
-    """Strict JSON: what is not finite becomes null, arrays and other numbers become lists and plain numbers."""
+    """Convert to strict JSON values: non-finite numbers become None, arrays become lists."""
     match value:
         case float():
             return value if value - value == 0 else None

@@ -1,4 +1,4 @@
-"""A bug's traceback goes to a file, not to the user's terminal."""
+"""Writes tracebacks of bugs to crash reports."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from espalier.model.errors import FileError
 from espalier.model.files import write_private
 from espalier.model.private import private_folder, redacted
 
-KEPT = 20
+MAX_REPORTS = 20
 
 
 def crash_folder() -> Path:
-    """Where crash reports lie: with the window's own."""
+    """Folder of crash reports, shared with the window."""
     home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     return Path(os.environ.get("ESPALIER_STATE") or home / "espalier") / "crashes"
 
 
 def write_crash_report(error: BaseException, words: list[str]) -> Path | None:
-    """The file with what happened; None where none can be written."""
+    """Write a crash report and return its path; None if it cannot be written."""
     folder = crash_folder()
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = folder / f"crash-{stamp}-{os.getpid()}.txt"
@@ -34,7 +34,7 @@ def write_crash_report(error: BaseException, words: list[str]) -> Path | None:
     text = "\n".join([*head, f"arguments: {words}", "", *traceback.format_exception(error)])
     try:
         write_private(private_folder(folder) / path.name, redacted(text))
-        for old in sorted(folder.glob("crash-*.txt"))[:-KEPT]:
+        for old in sorted(folder.glob("crash-*.txt"))[:-MAX_REPORTS]:
             old.unlink(missing_ok=True)
     except (OSError, FileError):
         return None

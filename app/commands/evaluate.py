@@ -1,4 +1,4 @@
-"""`evaluate`: the score of a model on data, and how far it is from its baseline."""
+"""Command `evaluate`: measures the score of a model on data, and its change from a baseline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from espalier.app.commands.command import Answer, Arguments, Command, Parser, Us
 from espalier.app.commands.console import Console, cell, facts
 from espalier.app.commands.known_steps import known_steps
 from espalier.app.commands.opening import Target, opened
-from espalier.app.commands.scoring import add_data, data_options, figures, noise_lines, plain, score, tell_warning
+from espalier.app.commands.scoring import add_data, data_options, figures, noise_lines, plain, print_warning, score
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import DataError
 from espalier.passes.analysis.baseline import BesideOptions
@@ -26,23 +26,23 @@ NONE = "none"
 def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model")
     parser.add_argument("--baseline", default=OPENED, metavar=f"{OPENED}|@N|{NONE}",
-                        help="what a project's score is compared with: the model as opened, the state after its first "
-                        "N active steps, or nothing")  # fmt: skip
+                        help="baseline of a project's score: the model as opened, the state after its first "
+                        "N active steps, or none")  # fmt: skip
     add_data(parser)
 
 
-def _run(found: Arguments, console: Console) -> Answer:
-    with opened(found.target, found, console) as target:
-        options = data_options(found, target)
+def _run(args: Arguments, console: Console) -> Answer:
+    with opened(args.target, args, console) as target:
+        options = data_options(args, target)
         if options is None:
             raise DataError("There is no data to measure on.", "Give --data demo:NAME, hub:NAME, a file or a folder.")
-        data = _score(target, options, found.baseline)
-    tell_warning(data, console)
+        data = _score(target, options, args.baseline)
+    print_warning(data, console)
     return Answer(plain(data), lambda: _lines(data))
 
 
 def _score(target: Target, options: EvaluateOptions, baseline: str) -> dict[str, Any]:
-    """The score; of a project with steps also against the baseline."""
+    """The score, compared with the baseline if the project has steps."""
     recipe = target.project.recipe
     count = 0 if baseline in (OPENED, NONE) else _position(baseline, len(recipe.active))
     if baseline == NONE or not recipe.active:
@@ -50,8 +50,8 @@ def _score(target: Target, options: EvaluateOptions, baseline: str) -> dict[str,
     steps = Recipe(recipe.active[:count])
     graph = replay(target.project.base, steps, target.context, known_steps(target)).graph
     context = replace(target.context, base=graph)
-    wish = BesideOptions(**asdict(options), baseline=f"step {count}" if count else OPENED)
-    report = run_step(target.project.graph, Step("evaluate", wish, context.seed), context).report
+    compared = BesideOptions(**asdict(options), baseline=f"step {count}" if count else OPENED)
+    report = run_step(target.project.graph, Step("evaluate", compared, context.seed), context).report
     return report.summary | dominant_fields(target.project.graph)
 
 
@@ -63,10 +63,10 @@ def _position(text: str, steps: int) -> int:
 
 
 def _lines(data: dict[str, Any]) -> Iterable[str]:
-    known = figures(data)
+    texts = figures(data)
     if "kl" in data:
-        known["KL"] = f"{cell(data['kl'])} from {data['baseline']}"
-    yield from facts(known)
+        texts["KL"] = f"{cell(data['kl'])} from {data['baseline']}"
+    yield from facts(texts)
     yield from noise_lines(data, data.get("change", {}))
 
 

@@ -1,4 +1,4 @@
-"""`export`: hand the result on."""
+"""Command `export`: writes weights, ONNX, torch programs, recipes and scripts."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from espalier.passes.export.settings import Settings
 def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="PROJECT|SOURCE", help="the project")
     text = (
-        "safetensors: a folder with the weights as they compute; packed: one file in the bits of the formats; "
+        "safetensors: a folder with the fake-quantised weights; packed: one file in the bits of the formats; "
         "onnx: QuantizeLinear and DequantizeLinear; pt2: a torch.export file; "
         "adapter: the LoRA adapters as PEFT saves them; "
         "script: Python; recipe: TOML or JSON; graphml: the graph for Gephi, yEd, networkx"
     )
     parser.add_argument("--as", dest="form", required=True, choices=tuple(FORMS), help=text)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file or folder to write")
-    text = "onnx: leave formats of activations that it has no equal of in float, and say so"
+    text = "onnx: leave activations in float if ONNX has no equivalent format, and report it"
     parser.add_argument("--leave-float", action="store_true", help=text)
 
 
-def _run(found: Arguments, console: Console) -> Answer:
-    with opened(found.target, found, console) as target:
-        settings = Settings(leave_float=found.leave_float)
-        done = export(target.project, target.store, found.form, Path(found.output), settings)
+def _run(args: Arguments, console: Console) -> Answer:
+    with opened(args.target, args, console) as target:
+        settings = Settings(leave_float=args.leave_float)
+        done = export(target.project, target.store, args.form, Path(args.output), settings)
     data: dict[str, Any] = {"files": list(done.files), "bytes": done.bytes, "warnings": list(done.notes)}
     if done.max_abs_diff is not None:
         data["max_abs_diff"] = done.max_abs_diff
@@ -50,7 +50,7 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
 
 
 def _packed_lines(tensors: list[dict[str, Any]]) -> Iterable[str]:
-    """A table of the stored tensors: their bits, and the bytes that they and all of them take."""
+    """Table of the stored tensors with ideal and actual bytes."""
     width = max(len(t["tensor"]) for t in tensors)
     kind = max(len(t["label"]) for t in tensors)
     yield f"{'tensor':{width}}  {'format':{kind}}  {'layout':6}  {'ideal bytes':>13}  {'bytes':>11}"

@@ -1,4 +1,4 @@
-"""`formats`: list the number formats, describe one, apply one to an array."""
+"""Command `formats`: lists the number formats, describes one, applies one to an array."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--codes", action="store_true", help="list all values of one element")
 
 
-def _run(found: Arguments, console: Console) -> Answer:
-    if found.format is None:
-        if found.apply or found.codes:
-            raise UsageError("Which format?", "Name one, such as 'integer(width=8, frac_width=4)'.")
+def _run(args: Arguments, console: Console) -> Answer:
+    if args.format is None:
+        if args.apply or args.codes:
+            raise UsageError("No format is given.", "Name one, such as 'integer(width=8, frac_width=4)'.")
         return _list()
-    fmt = parse_format(found.format)
-    data: dict[str, Any] = {"format": str(fmt), "label": fmt.label, **_described(fmt)}
-    if found.apply:
-        data |= _apply(fmt, *found.apply)
-    if found.codes:
-        data |= _codes(fmt, console, alone=not found.apply)
+    fmt = parse_format(args.format)
+    data: dict[str, Any] = {"format": str(fmt), "label": fmt.label, **_description(fmt)}
+    if args.apply:
+        data |= _apply(fmt, *args.apply)
+    if args.codes:
+        data |= _codes(fmt, console, required=not args.apply)
     return Answer(data, lambda: _lines(data))
 
 
-def _codes(fmt: Format, console: Console, *, alone: bool) -> dict[str, Any]:
-    """All values of one element; raises FormatError for too many, or leaves a note where there is another answer."""
+def _codes(fmt: Format, console: Console, *, required: bool) -> dict[str, Any]:
+    """All values of an element; too many raise FormatError if `required`, else write a note."""
     try:
         return {"codes": fmt.codes().tolist()}
     except FormatError as error:
-        if alone:
+        if required:
             raise
-        console.note(f"The codes are left out: {error}")
+        console.note(f"The codes are omitted: {error}")
         return {}
 
 
 def _list() -> Answer:
-    found = [_entry(cls) for _, cls in FORMATS.items()]
-    rows = [{"format": _signature(e), "title": e["title"], "aliases": ", ".join(e["aliases"])} for e in found]
-    return Answer({"formats": found}, lambda: table(rows))
+    entries = [_entry(cls) for _, cls in FORMATS.items()]
+    rows = [{"format": _signature(e), "title": e["title"], "aliases": ", ".join(e["aliases"])} for e in entries]
+    return Answer({"formats": entries}, lambda: table(rows))
 
 
 def _entry(cls: type[Format]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _signature(entry: dict[str, Any]) -> str:
     return f"{entry['name']}({inner})"
 
 
-def _described(fmt: Format) -> dict[str, Any]:
+def _description(fmt: Format) -> dict[str, Any]:
     return {k: v for k, v in fmt.describe().items() if k != "aliases"}
 
 
@@ -85,30 +85,32 @@ def _apply(fmt: Format, source: str, result: str) -> dict[str, Any]:
         raise UsageError(f"{result} does not end in .npy.", "Write the result to a .npy file.")
     with replacing(result, UsageError) as file:
         np.save(file, y.numpy(), allow_pickle=False)
-    stored = fmt.stored_bits(array.shape) / array.size if array.size else fmt.bits  # short blocks, scales of rows
-    return {**compare(fmt, x).row(), "bits": stored, "elements": array.size, "output": result}
+    stored_bits_ = (
+        fmt.stored_bits(array.shape) / array.size if array.size else fmt.bits
+    )  # includes short blocks and row scales
+    return {**compare(fmt, x).row(), "bits": stored_bits_, "elements": array.size, "output": result}
 
 
 def _load(path: str) -> NDArray[Any]:
     hint = "Give a .npy file with an array of float16, float32 or float64."
     with reading(Path(path), FormatError, "is not a readable .npy file", hint):
-        found: Any = np.load(path, allow_pickle=False)
-    if not isinstance(found, np.ndarray):
+        array: Any = np.load(path, allow_pickle=False)
+    if not isinstance(array, np.ndarray):
         raise FormatError(f"{Path(path).name} holds several arrays.", hint)
-    if found.dtype.name not in ("float16", "float32", "float64"):
-        raise FormatError(f"{Path(path).name} holds {found.dtype} values.", hint)
-    return np.array(found, dtype=found.dtype.name, order="C")
+    if array.dtype.name not in ("float16", "float32", "float64"):
+        raise FormatError(f"{Path(path).name} holds {array.dtype} values.", hint)
+    return np.array(array, dtype=array.dtype.name, order="C")
 
 
 def _lines(data: dict[str, Any]) -> Iterable[str]:
-    shown = {k: cell(data[k]) for k in ("format", "title", "bits", "formula", "source")}
+    texts = {k: cell(data[k]) for k in ("format", "title", "bits", "formula", "source")}
     if "output" in data:
-        shown["elements"] = count(data["elements"])
-        shown["SQNR"] = "–" if data["sqnr_db"] is None else f"{data['sqnr_db']:.2f} dB"
-        shown["largest error"], shown["mean error"] = f"{data['max_error']:.4g}", f"{data['mean_error']:.4g}"
-        shown["saturated"], shown["zeros"] = f"{data['saturated']:.2%}", f"{data['zeros']:.2%}"
-        shown["written to"] = data["output"]
-    yield from facts(shown)
+        texts["elements"] = count(data["elements"])
+        texts["SQNR"] = "–" if data["sqnr_db"] is None else f"{data['sqnr_db']:.2f} dB"
+        texts["largest error"], texts["mean error"] = f"{data['max_error']:.4g}", f"{data['mean_error']:.4g}"
+        texts["saturated"], texts["zeros"] = f"{data['saturated']:.2%}", f"{data['zeros']:.2%}"
+        texts["written to"] = data["output"]
+    yield from facts(texts)
     if "codes" in data:
         codes = data["codes"]
         yield f"{count(len(codes))} values:"

@@ -1,4 +1,4 @@
-"""What a project on the command line knows of its own steps, so that they are not run again."""
+"""Results of a project's own steps, so that they do not run again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from espalier.passes.recipes.replay import Memo, prefix_keys
 
 
 def known_steps(target: Target) -> Memo:
-    """What the project knows of its own steps."""
+    """A Memo with the stored graphs after the project's steps."""
     memo, steps = Memo(), target.project.recipe.active
     for count, graph in {**target.project.milestones, len(steps): target.project.graph}.items():
         if count:

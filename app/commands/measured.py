@@ -1,4 +1,4 @@
-"""Reports of times as people read them on a terminal: units that suit a column, nothing of which nothing is known."""
+"""Text of timing reports on a terminal: suitable units per column, no empty columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from espalier.app.commands.console import cell
 from espalier.app.words import percent, time_words
 from espalier.passes.base import Report
 
-# What a report tells in seconds, and as shares of a whole; files keep seconds and fractions.
+# Columns in seconds and columns of shares, by report; files keep seconds and fractions.
 SECONDS: dict[str, frozenset[str]] = {
     "profile": frozenset({"seconds", "plain", "begins", "rounding", "device_seconds"}),
     "compile": frozenset({"seconds", "first", "least", "compile_seconds"}),
@@ -33,13 +33,13 @@ NONE: frozenset[str] = frozenset()
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
-def facts_told(report: Report) -> dict[str, str]:
-    """The summary: what each figure is called, and the figure."""
+def summary_text(report: Report) -> dict[str, str]:
+    """The summary as title → formatted value."""
     return {_name(report, key): _fact(report, key, value) for key, value in report.summary.items()}
 
 
-def rows_told(report: Report) -> list[dict[str, Any]]:
-    """The rows; of a report of times, without columns of which nothing is known, such as a GPU's."""
+def row_cells(report: Report) -> list[dict[str, Any]]:
+    """Table rows; timing reports omit empty columns such as those of a GPU."""
     rows = [dict(row) for row in report.rows]
     seconds, shares = SECONDS.get(report.pass_name, NONE), SHARES.get(report.pass_name, NONE)
     for key in list(dict.fromkeys(k for row in rows for k in row)):
@@ -47,11 +47,11 @@ def rows_told(report: Report) -> list[dict[str, Any]]:
             rows = [{k: v for k, v in row.items() if k != key} for row in rows]
         elif key in seconds:
             size, unit = _unit(row.get(key) for row in rows)
-            rows = _changed(rows, key, f"{TITLES.get(key, key.replace('_', ' '))} ({unit})", 1 / size)
+            rows = _converted(rows, key, f"{TITLES.get(key, key.replace('_', ' '))} ({unit})", 1 / size)
         elif key in shares:
-            rows = _changed(rows, key, f"{key} (%)", 100.0)
+            rows = _converted(rows, key, f"{key} (%)", 100.0)
         elif key in TITLES and seconds:
-            rows = _changed(rows, key, TITLES[key], 1.0)
+            rows = _converted(rows, key, TITLES[key], 1.0)
     return rows
 
 
@@ -69,15 +69,15 @@ def _fact(report: Report, key: str, value: Any) -> str:
 
 
 def _unit(values: Iterable[float | None]) -> tuple[float, str]:
-    """The unit in which the column's largest has a figure before the point."""
-    most = max((v for v in values if v is not None), default=0.0)
-    return next(((size, unit) for size, unit in UNITS if most >= size), UNITS[-1])
+    """The largest unit in which the column's maximum is at least 1."""
+    largest = max((v for v in values if v is not None), default=0.0)
+    return next(((size, unit) for size, unit in UNITS if largest >= size), UNITS[-1])
 
 
-def _changed(rows: list[dict[str, Any]], key: str, title: str, factor: float) -> list[dict[str, Any]]:
-    """The rows with a column under another title, times a factor, to three digits."""
+def _converted(rows: list[dict[str, Any]], key: str, title: str, factor: float) -> list[dict[str, Any]]:
+    """The rows with a column renamed and scaled, rounded to three digits."""
 
-    def told(value: Any) -> Any:
+    def converted(value: Any) -> Any:
         return float(f"{value * factor:.3g}") if isinstance(value, int | float) else value
 
-    return [{(title if k == key else k): (told(v) if k == key else v) for k, v in row.items()} for row in rows]
+    return [{(title if k == key else k): (converted(v) if k == key else v) for k, v in row.items()} for row in rows]

@@ -1,4 +1,4 @@
-"""A SOURCE or PROJECT on the command line, opened: what every command that needs a model begins with."""
+"""Opens a SOURCE or PROJECT of the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from espalier.passes.recipes.offered import missing_notice
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An opened model and what its passes run in."""
+    """An opened model and the context of its passes."""
 
     opened: Opened
     context: Context
@@ -34,36 +34,36 @@ class Target:
 
     @property
     def store(self) -> WeightStore:
-        """Its tensors."""
+        """The weight store."""
         return self.opened.store
 
 
 @contextlib.contextmanager
-def opened(spec: str, found: Arguments, console: Console, *, cached: bool = True) -> Generator[Target]:
-    """Open `spec` with the command's seed and inputs; its working folder goes at the end.
+def opened(spec: str, args: Arguments, console: Console, *, cached: bool = True) -> Generator[Target]:
+    """Open `spec` with the command's seed and inputs, in a temporary folder.
 
-    `cached`: a source that was captured before need not be loaded.
+    `cached`: use an earlier capture of the source instead of loading it.
     """
-    inputs = tuple(i.strip() for i in (getattr(found, "inputs", None) or "").split(",") if i.strip())
+    inputs = tuple(i.strip() for i in (getattr(args, "inputs", None) or "").split(",") if i.strip())
     with scratch() as folder:
         console.progress(0, 0, f"opening {spec}")
-        result = open_any(spec, folder, inputs, found.seed, cached=cached, origin=Origin.TYPED)
-        result.project = project = _reading_as(result.project, found)
+        result = open_any(spec, folder, inputs, args.seed, cached=cached, origin=Origin.TYPED)
+        result.project = project = _reading_as(result.project, args)
         if notice := missing_notice(project.recipe, "Give their plug-in with --plugin FILE.py to replay or edit them."):
             console.note(str(notice))
         callables, refused = result.callables, None
         if not callables and is_project(spec):
             callables, refused = functions_of(project, folder)
         context = Context(
-            result.store, found.seed, console.progress, callables, project.source.reading, base=project.base
+            result.store, args.seed, console.progress, callables, project.source.reading, base=project.base
         )
         with explaining(refused):
             yield Target(result, context)
 
 
-def _reading_as(project: Project, found: Arguments) -> Project:
-    """The project with the tokenizer and the columns that the command line names, which are its source's from then."""
-    given = {name: getattr(found, name, None) for name in ("tokenizer", "text", "label")}
+def _reading_as(project: Project, args: Arguments) -> Project:
+    """The project with the tokenizer and columns of the command line stored in its source."""
+    given = {name: getattr(args, name, None) for name in ("tokenizer", "text", "label")}
     folder = given["tokenizer"]
     if folder and Path(folder).expanduser().is_dir():
         given["tokenizer"] = str(Path(folder).expanduser().resolve())
@@ -71,21 +71,19 @@ def _reading_as(project: Project, found: Arguments) -> Project:
 
 
 def functions_of(project: Project, folder: Path) -> tuple[dict[str, Any], SourceError | None]:
-    """Functions of opaque nodes are not in a project: its source is opened again for them, or why it is not."""
+    """Functions of opaque nodes, from the reopened source (a project does not contain them), or the error."""
     if any(map(needs_source, (project.base, project.graph))):
         source = project.source
         try:
             return reopen(source.spec, folder / "again", source.inputs, source.seed).callables, None
-        except (
-            SourceError
-        ) as error:  # much can be done without the functions; what needs them says why they are missing
+        except SourceError as error:  # steps that need the functions report it
             return {}, error
     return {}, None
 
 
 @contextlib.contextmanager
 def explaining(refused: SourceError | None) -> Generator[None]:
-    """Where the code of a project is missing, say why its source was not opened, and what to do about that."""
+    """Add to a MissingCodeError why the project's source was not opened, and what to do."""
     try:
         yield
     except MissingCodeError as error:

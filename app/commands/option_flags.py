@@ -1,4 +1,4 @@
-"""Flags from the fields of an options dataclass: the same fields that the window's forms come from."""
+"""Command line flags from the fields of an options dataclass, as the window's forms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from espalier.model.document.codec import decode, hints, in_range
 
 
 def add_options(parser: Parser, options: type, skip: tuple[str, ...] = ()) -> None:
-    """One flag per plain field of `options`, with its help and its default."""
+    """Add one flag per field of `options`, with help and default."""
     kinds = hints(options)
     for field in dataclasses.fields(options):
         if field.name not in skip:
@@ -29,18 +29,18 @@ def _add(parser: Parser, field: dataclasses.Field[Any], kind: Any) -> None:
         parser.add_argument(flag, type=kind, metavar=field.name.upper(), help=text)
 
 
-def read_options(options: type, found: Arguments, **given: Any) -> Any:
+def read_options(options: type, args: Arguments, **given: Any) -> Any:
     """The options as given on the command line; raises OptionsError."""
     names = [f.name for f in dataclasses.fields(options)]
-    values = {n: getattr(found, n) for n in names if getattr(found, n, None) is not None}
+    values = {n: getattr(args, n) for n in names if getattr(args, n, None) is not None}
     for field in dataclasses.fields(options):
         in_range(field, values.get(field.name), "--" + field.name.replace("_", "-"))
     return decode(options, {**values, **given})
 
 
-def over(held: Any, found: Arguments, **given: Any) -> Any:
-    """Options of a file, with those that the command line gives in place of theirs, a default too; or OptionsError."""
-    asked = read_options(type(held), found, **given)
-    names = (f.name for f in dataclasses.fields(held))
-    told = {n: getattr(asked, n) for n in names if n in given or getattr(found, n, None) is not None}
-    return dataclasses.replace(held, **told)
+def over(options: Any, args: Arguments, **given: Any) -> Any:
+    """Options of a file, overridden by those given on the command line; raises OptionsError."""
+    overrides = read_options(type(options), args, **given)
+    names = (f.name for f in dataclasses.fields(options))
+    values = {n: getattr(overrides, n) for n in names if n in given or getattr(args, n, None) is not None}
+    return dataclasses.replace(options, **values)

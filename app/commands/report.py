@@ -1,4 +1,4 @@
-"""`report`: what the analyses find, as tables on the terminal or in a file."""
+"""Command `report`: prints or writes reports of analyses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, cell, facts, table
-from espalier.app.commands.measured import facts_told, rows_told
+from espalier.app.commands.measured import row_cells, summary_text
 from espalier.app.commands.opening import opened
 from espalier.app.commands.option_flags import add_options, read_options
 from espalier.app.words import of_row
@@ -41,22 +41,22 @@ def _arguments(parser: Parser) -> None:
         known |= {f.name for f in dataclasses.fields(timed)}
 
 
-def _run(found: Arguments, console: Console) -> Answer:
-    names = [_analysis(n.strip()) for n in found.what.split(",") if n.strip()]
+def _run(args: Arguments, console: Console) -> Answer:
+    names = [_analysis(n.strip()) for n in args.what.split(",") if n.strip()]
     if not names:
         raise UsageError("--what names no report.", f"Name some, such as {DEFAULT}.")
-    write = writer(found.output) if found.output else None
-    options = [_options(n, found) for n in names]
-    if found.data and not any(hasattr(o, "data") for o in options):
-        raise UsageError(f"--data is of no use to {', '.join(names)}.", "Add --what statistics or quantization.")
-    with opened(found.target, found, console) as target:
-        steps = [Step(n, o, found.seed) for n, o in zip(names, options, strict=True)]
+    write = writer(args.output) if args.output else None
+    options = [_options(n, args) for n in names]
+    if args.data and not any(hasattr(o, "data") for o in options):
+        raise UsageError(f"--data does not apply to {', '.join(names)}.", "Add --what statistics or quantization.")
+    with opened(args.target, args, console) as target:
+        steps = [Step(n, o, args.seed) for n, o in zip(names, options, strict=True)]
         reports = [run_step(target.project.graph, s, target.context).report for s in steps]
     rows = [{"report": r.pass_name, **row} for r in reports for row in r.rows]
     data: dict[str, Any] = {"rows": rows, "summary": {r.pass_name: r.summary for r in reports}}
     if write:
-        data["output"] = write_report(found.output, write(reports, data))
-    return Answer(data, lambda: _lines(reports) if not write else [f"written to {found.output}"])
+        data["output"] = write_report(args.output, write(reports, data))
+    return Answer(data, lambda: _lines(reports) if not write else [f"written to {args.output}"])
 
 
 def _analysis(name: str) -> str:
@@ -66,10 +66,10 @@ def _analysis(name: str) -> str:
     return name
 
 
-def _options(name: str, found: Arguments) -> Any:
-    """A pass's options: with the data that is named, where it looks at data."""
+def _options(name: str, args: Arguments) -> Any:
+    """Options of a pass; from the command line if it uses data."""
     kind = PASSES.get(name).options
-    return read_options(kind, found) if "data" in kind.__dataclass_fields__ else kind()
+    return read_options(kind, args) if "data" in kind.__dataclass_fields__ else kind()
 
 
 def _lines(reports: list[Report]) -> Iterable[str]:
@@ -77,10 +77,10 @@ def _lines(reports: list[Report]) -> Iterable[str]:
         if number:
             yield ""
         yield PASSES.get(report.pass_name).title
-        yield from facts(facts_told(report), "  ")
+        yield from facts(summary_text(report), "  ")
         if report.rows:
             yield ""
-            yield from table(rows_told(report), "  ")
+            yield from table(row_cells(report), "  ")
 
 
 # -- files
@@ -89,7 +89,7 @@ Writer = Callable[[list[Report], dict[str, Any]], str]
 
 
 def writer(path: str) -> Writer:
-    """What writes a report into a file of this ending; raises UsageError for others."""
+    """The writer of a file type; raises UsageError for unknown types."""
     kind = Path(path).suffix.lower()
     if kind not in _WRITERS:
         raise UsageError(f"{path} has an unknown file type.", f"End it in {', '.join(_WRITERS)}.")
@@ -97,13 +97,13 @@ def writer(path: str) -> Writer:
 
 
 def write_report(path: str, text: str) -> str:
-    """Write a file, and return its path."""
+    """Write a file and return its path."""
     write_text(path, text, UsageError)
     return path
 
 
 def _csv(reports: list[Report], data: dict[str, Any]) -> str:
-    """One table; with several reports their columns stand side by side, and the first tells which it is."""
+    """CSV of all rows; with several reports the first column names the report."""
     rows: list[dict[str, Any]] = data["rows"] if len(reports) > 1 else [dict(r) for r in reports[0].rows]
     names = list(dict.fromkeys(k for row in rows for k in row))
     out = io.StringIO()
@@ -130,13 +130,13 @@ def _html(reports: list[Report], data: dict[str, Any]) -> str:
 
 
 def _section(report: Report) -> str:
-    held = rows_told(report)
-    names = list(dict.fromkeys(k for row in held for k in row))
+    cells = row_cells(report)
+    names = list(dict.fromkeys(k for row in cells for k in row))
     head = "".join(f"<th>{html.escape(n.replace('_', ' '))}</th>" for n in names)
-    rows = "".join("<tr>" + "".join(_td(of_row(row, n)) for n in names) + "</tr>" for row in held)
-    told = ", ".join(f"{k}: {v}" for k, v in facts_told(report).items())
+    rows = "".join("<tr>" + "".join(_td(of_row(row, n)) for n in names) + "</tr>" for row in cells)
+    facts_ = ", ".join(f"{k}: {v}" for k, v in summary_text(report).items())
     title = html.escape(PASSES.get(report.pass_name).title)
-    return f"<h2>{title}</h2><p>{html.escape(told)}</p><table><tr>{head}</tr>{rows}</table>"
+    return f"<h2>{title}</h2><p>{html.escape(facts_)}</p><table><tr>{head}</tr>{rows}</table>"
 
 
 def _td(value: Any) -> str:

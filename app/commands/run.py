@@ -1,4 +1,4 @@
-"""`run`: replay a recipe on a model, with the score before and after."""
+"""Command `run`: replays a recipe on a model, with the score before and after."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from espalier.app.commands.opening import Target, opened, save
 from espalier.app.commands.run_curves import Curves, add_curves
 from espalier.app.commands.scoring import (
     add_data,
-    age_words,
+    age_text,
     baseline_score,
     changed,
     data_options,
     figures,
     noise_lines,
     plain,
+    print_warning,
     score,
     state_name,
-    tell_warning,
 )
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
@@ -44,39 +44,39 @@ def _arguments(parser: Parser) -> None:
     add_data(parser)
 
 
-def _run(found: Arguments, console: Console) -> Answer:
-    if not 1 <= found.seeds <= 1000:
-        raise UsageError(f"--seeds is {found.seeds}.", "It must be a whole number from 1 to 1000.")
-    curves = Curves(found)
-    recipe = from_anywhere(load_recipe(found.recipe, found.seed))
+def _run(args: Arguments, console: Console) -> Answer:
+    if not 1 <= args.seeds <= 1000:
+        raise UsageError(f"--seeds is {args.seeds}.", "It must be a whole number from 1 to 1000.")
+    curves = Curves(args)
+    recipe = from_anywhere(load_recipe(args.recipe, args.seed))
     check_ready(recipe)
     if not recipe.steps:
         console.note("The recipe has no steps.")
     with (
         until_saved() as trained,
-        opened(found.target, found, console) as target,
+        opened(args.target, args, console) as target,
         curves.recording(target.context, console) as recorder,
     ):
         base = target.project.graph
         check_set_up(options_of(recipe.active), base, target.context)
-        options = data_options(found, target)
+        options = data_options(args, target)
         if options is None and (named := _data_of(recipe)):
             console.note(f"The accuracy is not measured. To measure it, add --data {named}.")
         before = baseline_score(base, target, options)
-        tell_warning(before, console)
-        replayed = _replayed(recipe, target, found, recorder)
-        target.context.seed = found.seed
+        print_warning(before, console)
+        replayed = _replayed(recipe, target, args, recorder)
+        target.context.seed = args.seed
         after = score(replayed.graph, target, options)
         problems = _unsound(replayed, target, console)
         for result in replayed.results:
-            tell_warning(result.report.summary if result else {}, console)
+            print_warning(result.report.summary if result else {}, console)
         name = state_name(target)
         data: dict[str, Any] = {"before": plain(before), "after": plain(after), "baseline": name,
                                 "change": changed(before, after, name), "steps": _steps(recipe, replayed.results),
                                 "problems": problems}  # fmt: skip
-        data |= _repeated(recipe, found, target, console, after, recorder) if found.seeds > 1 else {}
-        if found.output:
-            data["output"] = save(target, extended(target.project, recipe, replayed), found.output)
+        data |= _repeated(recipe, args, target, console, after, recorder) if args.seeds > 1 else {}
+        if args.output:
+            data["output"] = save(target, extended(target.project, recipe, replayed), args.output)
         for folder in trained:
             clear(folder)
         data |= {"curves": curves.written} if curves.written else {}
@@ -84,61 +84,61 @@ def _run(found: Arguments, console: Console) -> Answer:
 
 
 def _unsound(replayed: Replayed, target: Target, console: Console) -> list[str]:
-    """Weights of the result that hold values that are no numbers; formats would round them without a word."""
+    """Messages on non-finite weights of the result, which formats would round silently."""
     from espalier.model.trace.weight_checks import weight_problems
 
-    found = [p.message for p in weight_problems(replayed.graph, target.store)]
-    for message in found:
+    messages = [p.message for p in weight_problems(replayed.graph, target.store)]
+    for message in messages:
         console.note(message)
-    return found
+    return messages
 
 
-def _replayed(recipe: Recipe, target: Target, found: Arguments, recorder: Recorder) -> Replayed:
-    """The recipe's result. Where a step fails, those before it are saved first, if anything is to be saved."""
+def _replayed(recipe: Recipe, target: Target, args: Arguments, recorder: Recorder) -> Replayed:
+    """Replay the recipe; if a step fails, save the steps before it to the output."""
     memo = Memo()
     try:
         return replay(target.project.graph, recipe, target.context, memo, recorder.begins)
     except EspalierError as error:
         done = remembered(prefix_keys(recipe.active), memo)
-        if found.output and done:
+        if args.output and done:
             active = iter(range(len(recipe.active)))
             steps = tuple(replace(s, enabled=s.enabled and next(active) < done) for s in recipe.steps)
-            saved = save(target, extended(target.project, Recipe(steps), _known(recipe, done, memo)), found.output)
+            saved = save(target, extended(target.project, Recipe(steps), _partial(recipe, done, memo)), args.output)
             before = "The step before it is" if done == 1 else f"The {done} steps before it are"
             error.hint = f"{error.hint} {before} saved in {saved}, with the others switched off.".strip()
         raise
 
 
-def _known(recipe: Recipe, count: int, memo: Memo) -> Replayed:
-    """What the first active steps gave."""
-    found = [memo.graphs.get(k) for k in prefix_keys(recipe.active)[:count]]
-    last = found[-1]
+def _partial(recipe: Recipe, count: int, memo: Memo) -> Replayed:
+    """The result of the first active steps."""
+    results = [memo.graphs.get(k) for k in prefix_keys(recipe.active)[:count]]
+    last = results[-1]
     assert last is not None
-    return Replayed(last.graph, tuple(found))
+    return Replayed(last.graph, tuple(results))
 
 
 def _repeated(
-    recipe: Recipe, found: Arguments, target: Target, console: Console, first: dict[str, Any], recorder: Recorder
+    recipe: Recipe, args: Arguments, target: Target, console: Console, first: dict[str, Any], recorder: Recorder
 ) -> dict[str, Any]:
-    """The score after the recipe with further seeds: each, and mean, standard deviation and extremes of all."""
-    scores = [(found.seed, first)]
-    for extra in range(1, found.seeds):
+    """Scores after the recipe with further seeds: each, mean, standard deviation and extremes."""
+    scores = [(args.seed, first)]
+    for extra in range(1, args.seeds):
         again = Recipe(tuple(replace(s, seed=s.seed + extra) for s in recipe.steps))
-        recorder.seed = found.seed + extra
+        recorder.seed = args.seed + extra
         graph = replay(target.project.graph, again, target.context, begins=recorder.begins).graph
-        target.context.seed = found.seed + extra
-        scores.append((found.seed + extra, score(graph, target, data_options(found, target))))
-        console.note(f"[{extra + 1}/{found.seeds}] seed {found.seed + extra}: {_short(scores[-1][1])}")
+        target.context.seed = args.seed + extra
+        scores.append((args.seed + extra, score(graph, target, data_options(args, target))))
+        console.note(f"[{extra + 1}/{args.seeds}] seed {args.seed + extra}: {_short(scores[-1][1])}")
         target.store.flush(f"seed-{extra}")
     means = {k: mean_of([s[k] for _, s in scores if s[k] is not None]) for k in FIGURES}
     ends = {"mean": "mean", "std": "std", "min": "low", "max": "high"}
-    told = {f"after_{n}": {k: getattr(m, a) if m else None for k, m in means.items()} for n, a in ends.items()}
-    return {**told, "seeds": [{"seed": n, "after": plain(s)} for n, s in scores]}
+    statistics = {f"after_{n}": {k: getattr(m, a) if m else None for k, m in means.items()} for n, a in ends.items()}
+    return {**statistics, "seeds": [{"seed": n, "after": plain(s)} for n, s in scores]}
 
 
-def _short(found: dict[str, Any]) -> str:
-    accuracy = found["accuracy"]
-    return f"accuracy {accuracy:.4f}" if accuracy is not None else f"{found['size_bytes']} bytes"
+def _short(score_: dict[str, Any]) -> str:
+    accuracy = score_["accuracy"]
+    return f"accuracy {accuracy:.4f}" if accuracy is not None else f"{score_['size_bytes']} bytes"
 
 
 def _steps(recipe: Recipe, results: tuple[StepResult | None, ...]) -> list[dict[str, Any]]:
@@ -156,16 +156,16 @@ def _data_of(recipe: Recipe) -> str:
 
 def _lines(data: dict[str, Any]) -> Iterable[str]:
     before, after = figures(data["before"]), figures(data["after"])
-    was = f"before ({data['baseline']})"
-    yield from table([{"": k, was: before[k], "after": after[k], **_spread(k, data)} for k in after])
+    before_title = f"before ({data['baseline']})"
+    yield from table([{"": k, before_title: before[k], "after": after[k], **_spread(k, data)} for k in after])
     yield from noise_lines(data["after"], data["change"])
-    if age := age_words(data["before"], was):
+    if age := age_text(data["before"], before_title):
         yield age
     yield ""
     for number, step in enumerate(data["steps"], 1):
-        found = {k: v for k, v in step["report"]["summary"].items() if v not in ([], (), {})}
-        told = ", ".join(f"{k.replace('_', ' ')} {cell(v)}" for k, v in found.items())
-        yield f"{number}  {step['pass']}  {seconds(step['seconds'])}  {told}"
+        summary = {k: v for k, v in step["report"]["summary"].items() if v not in ([], (), {})}
+        text = ", ".join(f"{k.replace('_', ' ')} {cell(v)}" for k, v in summary.items())
+        yield f"{number}  {step['pass']}  {seconds(step['seconds'])}  {text}"
     if "output" in data:
         yield f"saved as {data['output']}"
     if "curves" in data:
@@ -173,7 +173,7 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
 
 
 def _spread(name: str, data: dict[str, Any]) -> dict[str, str]:
-    """Mean and standard deviation over the seeds, in a column of their own."""
+    """Column with mean and standard deviation over the seeds."""
     if "seeds" not in data:
         return {}
     mean, std = (figures(data[k]).get(name, "–") for k in ("after_mean", "after_std"))

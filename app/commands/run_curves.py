@@ -1,4 +1,4 @@
-"""`run --curves`: the figures of a recipe's trainings by step, as a picture or a table."""
+"""Option `run --curves`: training curves of a recipe as a chart or a table."""
 
 from __future__ import annotations
 
@@ -24,36 +24,34 @@ COLUMNS = ("recipe", "step", "pass", "seed", "taught", "figure", "training step"
 
 
 def add_curves(parser: Parser) -> None:
-    """Where they go."""
-    parser.add_argument("--curves", metavar="F.svg|.png|.csv", help="draw the loss of each training step and the "
-                        "validation's, the mean over --seeds; or write them as a table")  # fmt: skip
+    """Add the arguments of curves."""
+    parser.add_argument("--curves", metavar="F.svg|.png|.csv", help="draw training and validation loss by step, "
+                        "the mean over --seeds; or write them as a table")  # fmt: skip
     parser.add_argument("--compare", metavar="F.csv", action="append", default=[],
-                        help="also draw the curves that an earlier run wrote as a table")  # fmt: skip
-    parser.add_argument(
-        "--inset", action="store_true", help="in the curves, the later half of the loss again, enlarged"
-    )
+                        help="also draw the curves of an earlier run's table")  # fmt: skip
+    parser.add_argument("--inset", action="store_true", help="add an enlarged inset of the later half of the loss")
 
 
 class Curves:
-    """What `--curves` asks for. Its files are looked at before hours of training."""
+    """Options of `--curves`; files are validated before the training starts."""
 
-    def __init__(self, found: Arguments) -> None:
-        self.path = Path(found.curves) if found.curves else None
-        self.inset: bool = found.inset
-        self.recorder = Recorder(Path(found.recipe).stem)
-        self.recorder.seed = found.seed
+    def __init__(self, args: Arguments) -> None:
+        self.path = Path(args.curves) if args.curves else None
+        self.inset: bool = args.inset
+        self.recorder = Recorder(Path(args.recipe).stem)
+        self.recorder.seed = args.seed
         table = self.path is None or self.path.suffix.lower() == ".csv"
-        if table and (found.compare or found.inset):
+        if table and (args.compare or args.inset):
             raise UsageError("--compare and --inset are for a picture.", "Add --curves F.svg or --curves F.png.")
         if self.path is not None and self.path.suffix.lower() not in KINDS:
-            raise UsageError(f"{found.curves} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
+            raise UsageError(f"{args.curves} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
         if self.path is not None and not self.path.parent.is_dir():
-            raise UsageError(f"There is no folder {self.path.parent}.", "Make it, or choose another.")
-        self.others = [(Path(name), _read(name)) for name in found.compare]
+            raise UsageError(f"There is no folder {self.path.parent}.", "Create it, or choose another.")
+        self.others = [(Path(name), _read(name)) for name in args.compare]
 
     @contextmanager
     def recording(self, context: Context, console: Console) -> Generator[Recorder]:
-        """Hear what runs within; the file is written however it ends."""
+        """Record the curves of the enclosed run; the file is written also after an error."""
         context.metric, ended = self.recorder.metric, False
         try:
             yield self.recorder
@@ -66,11 +64,11 @@ class Curves:
 
     @property
     def written(self) -> str | None:
-        """The file, where there is one."""
+        """The written file, or None."""
         return str(self.path) if self.path is not None and self.recorder.curves else None
 
     def _finish(self, path: Path, ended: bool, console: Console) -> None:
-        """Write the file; where something else failed already, that error is the one reported."""
+        """Write the file; after another error, a failure to write is only noted."""
         try:
             self._write(path)
         except UsageError as error:
@@ -88,26 +86,26 @@ class Curves:
             write(path, training(_runs([(path, self.recorder.curves), *self.others]), inset=self.inset), UsageError)
 
 
-def _runs(found: Sequence[tuple[Path, list[Curve]]]) -> list[Runs]:
-    """Trainings of one file that differ in the seed alone are one; names tell files, recipes and steps apart."""
+def _runs(files_: Sequence[tuple[Path, list[Curve]]]) -> list[Runs]:
+    """Group trainings of one file that differ only in the seed; labels distinguish files, recipes and steps."""
     from espalier.app.figures.steps import Runs
 
     groups: dict[tuple[int, str, int], list[Curve]] = {}
-    for number, (_, curves) in enumerate(found):
+    for number, (_, curves) in enumerate(files_):
         for curve in curves:
             groups.setdefault((number, curve.recipe, curve.place), []).append(curve)
     files = {recipe: {n for n, r, _ in groups if r == recipe} for _, recipe, _ in groups}
     several = {(n, r): sum(k[:2] == (n, r) for k in groups) > 1 for n, r, _ in groups}
     runs: list[Runs] = []
     for (number, recipe, place), curves in groups.items():
-        file = f" ({found[number][0].stem})" if len(files[recipe]) > 1 and number else ""
+        file = f" ({files_[number][0].stem})" if len(files[recipe]) > 1 and number else ""
         step = f" step {place}" if several[number, recipe] else ""
         runs.append(Runs(f"{recipe}{file}{step}", tuple(curves)))
     return runs
 
 
 def to_csv(curves: Sequence[Curve]) -> str:
-    """One line a value."""
+    """CSV with one line per value."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -118,15 +116,15 @@ def to_csv(curves: Sequence[Curve]) -> str:
 
 
 def _read(name: str) -> list[Curve]:
-    """The curves of such a table; raises UsageError."""
-    found: dict[tuple[str, ...], dict[str, list[tuple[int, float]]]] = {}
-    with reading(name, UsageError, "is no table of curves", "Give a table that --curves wrote."):
+    """Read the curves of a table; raises UsageError."""
+    by_curve: dict[tuple[str, ...], dict[str, list[tuple[int, float]]]] = {}
+    with reading(name, UsageError, "is not a table of curves", "Give a table that --curves wrote."):
         with Path(name).open(encoding="utf-8", newline="") as handle:
             for row in csv.DictReader(handle):
-                series = found.setdefault(tuple(row[c] for c in COLUMNS[:5]), {})
+                series = by_curve.setdefault(tuple(row[c] for c in COLUMNS[:5]), {})
                 series.setdefault(row["figure"], []).append((int(row["training step"]), float(row["value"])))
         curves = [Curve(recipe, int(place), step, int(seed), taught == "1", {n: tuple(s) for n, s in series.items()})
-                  for (recipe, place, step, seed, taught), series in found.items()]  # fmt: skip
+                  for (recipe, place, step, seed, taught), series in by_curve.items()]  # fmt: skip
     if not curves:
         raise UsageError(f"{name} holds no curves.", "Give a table that --curves wrote.")
     return curves

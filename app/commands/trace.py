@@ -1,4 +1,4 @@
-"""`trace`: capture a model as a graph, and check that the graph is the model."""
+"""Command `trace`: captures a model as a graph and verifies it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from espalier.passes.analysis.graph import summarise
 
 def _arguments(parser: Parser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="the model")
-    parser.add_argument("--inputs", metavar="a,b", help="the inputs to trace with (default: the usual ones)")
+    parser.add_argument("--inputs", metavar="a,b", help="the inputs to trace with (default: the model's usual inputs)")
     parser.add_argument("-o", "--output", metavar="P.espalier", help="save as a project")
     parser.add_argument("--svg", metavar="FILE", help="draw the graph")
     parser.add_argument("--verify", action="store_true", help="compare original and rebuilt model at other sizes")
 
 
-def _run(found: Arguments, console: Console) -> Answer:
-    if is_project(found.source) or is_packed(found.source):
-        what = "project" if is_project(found.source) else "packed model"
+def _run(args: Arguments, console: Console) -> Answer:
+    if is_project(args.source) or is_packed(args.source):
+        what = "project" if is_project(args.source) else "packed model"
         raise UsageError(f"A {what} is traced already.", "Name a source, or use report.")
-    with opened(found.source, found, console, cached=not found.verify) as target:
+    with opened(args.source, args, console, cached=not args.verify) as target:
         data = _data(target)
-        if found.verify:
+        if args.verify:
             _verify(target, data, console)
-        if found.output:
-            data["output"] = save(target, target.project, found.output)
-        if found.svg:
-            data["svg"] = _draw(target, found.svg)
+        if args.output:
+            data["output"] = save(target, target.project, args.output)
+        if args.svg:
+            data["svg"] = _draw(target, args.svg)
     code = 1 if any(p["severity"] == "error" for p in data["problems"]) else 0
     return Answer(data, lambda: _lines(data), code)
 
@@ -51,10 +51,10 @@ def _verify(target: Target, data: dict[str, Any], console: Console) -> None:
     from espalier.passes.verify import verify
 
     console.progress(0, 0, "verifying")
-    found = verify(target.opened, target.context.seed)
-    data["max_abs_diff"] = found.max_abs_diff
-    data["verified"] = found.sizes
-    data["problems"] += [{"node": None, "message": m, "severity": "error"} for m in found.faults]
+    result = verify(target.opened, target.context.seed)
+    data["max_abs_diff"] = result.max_abs_diff
+    data["verified"] = result.sizes
+    data["problems"] += [{"node": None, "message": m, "severity": "error"} for m in result.faults]
 
 
 def _draw(target: Target, path: str) -> str:
@@ -66,20 +66,20 @@ def _draw(target: Target, path: str) -> str:
 
 def _lines(data: dict[str, Any]) -> Iterable[str]:
     names = ("nodes", "edges", "parameters", "depth")
-    shown = {n: count(data[n]) for n in names}
-    shown["kinds"] = ", ".join(f"{k} {v}" for k, v in data["kinds"].items())
-    shown["ops"] = ", ".join(f"{k} {v}" for k, v in data["ops"].items())
-    shown["free sizes"] = "; ".join(f"{s} = {', '.join(p)}" for s, p in data["dynamic"].items()) or "none"
-    shown["fixed sizes"] = ", ".join(data["fixed"]) or "none"
-    shown["seconds"] = ", ".join(f"{k} {seconds(v)}" for k, v in data["seconds"].items())
+    texts = {n: count(data[n]) for n in names}
+    texts["kinds"] = ", ".join(f"{k} {v}" for k, v in data["kinds"].items())
+    texts["ops"] = ", ".join(f"{k} {v}" for k, v in data["ops"].items())
+    texts["free sizes"] = "; ".join(f"{s} = {', '.join(p)}" for s, p in data["dynamic"].items()) or "none"
+    texts["fixed sizes"] = ", ".join(data["fixed"]) or "none"
+    texts["seconds"] = ", ".join(f"{k} {seconds(v)}" for k, v in data["seconds"].items())
     if data["captured_at"] is not None:
-        shown["seconds"] += f" (captured {age(data['captured_at'])}; --no-cache captures again)"
+        texts["seconds"] += f" (captured {age(data['captured_at'])}; --no-cache captures again)"
     if "verified" in data:
         difference = data["max_abs_diff"]
-        told = "–" if difference is None else f"{difference:.3g}"
-        shown["largest difference"] = f"{told} at {len(data['verified'])} sizes"
-    shown |= {k: data[k] for k in ("output", "svg") if k in data}
-    yield from facts(shown)
+        text = "–" if difference is None else f"{difference:.3g}"
+        texts["largest difference"] = f"{text} at {len(data['verified'])} sizes"
+    texts |= {k: data[k] for k in ("output", "svg") if k in data}
+    yield from facts(texts)
     for problem in data["problems"]:
         yield f"{problem['severity']}: {problem['message']}"
 

@@ -1,1 +1,1 @@
-"""What is drawn, as numbers or as SVG: parts of tensors, curves, studies, captions of nodes. No widgets."""
+"""Data and SVG drawings of charts: tensors, curves, studies, node captions. No widgets."""

@@ -1,4 +1,4 @@
-"""The grid of a format whose scales follow the data: that of the block, row or tensor in the middle. numpy alone."""
+"""Grid of a format with data-dependent scales: that of the block, row or tensor of median scale. numpy only."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from espalier.model.graph.views import View
 
 Array = NDArray[Any]
 PROBES = 4096
-MOST = 1 << 20  # values looked at for the middle
+MAX_VALUES = 1 << 20  # values used for the median
 
 
-def seen_as(x: Array, view: View | None) -> Array:
-    """A numpy array in the view of its port."""
+def viewed(x: Array, view: View | None) -> Array:
+    """An array in the view of its port."""
     return x if view is None else view.of_array(x)
 
 
 def middle_grid(fmt: Format, x: Array) -> tuple[Array, str] | None:
-    """(representable values, whose they are in words) of the block, row or tensor with the median scale of `x`.
+    """(representable values, description) of the block, row or tensor with the median scale of `x`.
 
-    `x`: at least one row as the format sees it, finite. None for a format that shares nothing.
+    `x`: finite rows in the format's view. None for a format without shared scales.
     """
     rows = x.reshape(-1, x.shape[-1]) if x.ndim > 1 else x.reshape(1, -1)
     if not rows.size:
@@ -39,7 +39,7 @@ def middle_grid(fmt: Format, x: Array) -> tuple[Array, str] | None:
 
 
 def _of_block(fmt: BlockFormat, rows: Array) -> tuple[Array, str]:
-    blocks = fmt.blocks.split(rows[: max(fmt.blocks.rows, MOST // rows.shape[1])])
+    blocks = fmt.blocks.split(rows[: max(fmt.blocks.rows, MAX_VALUES // rows.shape[1])])
     tops = np.abs(blocks).max((-2, -1)).reshape(-1)
     top = float(np.sort(tops)[len(tops) // 2])
     pair: Any = replace(cast("Any", fmt), block=2, rows=1)
@@ -61,10 +61,10 @@ def _of_scale(fmt: ScaledFormat, rows: Array) -> tuple[Array, str]:
     parts = each[:, middle].reshape(each.shape[0], *[1] * (len(wanted) - (whole.ndim > len(shared))))
     scale = np.broadcast_to(parts if whole.ndim > len(shared) else parts[0], wanted).astype(np.float32)
     values = np.unique(fmt.decode(fmt.encode_with(probes, scale))).astype(np.float64)
-    return values, _whose(per)
+    return values, _description(per)
 
 
-def _whose(per: int) -> str:
+def _description(per: int) -> str:
     if per == TENSOR:
         return "grid of the whole tensor"
     return "grid of the median row" if per == ROW else f"grid of the median group of {per}"

@@ -1,6 +1,6 @@
-"""What is written on a node: its name, one secondary line, and how much room they need.
+"""Captions of nodes: name, secondary line, and the width they need.
 
-Widths are estimated from a table, so that the layout needs no Qt and depends on facts only, never on choices.
+Widths are estimated from a table, so that the layout needs no Qt and does not depend on formats and masks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TITLES: dict[str, str] = {
         ("max", "Max"), ("avg", "Avg"), ("adaptive_avg", "AdaptiveAvg"), ("adaptive_max", "AdaptiveMax"))},
 }  # fmt: skip
 BADGE_ROOM = 62.0
-MULTIPLIES = ("linear", "matmul", "embedding")  # categories whose badge tells their float too, and has room kept for it
+MULTIPLIES = ("linear", "matmul", "embedding")  # categories with a badge also in float, for which room is reserved
 NODE_HEIGHT = 40.0
 BESIDE = 25.0  # a node's margins, and the gap between its name and a badge
 BADGES_FROM = 8.0  # badges begin right of this
@@ -42,7 +42,7 @@ _ADVANCES: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Caption:
-    """The texts of a node and its width on the canvas; `mute`: they do not tell the shape of what comes out."""
+    """The texts of a node and its width on the canvas; `mute`: they do not contain the output's shape."""
 
     name: str
     detail: str
@@ -52,7 +52,7 @@ class Caption:
 
 
 def text_width(text: str, size: float, bold: bool = False) -> float:
-    """About how wide `text` is at `size` px in a wide UI font (DejaVu Sans; most others are narrower)."""
+    """Estimated width of `text` at `size` px in a wide UI font (DejaVu Sans; most others are narrower)."""
     return size * sum(map(_advance, text)) * (1.13 if bold else 1.0)
 
 
@@ -61,35 +61,35 @@ def _advance(letter: str) -> float:
 
 
 def leaves_name(name: float, badge: float, width: float) -> bool:
-    """Whether the format's badge beside a name, both that wide, leaves it whole in a node."""
+    """Whether a name and a badge of these widths fit a node of `width`."""
     return name <= width - BESIDE - badge
 
 
 def adapter_words(label: str, room: float, wide: Callable[[str], float]) -> str:
-    """What the adapter's badge says: the label, its rank alone, or nothing where `room` is too narrow for it too."""
+    """Text of the adapter's badge that fits `room`: the label, its rank alone, or nothing."""
     return next((t for t in (label, label.removeprefix("LoRA ")) if wide(t) + 10 <= room), "")
 
 
 def shape_text(meta: TensorMeta | None) -> str:
-    """`batch × seq × 128`; a scalar says so."""
+    """Format a shape: `batch × seq × 128`, or `scalar`."""
     if meta is None:
         return ""
     return " × ".join(str(d).replace("*", "·") for d in meta.shape) or "scalar"
 
 
 def tail(path: str) -> str:
-    """The last part of a dotted path, with the part before it when it is a number."""
+    """The last part of a dotted path, with the part before it if it is a number."""
     head, _, last = path.rpartition(".")
     return f"{head.rpartition('.')[2]}.{last}" if last.isdigit() and head else last
 
 
 def title(op: str) -> str:
-    """An op's name for people."""
+    """Display name of an op."""
     return TITLES.get(op, op)
 
 
 def caption(node: Node, lone: bool = False) -> Caption:
-    """The caption of `node`, one object for equal ones; `lone`: it is all of its module and takes its name."""
+    """The caption of `node`, cached; `lone`: the node is its module's only one and takes the module's name."""
     call = node.call
     if lone and call == "call_function":
         name = tail(node.module_path)
@@ -142,8 +142,8 @@ def _detail(
 ) -> str:
     shape = shape_text(TensorMeta(out, dtype)) if out is not None else ""
     if op == "linear" and weight and len(weight) == 2:
-        turned = bool(out) and out[-1] == weight[1] != weight[0]  # stored the other way round, as in GPT-2
-        return f"Linear {weight[0]} → {weight[1]}" if turned else f"Linear {weight[1]} → {weight[0]}"
+        transposed = bool(out) and out[-1] == weight[1] != weight[0]  # stored transposed, as in GPT-2
+        return f"Linear {weight[0]} → {weight[1]}" if transposed else f"Linear {weight[1]} → {weight[0]}"
     if op.startswith("conv") and weight and len(weight) > 2:
         return f"{title(op)} {weight[1]} → {weight[0]}, {'×'.join(map(str, weight[2:]))}"
     if op == "embedding" and weight and len(weight) == 2:

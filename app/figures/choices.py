@@ -1,4 +1,4 @@
-"""What a search chose, as a file: how much each choice decides, and which layer took which format."""
+"""Drawings of a search's choices: importance of choices, and formats by layer."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from espalier.app.theme import LIGHT, Palette
 from espalier.model.data.base import Array
 
 LEFT, RIGHT, BAR, GAP = 250, 70, 16, 8
-MOST = 30  # bars, and trials of the map
+MAX_ITEMS = 30  # maximum of bars, and of trials in the map
 CELL = 22
 LETTERS = 34
-WORDS = 46  # pixels of a cell that holds its format's name
+WORDS = 46  # minimum pixels of a cell with its format's name
 
 
 def asked(study: Study, goals: Sequence[str], method: str) -> tuple[dict[str, Any], list[Array]]:
-    """What the importance of choices is computed from: choices and goals, then their columns in the same order."""
+    """Input of the importance of choices: choices and goals, and their columns in the same order."""
     done = np.flatnonzero(study.state == COMPLETE)
     spaces: dict[str, Any] = {}
     columns: list[Array] = []
     for name in study.params.names:
         scale, column = study.scales[name], study.params[name][done]
-        there = column[np.isfinite(column)]
-        if not len(there):
+        finite = column[np.isfinite(column)]
+        if not len(finite):
             continue
-        low, high = min(scale.ends[0], there.min()), max(scale.ends[1], there.max())
+        low, high = min(scale.ends[0], finite.min()), max(scale.ends[1], finite.max())
         spaces[name] = {"low": low, "high": high, "log": scale.log and low > 0, "whole": scale.choice.whole}
         if not scale.numeric:
             spaces[name] = {"values": list(range(len(scale.values)))}
@@ -42,38 +42,38 @@ def asked(study: Study, goals: Sequence[str], method: str) -> tuple[dict[str, An
 
 
 def importance(study: Study, goal: str, look: Palette = LIGHT) -> Drawing:
-    """A bar a choice: its share of what decides the goal, by PED-ANOVA."""
+    """Bar chart of the importance of choices for a goal, by PED-ANOVA."""
     about, columns = asked(study, [goal], "ped")
     if about["rows"] < FEWEST:
-        return _told(f"{about['rows']} trials are complete; importance needs {FEWEST}.", look)
+        return _message(f"{about['rows']} trials are complete; importance needs {FEWEST}.", look)
     names = [*about["choices"], f"goal {goal}"]
-    found = importances(about, {n: c.tolist() for n, c in zip(names, columns, strict=True)})[goal]
-    short = short_names([study.scales[n].choice for n in found])
-    bars = sorted(found.items(), key=lambda b: -b[1])[:MOST]
-    left_out = f" ({MOST} of {len(found)} choices)" if len(found) > MOST else ""
+    shares = importances(about, {n: c.tolist() for n, c in zip(names, columns, strict=True)})[goal]
+    short = short_names([study.scales[n].choice for n in shares])
+    bars = sorted(shares.items(), key=lambda b: -b[1])[:MAX_ITEMS]
+    omitted = f" ({MAX_ITEMS} of {len(shares)} choices)" if len(shares) > MAX_ITEMS else ""
     sheet = Drawing(WIDTH, TOP + (BAR + GAP) * len(bars) + 54, look.panel)
-    heading = f"Importance of choices for {title(goal)}, n = {about['rows']} trials{left_out}"
+    heading = f"Importance of choices for {title(goal)}, n = {about['rows']} trials{omitted}"
     sheet.parts.append(Word((24, 24), heading, look.text, size=14, bold=True))
-    room, most = WIDTH - LEFT - RIGHT, max((v for _, v in bars), default=1.0) or 1.0
+    room, largest = WIDTH - LEFT - RIGHT, max((v for _, v in bars), default=1.0) or 1.0
     for place, (name, value) in enumerate(bars):
         y = TOP + 6 + place * (BAR + GAP)
         sheet.parts.append(Word((LEFT - 8, y + 12), _short(short[name]), look.text, "end"))
-        sheet.parts.append(_box(LEFT, y, room * value / most, BAR, COLOURS[0]))
-        sheet.parts.append(Word((LEFT + room * value / most + 6, y + 12), f"{100 * value:.1f} %", look.muted))
+        sheet.parts.append(_box(LEFT, y, room * value / largest, BAR, COLOURS[0]))
+        sheet.parts.append(Word((LEFT + room * value / largest + 6, y + 12), f"{100 * value:.1f} %", look.muted))
     foot = TOP + 6 + len(bars) * (BAR + GAP)
     sheet.parts.append(Line(((LEFT, TOP), (LEFT, foot)), look.muted))
-    words = "share of what decides, % (PED-ANOVA)"
-    sheet.parts.append(Word((LEFT + room / 2, foot + 26), words, look.text, "middle"))
+    axis_title = "importance, % (PED-ANOVA)"
+    sheet.parts.append(Word((LEFT + room / 2, foot + 26), axis_title, look.text, "middle"))
     return sheet
 
 
 def precision(study: Study, goal: str, look: Palette = LIGHT) -> Drawing:
-    """A row a choice of a format, a column a trial, the best first; darker cells have more bits an element."""
+    """Map of formats: one row per choice, one column per trial (best first); darker cells have more bits."""
     merit = study.merit(goal)
-    best = [int(i) for i in np.argsort(-merit, kind="stable") if np.isfinite(merit[i])][:MOST]
+    best = [int(i) for i in np.argsort(-merit, kind="stable") if np.isfinite(merit[i])][:MAX_ITEMS]
     rows = [n for n in study.params.names if any(bits_of(study.trials[i].params.get(n, 0)) is not None for i in best)]
     if not best or not rows:
-        return _told("No complete trial has chosen formats.", look)
+        return _message("No complete trial has chosen formats.", look)
     cells = {(n, i): study.trials[i].params[n] for n in rows for i in best if n in study.trials[i].params}
     bits = {v: b for v in cells.values() if (b := bits_of(v)) is not None}
     low, high = min(bits.values()), max(bits.values())
@@ -98,9 +98,9 @@ def precision(study: Study, goal: str, look: Palette = LIGHT) -> Drawing:
                     sheet.parts.append(Word(at, plain(value)[: int(width / 6)], look.text, "middle", size=10))
     _key(sheet, sorted(set(bits.values())), (low, high), look)
     lead = study.trials[best[0]]
-    told = f"trial (number), best first: trial {lead.number} has {value_words(goal, study.figures[goal][best[0]])}"
+    caption = f"trial (number), best first: trial {lead.number} has {value_words(goal, study.figures[goal][best[0]])}"
     sheet.parts.append(
-        Word((LEFT + (WIDTH - LEFT - 24) / 2, TOP + 26 + CELL * len(rows) + 20), told, look.text, "middle")
+        Word((LEFT + (WIDTH - LEFT - 24) / 2, TOP + 26 + CELL * len(rows) + 20), caption, look.text, "middle")
     )
     return sheet
 
@@ -110,7 +110,7 @@ def _shade(bits: float, low: float, high: float, look: Palette) -> str:
 
 
 def _key(sheet: Drawing, shown: Sequence[float], ends: tuple[float, float], look: Palette) -> None:
-    """What the shades mean: bits an element."""
+    """Draw the key of shades: bits an element."""
     y, x = sheet.height - 30, float(LEFT)
     sheet.parts.append(Word((x - 8, y + 11), "bits an element", look.text, "end"))
     step = -(-len(shown) // 8)
@@ -128,7 +128,7 @@ def _short(text: str) -> str:
     return text if len(text) <= LETTERS else "…" + text[1 - LETTERS :]
 
 
-def _told(text: str, look: Palette) -> Drawing:
+def _message(text: str, look: Palette) -> Drawing:
     sheet = Drawing(WIDTH, 120, look.panel)
     sheet.parts.append(Word((WIDTH / 2, 60), text, look.muted, "middle"))
     return sheet

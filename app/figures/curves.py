@@ -1,6 +1,6 @@
-"""The curves of a sweep as an SVG or PNG file, without Qt: what the command line draws and the window exports.
+"""Sweep curves as SVG or PNG without Qt, for the command line and for exports of the window.
 
-The chart is laid out once, in lines, dots and words; two small writers put them on paper.
+The chart is laid out once as lines, areas, markers and texts; two writers render it.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 72, 24, 40, 54
-ROW = 20  # a line of the legend
+ROW = 20  # height of a legend line
 ORDER = ("linear", "activation", "matmul", "norm", "embedding", "add", "shape", "io")
 COLOURS = tuple(CATEGORIES[k] for k in ORDER)
-DASHES = ((), (6.0, 4.0), (2.0, 3.0))  # with eight colours: twenty-four lines told apart
-SEEN = 0.18  # of a band of noise, how much of its colour
-SCALE = 2  # pixels of a PNG for one of the drawing
+DASHES = ((), (6.0, 4.0), (2.0, 3.0))  # with eight colours: twenty-four distinct lines
+SEEN = 0.18  # opacity of noise bands
+SCALE = 2  # PNG pixels per unit of the drawing
 Dot = tuple[float, float]
 
 
 def line_style(place: int) -> tuple[str, tuple[float, ...]]:
-    """Colour and dashes of the line at a place."""
+    """Colour and dashes of the line at an index."""
     return COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]
 
 
 def figure_words(figure: str, value: float) -> str:
-    """A value of a figure with its unit."""
+    """Format a metric's value with its unit."""
     if figure in ("accuracy", "sparsity"):
         return f"{100 * value:.4g} %"
     if figure == "size_bytes":
@@ -62,29 +62,29 @@ def figure_words(figure: str, value: float) -> str:
     return f"{value:.4g}"
 
 
-AREA = ("lut", "ff", "dsp", "bram")  # what hardware counts is written in capitals
+AREA = ("lut", "ff", "dsp", "bram")  # hardware resources, written in capitals
 
 
 def figure_title(figure: str) -> str:
-    """A figure's name for an axis."""
+    """Title of a metric for an axis."""
     words = (w.upper() if w in AREA else w for w in figure.split("_"))
     return {"size_bytes": "size", "bitops": "BitOPs"}.get(figure, " ".join(words))
 
 
 def positions(sweep: Sweep) -> list[float]:
-    """Where the values stand on the axis: numbers at their value, words and switches one beside the other."""
+    """Axis positions of the values: numbers at their value, others at their index."""
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v in sweep.values):
         return [float(v) for v in sweep.values]
     return [float(i) for i in range(len(sweep.values))]
 
 
 def is_log(values: Sequence[float]) -> bool:
-    """Whether values are spread over decades, so that a logarithmic axis shows them better."""
+    """Whether values span decades and need a logarithmic axis."""
     return min(values, default=0) > 0 and max(values) / min(values) > 100
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers from low to high, at most so many."""
+    """Round numbers from low to high, about `most`."""
     span = high - low
     if not span > 0:
         return [low]
@@ -97,7 +97,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Joined points."""
+    """A polyline."""
 
     dots: tuple[Dot, ...]
     colour: str
@@ -107,7 +107,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """A filled polygon. `opacity`: in an SVG; a PNG has it solid."""
+    """A filled polygon; `opacity` applies to SVG only."""
 
     dots: tuple[Dot, ...]
     colour: str
@@ -124,7 +124,7 @@ class Disc:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Text with its anchor at the left, middle or right; upright when turned."""
+    """Text with its anchor at start, middle or end; vertical if `turned`."""
 
     at: Dot
     text: str
@@ -137,7 +137,7 @@ class Word:
 
 @dataclass(slots=True)
 class Drawing:
-    """Everything on the sheet."""
+    """A drawing: size, background and parts."""
 
     width: int
     height: int
@@ -147,7 +147,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """From values to the sheet."""
+    """Maps values to positions on the drawing."""
 
     left: float
     top: float
@@ -158,28 +158,28 @@ class Frame:
     log: bool
 
     def at(self, x: float, y: float) -> Dot:
-        """Where a point lies."""
+        """Position of a point."""
         return self.across(x), self.down(y)
 
     def holds(self, x: float, y: float) -> bool:
-        """Whether a point lies inside; no NaN does."""
+        """Whether a point lies inside; False for NaN."""
         return self.x[0] <= x <= self.x[1] and self.y[0] <= y <= self.y[1]
 
     def across(self, x: float) -> float:
-        """Where a value of the axis lies."""
+        """The x position of a value."""
         low, high = self.x
         if self.log:
             x, low, high = math.log(x), math.log(low), math.log(high)
         return self.left + self.width * ((x - low) / (high - low) if high > low else 0.5)
 
     def down(self, y: float) -> float:
-        """Where a figure lies."""
+        """The y position of a value."""
         low, high = self.y
         return self.top + self.height * (1 - (y - low) / (high - low))
 
 
 def lay_out(sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palette = LIGHT, title: str = "") -> Drawing:
-    """The chart: grid, axes, baseline, lines with error bars, and a legend below, outside of the data."""
+    """Lay out the chart: grid, axes, baseline, lines with error bars, and a legend below."""
     lines, places = curves(sweep, outcomes, figure), positions(sweep)
     base = baseline_of(outcomes)
     level = base.score.get(figure) if base else None
@@ -216,12 +216,12 @@ def _levels(
     lines: list[list[tuple[int, Mean]]], noise: list[list[tuple[int, float, float]]], level: float | None,
     guess: float | None,
 ) -> list[float]:  # fmt: skip
-    """What is to be in sight besides the lines: bands, the baseline, and guessing where there is room for it."""
-    found = [e for band in noise for _, low, high in band for e in (low, high)]
-    found += [] if level is None else [float(level)]
-    values = [*found, *(m.mean for line in lines for _, m in line)]
+    """Further values that must be visible: bands, baseline, and the guessing level if near."""
+    levels = [e for band in noise for _, low, high in band for e in (low, high)]
+    levels += [] if level is None else [float(level)]
+    values = [*levels, *(m.mean for line in lines for _, m in line)]
     near = guess is not None and values and is_near(guess, min(values), max(values))
-    return [*found, *([guess] if near and guess is not None else [])]
+    return [*levels, *([guess] if near and guess is not None else [])]
 
 
 def _frame(lines: list[list[tuple[int, Mean]]], places: list[float], levels: list[float]) -> Frame:
@@ -244,7 +244,7 @@ def _axes(sheet: Drawing, frame: Frame, sweep: Sweep, places: list[float], figur
     last = -math.inf
     for place, value in sorted(zip(places, sweep.values, strict=True), key=lambda p: p[0]):
         x, text = frame.across(place), "" if value is None else value_text(value)
-        if x - last >= 7 * len(text) + 10:  # words that would touch are left out
+        if x - last >= 7 * len(text) + 10:  # overlapping labels are omitted
             sheet.parts.append(Word((x, foot), text, look.muted, "middle"))
             last = x
     middle = frame.left + frame.width / 2
@@ -255,7 +255,7 @@ def _axes(sheet: Drawing, frame: Frame, sweep: Sweep, places: list[float], figur
 def _band(
     frame: Frame, places: list[float], band: list[tuple[int, float, float]], colour: str, look: Palette
 ) -> list[Area]:
-    """The noise of a line, from left to right along its lower ends and back along the upper ones."""
+    """The noise band of a line as a polygon."""
     low, high = frame.y
     points = sorted((places[x], max(a, low), min(b, high)) for x, a, b in band)
     if len(points) < 2:
@@ -265,7 +265,7 @@ def _band(
 
 
 def mixed(colour: str, ground: str, seen: float = SEEN) -> str:
-    """A colour as it is seen through, on a ground: the bands of two lines still tell them apart."""
+    """Blend a colour with a background, `seen`: its opacity."""
     mixed = (round(seen * a + (1 - seen) * b) for a, b in zip(rgb(colour), rgb(ground), strict=True))
     return "#" + "".join(f"{v:02X}" for v in mixed)
 
@@ -289,7 +289,7 @@ Entry = tuple[str, str, tuple[float, ...]]
 
 
 def legend_rows(entries: Sequence[Entry]) -> list[list[tuple[float, Entry]]]:
-    """Entries with their left ends, as many in a row as fit."""
+    """Legend entries with their x positions, wrapped into rows."""
     rows: list[list[tuple[float, Entry]]] = [[]]
     x = float(LEFT)
     for entry in entries:
@@ -303,7 +303,7 @@ def legend_rows(entries: Sequence[Entry]) -> list[list[tuple[float, Entry]]]:
 
 
 def legend(sheet: Drawing, rows: list[list[tuple[float, Entry]]], look: Palette, top: float = HEIGHT) -> None:
-    """Draw a legend below the frame, or frames that end at `top`."""
+    """Draw a legend from `top` down."""
     for number, row in enumerate(rows):
         y = top + ROW * number + 4
         for x, (label, colour, dashes) in row:
@@ -311,7 +311,7 @@ def legend(sheet: Drawing, rows: list[list[tuple[float, Entry]]], look: Palette,
             sheet.parts.append(Word((x + 28, y + 4), label, look.text))
 
 
-# -- on paper
+# -- writers
 
 
 def draw(
@@ -359,7 +359,7 @@ def _svg(part: Line | Area | Disc | Word) -> str:
 def _to_png(sheet: Drawing, file: IO[bytes]) -> None:
     from PIL import Image, ImageDraw
 
-    fine = 2  # drawn larger and made smaller: Pillow's lines have no smooth edges
+    fine = 2  # supersampling: Pillow's lines are not antialiased
     picture = Image.new("RGB", (sheet.width * SCALE * fine, sheet.height * SCALE * fine), sheet.ground)
     pencil = ImageDraw.Draw(picture)
     for part in sheet.parts:
@@ -400,7 +400,7 @@ def _write(pencil: ImageDraw, picture: object, word: Word, scale: int) -> None:
 
 
 def _dashed(dots: Sequence[Dot], dashes: Sequence[float]) -> list[list[Dot]]:
-    """The strokes of a broken line."""
+    """Split a line into dashes."""
     pieces: list[list[Dot]] = []
     on, rest, number = True, dashes[0], 0
     for (ax, ay), (bx, by) in pairwise(dots):

@@ -1,4 +1,4 @@
-"""The words of the inspector: what is known of a node, of many, or of the whole model. Free of Qt."""
+"""Facts of the inspector on a node, several nodes, or the model. No Qt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DULL = ("class", "bias", "in_features", "out_features", "num_embeddings", "embe
 
 
 class Fact(NamedTuple):
-    """A row of the inspector; `full` is the tool tip where the value may be cut."""
+    """A row of the inspector; `full`: tooltip of an elided value."""
 
     name: str
     value: str
@@ -29,12 +29,12 @@ class Fact(NamedTuple):
 
 
 def node_title(node: Node) -> str:
-    """The last part of a node's path, or what it does."""
+    """The last part of a node's path, or its operation."""
     return tail(node.target) if node.call in ("call_module", "placeholder", "get_attr") else title(node.op)
 
 
 def node_path(node: Node) -> str:
-    """Where the node lies in the model."""
+    """Path of the node in the model."""
     if node.call == "call_module":
         return node.target
     return f"{node.module_path} · {node.id}" if node.module_path else node.id
@@ -92,13 +92,13 @@ def _weights(node: Node, graph: Graph) -> list[Weight]:
 
 
 def _packed(node: Node, graph: Graph) -> list[Fact]:
-    """What a weight takes that is held in codes where the model runs."""
+    """Memory of a weight that is stored as codes while the model runs."""
     weight = graph.weights.get(node.weights.get("weight", ""))
     if not node.packed or weight is None or "weight" not in node.precision:
         return []
-    held, plain = held_bytes(node, weight.shape), weight.elements * weight.float_bits // 8
-    words = f"The weight is held in codes where the model runs: {mebibytes(held)} in place of {mebibytes(plain)}"
-    return [Fact("in memory", f"{mebibytes(held)} of {mebibytes(plain)}", words)]
+    packed, plain = held_bytes(node, weight.shape), weight.elements * weight.float_bits // 8
+    tooltip = f"The weight is stored as codes while the model runs: {mebibytes(packed)} in place of {mebibytes(plain)}"
+    return [Fact("in memory", f"{mebibytes(packed)} of {mebibytes(plain)}", tooltip)]
 
 
 def _work(node: Node, graph: Graph) -> list[Fact]:
@@ -106,20 +106,20 @@ def _work(node: Node, graph: Graph) -> list[Fact]:
     if not number:
         return []
     sizes = " · ".join(f"{name} {size}" for name, size in graph.symbols.items())
-    words = count(number) if number < 1_000_000 else scaled(number)
-    return [Fact("MACs", words, f"{count(number)} multiply–accumulates at {sizes or 'fixed sizes'}")]
+    text = count(number) if number < 1_000_000 else scaled(number)
+    return [Fact("MACs", text, f"{count(number)} multiply–accumulates at {sizes or 'fixed sizes'}")]
 
 
 def _attributes(node: Node) -> list[Fact]:
-    known = {k: v for k, v in node.attrs.items() if k not in _DULL and v is not None and v is not False}
-    if not known:
+    shown = {k: v for k, v in node.attrs.items() if k not in _DULL and v is not None and v is not False}
+    if not shown:
         return []
-    text = ", ".join(k if v is True else f"{k} {arg_words(v)}" for k, v in known.items())
+    text = ", ".join(k if v is True else f"{k} {arg_words(v)}" for k, v in shown.items())
     return [Fact("attributes", text, "\n".join(f"{k} = {arg_words(v)}" for k, v in node.attrs.items()))]
 
 
 def arg_words(arg: Arg) -> str:
-    """An argument as people write it."""
+    """Format an argument as Python code."""
     match arg:
         case Ref(node, output):
             return node if not output else f"{node}[{output}]"
@@ -136,18 +136,20 @@ def arg_words(arg: Arg) -> str:
 
 
 def many_facts(nodes: Sequence[Node], graph: Graph) -> list[Fact]:
-    """What several nodes have in common, and their sums."""
+    """Common facts and sums of several nodes."""
     ops = Counter(title(n.op) for n in nodes)
     kinds = ", ".join(f"{name} ×{number}" if number > 1 else name for name, number in ops.most_common(3))
     more = f", {plural(len(ops) - 3, 'other kind')}" if len(ops) > 3 else ""
     names = {name for n in nodes for name in n.weights.values()}
-    held = sum(graph.weights[n].elements for n in names if n in graph.weights and graph.weights[n].role == "parameter")
+    parameters = sum(
+        graph.weights[n].elements for n in names if n in graph.weights and graph.weights[n].role == "parameter"
+    )
     facts = [Fact("operations", kinds + more, "\n".join(f"{k} ×{v}" for k, v in ops.most_common()))]
     sizes = {_size(n) for n in nodes}
     if len(sizes) == 1 and (size := sizes.pop()):
         facts.append(Fact("size", size))
-    if held:
-        facts.append(Fact("parameters", count(held), "each shared weight once"))
+    if parameters:
+        facts.append(Fact("parameters", count(parameters), "each shared weight once"))
     work = sum(macs(n, graph.symbols) for n in nodes)
     if work:
         facts.append(Fact("MACs", count(work) if work < 1_000_000 else scaled(work)))
@@ -155,7 +157,7 @@ def many_facts(nodes: Sequence[Node], graph: Graph) -> list[Fact]:
 
 
 def common_path(nodes: Sequence[Node]) -> str:
-    """The module path that all nodes lie under."""
+    """The common module path of nodes."""
     paths = [(n.target if n.call == "call_module" else n.module_path).split(".") for n in nodes]
     shared: list[str] = []
     for parts in zip(*paths, strict=False):
@@ -186,7 +188,7 @@ def model_facts(document: Document) -> list[Fact]:
 
 
 def weight_of(node: Node, port: str, graph: Graph) -> Weight | None:
-    """The tensor behind a port: the node's own, or the constant that feeds a function."""
+    """The tensor of a port: the node's own, or a function's constant input."""
     if port in node.weights:
         return graph.weights.get(node.weights[port])
     for i, arg in enumerate(node.args):
@@ -196,7 +198,7 @@ def weight_of(node: Node, port: str, graph: Graph) -> Weight | None:
 
 
 def _constant(ref: Ref, graph: Graph, depth: int = 4) -> Weight | None:
-    """Follow views and transposes back to a get_attr: they move values, and change none."""
+    """Follow views and transposes back to a get_attr, since they change no values."""
     source = graph.nodes.get(ref.node)
     if source is None or not depth:
         return None
@@ -212,7 +214,7 @@ def _constant(ref: Ref, graph: Graph, depth: int = 4) -> Weight | None:
 
 
 def pruned_words(zeros: int, elements: int) -> str:
-    """`30 % · 4 915 of 16 384`."""
+    """Text of a pruned share: `30 % · 4 915 of 16 384`."""
     share = 100 * zeros / max(elements, 1)
     text = f"{share:.0f}" if abs(share - round(share)) < 0.05 else f"{share:.1f}"
     return f"{text}{THIN}% · {count(zeros)} of {count(elements)}"

@@ -1,4 +1,4 @@
-"""Sensitivities as lines and columns of a heat map: which stand where, under which titles. Free of Qt."""
+"""Arranges sensitivities as rows and columns of a heat map, with titles. No Qt."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PORTS: dict[str, tuple[str, ...]] = {
     "both": ("weight", "bias", "data_in", "data_out"),
 }
 Order = Literal["model", "sensitivity"]
-LEAST = 1e-8  # divergences below this are as good as none
+LEAST = 1e-8  # smaller divergences count as 0
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A candidate as it is before it is fitted to values; `bits` are those of an element that stays."""
+    """A candidate without fitted parameters; `bits`: stored bits of an element."""
 
     key: Hashable
     title: str
@@ -34,19 +34,19 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row under its title, with the number of its candidate for each column; a heading of a block has none.
+    """A row with its title and the index of its candidate for each column; a block heading has no row.
 
-    `port` is written beside the title where rows of several ports are shown.
+    `port` is shown beside the title if rows of several ports are shown.
     """
 
     title: str
     port: str = ""
     row: Sensitivity | None = None
     places: tuple[int | None, ...] = ()
-    path: str = ""  # the whole name: in two blocks the same titles stand
+    path: str = ""  # full name: titles repeat between blocks
 
     def known(self, column: int) -> float | None:
-        """The divergence at a column: measured where that was done, else predicted."""
+        """The divergence at a column: measured, else predicted."""
         place = self.place(column)
         return None if self.row is None or place is None else self.row.known[place]
 
@@ -56,18 +56,18 @@ class Line:
         return self.row is not None and place is not None and self.row.measured[place] is not None
 
     def candidate(self, column: int) -> Candidate | None:
-        """What the node would be given at a column."""
+        """The candidate at a column."""
         place = self.place(column)
         return None if self.row is None or place is None else self.row.candidates[place]
 
     def place(self, column: int) -> int | None:
-        """The number of the candidate at a column."""
+        """The index of the candidate at a column."""
         return self.places[column] if self.row is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """All that a map shows. `low` and `high` are the ends of its colours, as divergences."""
+    """Content of a heat map; `low` and `high`: divergences at the ends of the colour scale."""
 
     columns: tuple[Column, ...] = ()
     lines: tuple[Line, ...] = ()
@@ -75,25 +75,25 @@ class Heat:
     high: float = 1.0
 
     def position(self, value: float) -> float:
-        """Where a divergence lies on the scale of colours, 0 … 1."""
+        """Position of a divergence on the colour scale, 0 … 1."""
         span = math.log(self.high / self.low)
         return min(max(math.log(max(value, LEAST) / self.low) / span, 0.0), 1.0) if span > 0 else 0.0
 
 
 @lru_cache(maxsize=1 << 16)
 def bare(candidate: Candidate) -> Hashable:
-    """Equal for candidates that differ only in what was fitted to the values."""
+    """Key that is equal for candidates that differ only in fitted parameters."""
     fmt = candidate.format
     return (fmt and _unfitted(fmt)), candidate.sparsity, candidate.method if candidate.sparsity else ""
 
 
 def _unfitted(fmt: Format) -> Hashable:
-    """A format without the parameter that moves its range."""
+    """Key of a format without the parameter that shifts its range."""
     return fmt.name, tuple((n, v) for n, v in parameters(fmt).items() if n != fmt.shift)
 
 
 def title_of(candidate: Candidate) -> str:
-    """`int 4`, `mxfp e2m1`, `50% l1`, `float`: what was fitted to the values is left out."""
+    """Title without fitted parameters: `int 4`, `mxfp e2m1`, `50% l1`, `float`."""
     fmt = candidate.format
     if fmt is None:
         return candidate.label
@@ -102,26 +102,26 @@ def title_of(candidate: Candidate) -> str:
 
 
 def _plain(fmt: Format) -> Format:
-    """The format with its range where it lies by default."""
+    """The format with its default range."""
     default = {f.name: f.default for f in fields(fmt) if f.name == fmt.shift and f.default is not MISSING}
     return replace(fmt, **default)
 
 
 def bits_of(candidate: Candidate) -> float:
-    """Stored bits of an element, without what is pruned."""
-    held = candidate.format.bits if candidate.format else FLOAT_BITS
-    return held * (1 - candidate.sparsity)
+    """Stored bits of an element, scaled by the kept share."""
+    bits = candidate.format.bits if candidate.format else FLOAT_BITS
+    return bits * (1 - candidate.sparsity)
 
 
 def columns_of(rows: Iterable[Sensitivity]) -> tuple[Column, ...]:
-    """One column for each candidate, from the most bits to the fewest."""
-    found: dict[Hashable, Column] = {}
+    """One column per candidate, sorted by descending bits."""
+    columns: dict[Hashable, Column] = {}
     for row in rows:
         for candidate in row.candidates:
             key = bare(candidate)
-            if key not in found:
-                found[key] = Column(key, title_of(candidate), bits_of(candidate))
-    return tuple(sorted(found.values(), key=lambda c: -c.bits))
+            if key not in columns:
+                columns[key] = Column(key, title_of(candidate), bits_of(candidate))
+    return tuple(sorted(columns.values(), key=lambda c: -c.bits))
 
 
 def arrange(
@@ -131,39 +131,39 @@ def arrange(
     order: Order = "model",
     only: Collection[str] | None = None,
 ) -> Heat:
-    """The map of the rows of some ports, and of some nodes alone; those that the graph has no more are left out."""
+    """Arrange the rows of some ports, and `only` of some nodes; rows of missing nodes are omitted."""
     rows = [r for r in table if r.port in PORTS[ports] and r.node in graph.nodes and (only is None or r.node in only)]
     columns = columns_of(rows)
     several = len({r.port for r in rows}) > 1
-    found = {(r.node, r.port): _places(r, columns) for r in rows}
+    indices = {(r.node, r.port): _places(r, columns) for r in rows}
     nodes = {r.node: graph.nodes[r.node] for r in rows}
     if order == "sensitivity":
         rows.sort(key=height, reverse=True)
-        lines = [_line(nodes[r.node], r, "", several, found[r.node, r.port]) for r in rows]
+        lines = [_line(nodes[r.node], r, "", several, indices[r.node, r.port]) for r in rows]
     else:
-        lines = list(_grouped(rows, nodes, found, several))
+        lines = list(_grouped(rows, nodes, indices, several))
     values = [v for r in rows for v in r.known if LEAST < v < math.inf]
     return Heat(columns, tuple(lines), max(min(values, default=LEAST), LEAST), max(values, default=1.0))
 
 
 def height(row: Sensitivity) -> float:
-    """How sensitive a row is in all: the mean of the logarithms of its divergences."""
-    held = [math.log(min(max(v, LEAST), 1 / LEAST)) for v in row.known]
-    return sum(held) / len(held) if held else -math.inf
+    """Overall sensitivity of a row: mean logarithm of its divergences."""
+    logs = [math.log(min(max(v, LEAST), 1 / LEAST)) for v in row.known]
+    return sum(logs) / len(logs) if logs else -math.inf
 
 
 def _places(row: Sensitivity, columns: Sequence[Column]) -> tuple[int | None, ...]:
-    held = {bare(c): i for i, c in enumerate(row.candidates)}
-    return tuple(held.get(c.key) for c in columns)
+    by_key = {bare(c): i for i, c in enumerate(row.candidates)}
+    return tuple(by_key.get(c.key) for c in columns)
 
 
 def _grouped(
     rows: Sequence[Sensitivity],
     nodes: dict[str, Node],
-    found: dict[tuple[str, str], tuple[int | None, ...]],
+    indices: dict[tuple[str, str], tuple[int | None, ...]],
     several: bool,
 ) -> Iterable[Line]:
-    """Lines under headings of the repeated blocks; without any where nothing repeats."""
+    """Lines under headings of the repeated blocks, if there are any."""
     blocks = {name: block_of(node) for name, node in nodes.items()}
     heads = any(blocks.values())
     last: str | None = None
@@ -172,7 +172,7 @@ def _grouped(
         if heads and block != last:
             yield Line(block or "outside the blocks")
             last = block
-        yield _line(nodes[row.node], row, block, several, found[row.node, row.port])
+        yield _line(nodes[row.node], row, block, several, indices[row.node, row.port])
 
 
 def _line(node: Node, row: Sensitivity, block: str, several: bool, places: tuple[int | None, ...]) -> Line:
@@ -182,7 +182,7 @@ def _line(node: Node, row: Sensitivity, block: str, several: bool, places: tuple
 
 
 def block_of(node: Node) -> str:
-    """The repeated block that a node lies in, told by the number in its path: `encoder.layer.3`; else empty."""
+    """The repeated block of a node by the number in its path, such as `encoder.layer.3`; else empty."""
     path = node.target if node.call == "call_module" else node.module_path
     parts = path.split(".")
     at = next((i for i, part in enumerate(parts[:-1] if node.call == "call_module" else parts) if part.isdigit()), None)
@@ -190,9 +190,9 @@ def block_of(node: Node) -> str:
 
 
 def divergence_words(value: float | None) -> str:
-    """A divergence in as few signs as tell it: 0.012, 3.4e−5, `exact` where there is none."""
+    """Format a divergence briefly: 0.012, 3.4e−5, `exact` for 0."""
     if value is None:
-        return "not known"
+        return "unknown"
     if value <= 0:
         return "exact"
     if not math.isfinite(value):

@@ -1,6 +1,6 @@
-"""A stored tensor in the parts that a figure can be summed up over, and a sample of it. numpy alone.
+"""Chunks and samples of a stored tensor. numpy only.
 
-A part is the most that is ever copied, unless a format has one scale for the whole tensor.
+At most one chunk is copied at a time, unless a format has one scale for the whole tensor.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.app.figures.block_grid import seen_as
+from espalier.app.figures.block_grid import viewed
 from espalier.model.formats.base import Format
 from espalier.model.formats.together import rows_together
 from espalier.model.graph.views import View
@@ -22,7 +22,7 @@ Floats = NDArray[np.float32]
 Bits = NDArray[np.uint8]
 Part = tuple[Floats, NDArray[np.bool_] | None]
 Stop = Callable[[], bool]
-CHUNK = 1 << 19  # a multiple of 8: chunks of packed masks begin at whole bytes
+CHUNK = 1 << 19  # a multiple of 8, so that chunks of packed masks begin at whole bytes
 SAMPLE = 1 << 16
 
 
@@ -31,12 +31,12 @@ class Stopped(Exception):
 
 
 def never() -> bool:
-    """Nobody stops."""
+    """A Stop that never stops."""
     return False
 
 
 def chunks(tensor: Tensor, mask: Bits | None, stop: Stop = never) -> Iterator[Part]:
-    """(values, kept) in flat parts."""
+    """Yield (values, kept) in flat chunks; raises Stopped."""
     flat = tensor.array.reshape(-1)
     for start in range(0, flat.size, CHUNK):
         if stop():
@@ -49,7 +49,7 @@ def chunks(tensor: Tensor, mask: Bits | None, stop: Stop = never) -> Iterator[Pa
 
 
 def row_chunks(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None, stop: Stop = never) -> Iterator[Part]:
-    """(values, kept) in whole rows as `fmt` sees them; at once where it has one scale for all of them."""
+    """Yield (values, kept) in whole rows of the format's view; in one chunk if there is a single scale."""
     seen, keep = _seen(tensor, mask, view)
     together = rows_together(fmt)
     if not together or seen.ndim < 2:
@@ -64,7 +64,7 @@ def row_chunks(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None
 
 
 def sample(tensor: Tensor, mask: Bits | None) -> Floats:
-    """At most SAMPLE finite values, evenly spread, masked ones as zero."""
+    """About SAMPLE evenly spread finite values, masked ones as zero."""
     flat = tensor.array.reshape(-1)
     step = max(1, flat.size // SAMPLE)
     x = _float32(flat[::step], tensor.dtype)
@@ -76,9 +76,9 @@ def sample(tensor: Tensor, mask: Bits | None) -> Floats:
 
 
 def row_sample(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None) -> Part:
-    """(values, kept) of some SAMPLE values: whole rows as `fmt` sees them, in tiles, evenly spread.
+    """(values, kept) of about SAMPLE values: evenly spread whole rows of the format's view, in tiles.
 
-    Where one scale holds for all, the rows of the largest and the least value are among them: it hangs on these.
+    With a single scale the rows of the maximum and minimum are included, since they determine it.
     """
     seen, keep = _seen(tensor, mask, view)
     if seen.ndim < 2 or not seen.size:
@@ -96,11 +96,11 @@ def row_sample(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None
 
 
 def _seen(tensor: Tensor, mask: Bits | None, view: View | None) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-    seen = seen_as(tensor.array.reshape(tensor.shape), view)
+    seen = viewed(tensor.array.reshape(tensor.shape), view)
     if mask is None:
         return seen, None
     keep = np.unpackbits(mask, count=math.prod(tensor.shape)).astype(bool)
-    return seen, seen_as(keep.reshape(tensor.shape), view)
+    return seen, viewed(keep.reshape(tensor.shape), view)
 
 
 def _float32(part: NDArray[Any], dtype: str) -> Floats:
@@ -110,7 +110,7 @@ def _float32(part: NDArray[Any], dtype: str) -> Floats:
 
 
 def _float8_values(dtype: str) -> Floats:
-    """The 256 values of an 8-bit float, so that no torch is needed to read them."""
+    """The 256 values of an 8-bit float, to decode without torch."""
     exponent, mantissa, bias = (4, 3, 7) if dtype == "float8_e4m3fn" else (5, 2, 15)
     codes = np.arange(256)
     e, m = (codes >> mantissa) & ((1 << exponent) - 1), codes & ((1 << mantissa) - 1)

@@ -1,4 +1,4 @@
-"""What charts over a number share as files: the sheet with its frames, their axes, and an inset that enlarges."""
+"""Layout shared by drawn charts: frames, axes, and an enlarged inset."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from espalier.app.figures.study.labels import SHARES, tick_words, title
 from espalier.app.theme import LIGHT, Palette
 
 RIGHT, BOTTOM = 24, 54
-SECOND = 170  # height of a further frame below the first
-INSET = (0.5, 0.42)  # of the frame, how much of its width and height the inset takes
-COUNTED = ("trial", "step")  # whole numbers
+SECOND = 170  # height of further frames
+INSET = (0.5, 0.42)  # share of the frame's width and height
+COUNTED = ("trial", "step")  # axes of whole numbers
 Ends = tuple[float, float]
 
 
 def roomy(low: float, high: float, figure: str = "") -> Ends:
-    """Ends of an axis with some room; a share has none beyond 1."""
+    """Range of an axis with margins; shares are limited to 1."""
     room = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
     top = min(high + room, 1.0 + 0.06 * (high - low)) if figure in SHARES and high <= 1 else high + room
     return (max(low - room, 0.0) if low >= 0 else low - room), top
 
 
 def sheet_of(heading: str, x: Ends, y: Ends, entries: list[Entry], look: Palette = LIGHT) -> tuple[Drawing, Frame]:
-    """A sheet with one frame."""
+    """A drawing with one frame."""
     sheet, frames = frames_of(heading, x, [y], entries, look)
     return sheet, frames[0]
 
@@ -46,7 +46,7 @@ def sheet_of(heading: str, x: Ends, y: Ends, entries: list[Entry], look: Palette
 def frames_of(
     heading: str, x: Ends, ys: Sequence[Ends], entries: list[Entry], look: Palette
 ) -> tuple[Drawing, list[Frame]]:
-    """A sheet with a heading, frames one below the other over the same axis, and a legend."""
+    """A drawing with a heading, stacked frames with a common axis, and a legend."""
     rows, foot = legend_rows(entries), HEIGHT + (SECOND + BOTTOM) * (len(ys) - 1)
     sheet = Drawing(WIDTH, foot + ROW * len(rows), look.panel)
     sheet.parts.append(Word((LEFT - 48, 24), heading, look.text, size=14, bold=True))
@@ -62,7 +62,7 @@ def frames_of(
 def axes(
     sheet: Drawing, frame: Frame, x_name: str, x_title: str, y_name: str, look: Palette, y_title: str = ""
 ) -> None:
-    """Grid, labels and titles. `x_name`, `y_name`: the figures, which decide how labels are written."""
+    """Draw grid, labels and titles; `x_name`, `y_name`: metrics, which determine the number format."""
     grid(sheet, frame, x_name, y_name, look)
     across = frame.left + frame.width / 2, frame.top + frame.height + 40
     sheet.parts.append(Word(across, x_title, look.text, "middle"))
@@ -71,7 +71,7 @@ def axes(
 
 
 def grid(sheet: Drawing, frame: Frame, x_name: str, y_name: str, look: Palette, most: int = 6) -> None:
-    """Lines across with their labels, and labels below."""
+    """Draw horizontal lines with labels, and labels below."""
     heights = ticks(*frame.y, most)
     for y, text in zip(heights, tick_words(y_name, heights, _apart(heights)), strict=True):
         ends = (frame.left, frame.down(y)), (frame.left + frame.width, frame.down(y))
@@ -84,25 +84,25 @@ def grid(sheet: Drawing, frame: Frame, x_name: str, y_name: str, look: Palette, 
 
 
 def _apart(values: Sequence[float]) -> float:
-    """The step of labels; a tenth of one that is no whole number of percent, whose labels need a digit more."""
+    """The step of labels; divided by ten if it is no whole percent, so that labels get another digit."""
     step = values[1] - values[0] if len(values) > 1 else 0.0
     return step if abs(100 * step - round(100 * step)) < 1e-9 else step / 10
 
 
 def inset_frame(outer: Frame, x: Ends, y: Ends, down: float) -> Frame:
-    """Where an inset lies that is so far down."""
+    """Frame of an inset at a relative height."""
     width, height = outer.width * INSET[0], outer.height * INSET[1]
     top = outer.top + 34 + (outer.height - height - 64) * down
     return Frame(outer.left + outer.width - width - 12, top, width, height, x, y, False)
 
 
 def inset_box(frame: Frame) -> tuple[float, float, float, float]:
-    """Left, right, top and foot of what it covers, with its labels."""
+    """Left, right, top and bottom of an inset with its labels."""
     return frame.left - 64, frame.left + frame.width + 8, frame.top - 30, frame.top + frame.height + 26
 
 
 def inset_of(sheet: Drawing, outer: Frame, x: Ends, y: Ends, look: Palette, down: float) -> Frame:
-    """The empty frame of the later half, at the right. `down`: how far down, from 0 (the top) to 1 (the foot)."""
+    """Draw the empty inset of the later half at the right; `down`: 0 (top) to 1 (bottom)."""
     frame = inset_frame(outer, x, y, down)
     left, right, above, foot = inset_box(frame)
     corners = (left, above), (right, above), (right, foot), (left, foot)
@@ -113,7 +113,7 @@ def inset_of(sheet: Drawing, outer: Frame, x: Ends, y: Ends, look: Palette, down
 
 
 def empty(text: str, look: Palette) -> Drawing:
-    """A sheet that says why there is nothing on it."""
+    """A drawing with a message instead of a chart."""
     sheet = Drawing(WIDTH, HEIGHT, look.panel)
     sheet.parts.append(Word((WIDTH / 2, HEIGHT / 2), text, look.muted, "middle"))
     return sheet

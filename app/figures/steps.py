@@ -1,4 +1,4 @@
-"""Figures by step as a file: the losses and accuracies of trainings, and what trials of a search told on their way."""
+"""Drawings of metrics by step: losses and accuracies of trainings, and intermediate values of trials."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from espalier.passes.figure import wilson
 from espalier.passes.search.trial import Trial
 from espalier.passes.training.curve import ACCURACY, TRAINING_LOSS, Curve
 
-FAINT = 0.55  # of a line of single batches, how much of its colour; the validations over it are drawn in full
-WEAK = 0.35  # the same of a trial that is not the best
+FAINT = 0.55  # opacity of lines of single batches, below the validations
+WEAK = 0.35  # opacity of trials other than the best
 SHOWN = {"loss": (TRAINING_LOSS, "validation loss"), "accuracy": (ACCURACY,)}
 TITLES = {"loss": "loss (nats a sample)"}
-MARKED = 40  # points up to which each has a marker
+MARKED = 40  # maximum of points with markers
 
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """Values at steps. `spread`: the standard deviation of repetitions, none of a single one; `noise`: the ends of the
-    95 % intervals of accuracies, where their samples are known."""
+    """Values at steps. `spread`: standard deviation over repetitions, None for a single run; `noise`: 95 % intervals
+    of accuracies, if the number of samples is known."""
 
     steps: Array
     values: Array
@@ -44,7 +44,7 @@ class StepLine:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One frame: its figure, the title of its axis, its lines, and its ends where they are not those of the lines."""
+    """One frame: metric, axis title, lines, and its range if not that of the lines."""
 
     figure: str
     title: str
@@ -57,20 +57,20 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Trainings that repeat each other with other seeds. `label`: what tells them from others."""
+    """Trainings that differ only in the seed; `label`: distinguishes them from others."""
 
     label: str
     curves: tuple[Curve, ...]
 
     def mean(self, name: str) -> tuple[Array, Array, Array | None]:
-        """Steps that all of them have told a figure at, its mean there, and its standard deviation over seeds."""
+        """Common steps of a metric, its mean there, and its standard deviation over seeds."""
         series = [dict(c.series.get(name, ())) for c in self.curves]
         steps = sorted(set[int](series[0]).intersection(*series[1:]))
         values = np.array([[s[k] for k in steps] for s in series], float)
         return np.array(steps, float), values.mean(0), values.std(0, ddof=1) if len(series) > 1 else None
 
     def line(self, name: str, place: int, look: Palette) -> StepLine:
-        """One figure; losses of single batches lie faint below validations."""
+        """The line of one metric; losses of single batches are faint."""
         colour, dashes = line_style(place)
         batches = name == TRAINING_LOSS
         steps, values, spread = self.mean(name)
@@ -80,11 +80,11 @@ class Runs:
 
     @property
     def samples(self) -> int:
-        """How many samples the accuracies of a lone training are measured on; 0 where that is not known."""
+        """Number of samples of the accuracies of a single training; 0 if unknown."""
         return self.curves[0].samples if len(self.curves) == 1 else 0
 
     def entry(self, name: str) -> str:
-        """The words of the legend."""
+        """Legend text."""
         words = f"{name} with distillation" if name == TRAINING_LOSS and self.curves[0].taught else name
         count = len(self.curves)
         return f"{self.label}: {words}" + (f", mean of {count} seeds, band ± s" if count > 1 else "")
@@ -98,7 +98,7 @@ def _noise(shares: Array, samples: int) -> tuple[Array, Array] | None:
 
 
 def training(runs: Sequence[Runs], look: Palette = LIGHT, *, inset: bool = False) -> Drawing:
-    """The loss of each training step with the validation's, and below the validation accuracy where it is measured."""
+    """Draw training and validation loss by step, and below the validation accuracy if measured."""
     panels: list[Panel] = []
     entries: list[Entry] = []
     for figure, names in SHOWN.items():
@@ -119,7 +119,7 @@ def training(runs: Sequence[Runs], look: Palette = LIGHT, *, inset: bool = False
 
 
 def on_the_way(groups: Sequence[Group], look: Palette = LIGHT, *, inset: bool = False) -> Drawing:
-    """A line a trial: what it told on its way; those ended early grey, the best of each study strong."""
+    """Draw intermediate values, one line per trial: pruned trials grey, the best of each study emphasised."""
     first = groups[0].studies[0]
     figure = figure_of(first)
     values = np.concatenate([told(s) for g in groups for s in g.studies])
@@ -128,13 +128,13 @@ def on_the_way(groups: Sequence[Group], look: Palette = LIGHT, *, inset: bool = 
     low, high, room = core_of(values, rising=first.sign(figure) > 0)
     panel = Panel(figure, TITLES.get(figure, title(figure)), _by_trial(groups, lambda t: t.steps, look),
                   (low - room, high + room))  # fmt: skip
-    heading = f"{title(figure).capitalize()} of trials on their way"
+    heading = f"{title(figure).capitalize()} of trials by step"
     x_title = f"{SEEN[first.counted]} (number)"
     return by_step(heading, x_title, [panel], _entries(groups, lambda t: t.steps, look), look, inset=inset)
 
 
 def losses(groups: Sequence[Group], look: Palette = LIGHT, *, inset: bool = False) -> Drawing:
-    """A line a trial that trains: its training loss."""
+    """Draw the training loss, one line per trial."""
     panel = Panel("loss", f"training {TITLES['loss']}", _by_trial(groups, lambda t: t.losses, look))
     if not panel.lines:
         return empty("No trial of this study has reported a training loss.", look)
@@ -146,13 +146,13 @@ Told = Callable[[Trial], Sequence[tuple[int, float]]]
 
 
 def _by_trial(groups: Sequence[Group], of: Told, look: Palette) -> list[StepLine]:
-    """The best is drawn last."""
+    """Lines of all trials, the best last."""
     lines = [line for place, g in enumerate(groups) for s in g.studies for line in _trials(s, of, place, look)]
     return sorted(lines, key=lambda line: line.width)
 
 
 def _trials(study: Study, of: Told, place: int, look: Palette) -> list[StepLine]:
-    """Thinnest what ended early, widest the best."""
+    """Lines of a study's trials: pruned thinnest, the best widest."""
     colour, dashes = line_style(place)
     best, lines = leading(study), list[StepLine]()
     for number, trial in enumerate(study.trials):
@@ -166,21 +166,21 @@ def _trials(study: Study, of: Told, place: int, look: Palette) -> list[StepLine]
 
 
 def _entries(groups: Sequence[Group], of: Told, look: Palette) -> list[Entry]:
-    """The legend."""
+    """Legend entries."""
     return [entry for place, group in enumerate(groups) for entry in _entries_of(group, of, place, look)]
 
 
 def _entries_of(group: Group, of: Told, place: int, look: Palette) -> list[Entry]:
-    """The best by number, the others, those that ended early."""
+    """Legend entries of a group: best trial, others, pruned."""
     colour, dashes = line_style(place)
     bests = [s.trials[b] for s in group.studies if (b := leading(s)) is not None]
     leads = [str(t.number) for t in bests if of(t)]
     drawn = [t for s in group.studies for t in s.trials if of(t)]
     early = sum(t.state == "pruned" for t in drawn)
     others = len(drawn) - early - len(leads)
-    found: list[Entry] = [(f"{group.label}: best, trial {', '.join(leads)}", colour, dashes)] if leads else []
-    found += [(f"{group.label}: {others} others", mixed(colour, look.panel, WEAK), dashes)] if others > 0 else []
-    return [*found, *([(f"{group.label}: {early} ended early", look.muted, dashes)] if early else [])]
+    entries: list[Entry] = [(f"{group.label}: best, trial {', '.join(leads)}", colour, dashes)] if leads else []
+    entries += [(f"{group.label}: {others} others", mixed(colour, look.panel, WEAK), dashes)] if others > 0 else []
+    return [*entries, *([(f"{group.label}: {early} ended early", look.muted, dashes)] if early else [])]
 
 
 # -- the sheet
@@ -189,7 +189,7 @@ def _entries_of(group: Group, of: Told, place: int, look: Palette) -> list[Entry
 def by_step(
     heading: str, x_title: str, panels: Sequence[Panel], entries: list[Entry], look: Palette, *, inset: bool,
 ) -> Drawing:  # fmt: skip
-    """Panels one below the other over the same steps; the inset enlarges the later half of the first."""
+    """Draw stacked panels over common steps; the inset enlarges the later half of the first."""
     steps = np.concatenate([line.steps for p in panels for line in p.lines])
     x = float(min(steps.min(), 0.0)), float(max(steps.max(), 1.0))
     ys = [p.ends or _ends(p.lines, x, p.figure) for p in panels]
@@ -208,15 +208,15 @@ def by_step(
 
 
 def _ends(lines: Iterable[StepLine], x: Ends, figure: str) -> Ends:
-    """Of all values between two steps, with their spread; what cannot be negative is not."""
+    """Range of all values between two steps, with their spread."""
     values = [v[(line.steps >= x[0]) & (line.steps <= x[1])] for line in lines for v in _spans(line)]
-    told = np.concatenate(values)
-    told = told[np.isfinite(told)]
-    return roomy(float(told.min()), float(told.max()), figure) if len(told) else (0.0, 1.0)
+    flat = np.concatenate(values)
+    flat = flat[np.isfinite(flat)]
+    return roomy(float(flat.min()), float(flat.max()), figure) if len(flat) else (0.0, 1.0)
 
 
 def _spans(line: StepLine) -> tuple[Array, Array]:
-    """The lower and the upper end of what is drawn."""
+    """Lower and upper ends of a line's band."""
     if line.noise is not None:
         return line.noise
     spread = 0.0 if line.spread is None else line.spread
@@ -225,7 +225,7 @@ def _spans(line: StepLine) -> tuple[Array, Array]:
 
 
 def _free(frame: Frame, lines: Sequence[StepLine]) -> float:
-    """How far down an inset hides the least: of each line the share of its points, by its width."""
+    """Relative height at which an inset covers the fewest points, weighted by line width."""
 
     def hidden(down: float) -> float:
         left, right, top, foot = inset_box(inset_frame(frame, frame.x, frame.y, down))
@@ -239,7 +239,7 @@ def _free(frame: Frame, lines: Sequence[StepLine]) -> float:
 
 
 def _lines(sheet: Drawing, frame: Frame, lines: Sequence[StepLine], look: Palette) -> None:
-    """Bands below lines below markers."""
+    """Draw bands, then lines, then markers."""
     for line in lines:
         sheet.parts += _band(frame, line, look)
     for line in lines:
@@ -251,7 +251,7 @@ def _lines(sheet: Drawing, frame: Frame, lines: Sequence[StepLine], look: Palett
 
 
 def _in_sight(frame: Frame, points: Sequence[Ends]) -> list[list[Ends]]:
-    """The parts of a line that lie in the frame, cut at its border; what is no number is a gap."""
+    """Clip a line to the frame; NaN makes a gap."""
     parts: list[list[Ends]] = []
     for a, b in pairwise(points):
         if (cut := _cut(frame, a, b)) is None:
@@ -264,7 +264,7 @@ def _in_sight(frame: Frame, points: Sequence[Ends]) -> list[list[Ends]]:
 
 
 def _cut(frame: Frame, a: Ends, b: Ends) -> tuple[Ends, Ends] | None:
-    """What of a segment lies in the frame (Liang and Barsky)."""
+    """Clip a segment to the frame (Liang and Barsky)."""
     if not np.isfinite([*a, *b]).all():
         return None
     begin, end = 0.0, 1.0
@@ -284,9 +284,9 @@ def _cut(frame: Frame, a: Ends, b: Ends) -> tuple[Ends, Ends] | None:
 def _band(frame: Frame, line: StepLine, look: Palette) -> list[Area]:
     if line.spread is None and line.noise is None:
         return []
-    there = [i for i, x in enumerate(line.steps) if frame.x[0] <= x <= frame.x[1] and np.isfinite(line.values[i])]
-    if len(there) < 2:
+    visible = [i for i, x in enumerate(line.steps) if frame.x[0] <= x <= frame.x[1] and np.isfinite(line.values[i])]
+    if len(visible) < 2:
         return []
     low, high = (np.clip(v, *frame.y) for v in _spans(line))
-    below, above = ([frame.at(line.steps[i], v[i]) for i in there] for v in (low, high))
+    below, above = ([frame.at(line.steps[i], v[i]) for i in visible] for v in (low, high))
     return [Area((*below, *reversed(above)), mixed(line.colour, look.panel))]

@@ -1,4 +1,4 @@
-"""What the window shows of a model's structure: sets of units, kept for the graph that was asked about last."""
+"""Cache of a model's structure (sets of units) for the last graph."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from espalier.passes.structure.sets import Structure, structure_of
 _SAME = ("op", "target", "args", "kwargs", "ports", "weights", "attrs")
 
 
-class Known:
-    """The structure of the last graph; formats and masks do not change it."""
+class StructureCache:
+    """Caches the structure of the last graph; formats and masks do not change it."""
 
     def __init__(self) -> None:
         self._last: tuple[Graph, Structure] | None = None
@@ -23,7 +23,7 @@ class Known:
 
 
 def same_facts(one: Graph, other: Graph) -> bool:
-    """Whether two graphs differ in choices and values at most; by identity, so cheap between edits of one graph."""
+    """Whether two graphs differ at most in choices and values; compares identities, so it is fast between edits."""
     if one is other:
         return True
     if one.runs != other.runs or len(one) != len(other):
@@ -39,7 +39,7 @@ def _same(a: Node, b: Node) -> bool:
 
 
 class Same:
-    """A key that is equal to itself alone, for values that cannot be hashed."""
+    """A hashable key that compares by identity of its value."""
 
     __slots__ = ("value",)
 
@@ -53,4 +53,4 @@ class Same:
         return id(self.value)
 
 
-KNOWN = Known()
+STRUCTURES = StructureCache()

@@ -1,4 +1,4 @@
-"""Trials of one or several searches as a file: the best so far by trial, and two goals against each other."""
+"""Drawings of trials: best so far by trial, and two goals against each other."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from espalier.passes.figure import is_near, wilson
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Studies that repeat each other with other seeds; most often one. `label`: what tells them from other groups."""
+    """Studies that differ only in the seed, usually one; `label`: distinguishes groups."""
 
     label: str
     studies: tuple[Study, ...]
 
     def best(self, figure: str) -> tuple[Array, Array]:
-        """Mean and standard deviation of the best so far by trial, as far as all of them go."""
+        """Mean and standard deviation of the best so far by trial, up to the shortest study."""
         fewest = min(len(s) for s in self.studies)
         with np.errstate(invalid="ignore"):
             so_far = np.stack([_in_order(s, s.best(figure))[:fewest] for s in self.studies])
@@ -36,7 +36,7 @@ def _in_order(study: Study, values: Array) -> Array:
 
 
 def history(groups: Sequence[Group], figure: str, look: Palette = LIGHT, *, inset: bool = False) -> Drawing:
-    """A figure by trial: each trial a dot, the best so far a staircase; of repetitions the mean with its spread."""
+    """Draw a metric by trial: trials as dots, best so far as a staircase, with mean and spread of repetitions."""
     first = groups[0].studies[0]
     spans = _spans(groups, figure)
     if not len(spans):
@@ -75,24 +75,24 @@ def _spans(groups: Sequence[Group], figure: str) -> Array:
 def _entries(
     groups: Sequence[Group], figure: str, level: float | None, guess: float | None, look: Palette
 ) -> list[Entry]:
-    """The legend."""
-    found: list[Entry] = []
+    """Legend entries."""
+    entries: list[Entry] = []
     for place, group in enumerate(groups):
         count = len(group.studies)
-        told = "best so far" if count == 1 else f"mean best so far of {count}, band ± s"
-        found.append((f"{group.label}: {told}", *line_style(place)))
+        text = "best so far" if count == 1 else f"mean best so far of {count}, band ± s"
+        entries.append((f"{group.label}: {text}", *line_style(place)))
     first = groups[0].studies[0]
     if level is not None:
-        found.append((f"{first.named} {value_words(figure, level)}", look.muted, (4.0, 4.0)))
+        entries.append((f"{first.named} {value_words(figure, level)}", look.muted, (4.0, 4.0)))
     if guess is not None:
-        found.append((f"guessing {value_words(figure, guess)}", look.bad, (2.0, 3.0)))
+        entries.append((f"guessing {value_words(figure, guess)}", look.bad, (2.0, 3.0)))
     if figure == "accuracy" and first.sampled and len(groups) == 1 and len(groups[0].studies) == 1:
-        found.append((f"band: 95 % of n = {first.sampled.n}", look.line, ()))
-    return found
+        entries.append((f"band: 95 % of n = {first.sampled.n}", look.line, ()))
+    return entries
 
 
 def _groups(sheet: Drawing, frame: Frame, groups: Sequence[Group], figure: str, look: Palette) -> None:
-    """Bands below dots below lines, so that every line is seen."""
+    """Draw bands, then dots, then lines."""
     for place, group in enumerate(groups):
         sheet.parts += _band(frame, group, figure, mixed(line_style(place)[0], look.panel), len(groups) == 1)
     for place, group in enumerate(groups):
@@ -108,7 +108,7 @@ def _groups(sheet: Drawing, frame: Frame, groups: Sequence[Group], figure: str, 
 
 
 def _stairs(frame: Frame, best: Array, first: float) -> tuple[Dot, ...]:
-    """The line of the best: level until a trial improves it; only what the frame shows."""
+    """Staircase of the best so far within the frame."""
     dots: list[Dot] = []
     for place, y in enumerate(best):
         x = first + place
@@ -121,7 +121,7 @@ def _stairs(frame: Frame, best: Array, first: float) -> tuple[Dot, ...]:
 
 
 def _band(frame: Frame, group: Group, figure: str, colour: str, alone: bool) -> list[Area]:
-    """The spread of repetitions; of a lone study the noise of its best accuracy."""
+    """Band of the spread of repetitions, or of the noise of a single study's best accuracy."""
     mean, spread = group.best(figure)
     sampled = group.studies[0].sampled if alone and figure == "accuracy" else None
     if len(group.studies) > 1:
@@ -133,21 +133,21 @@ def _band(frame: Frame, group: Group, figure: str, colour: str, alone: bool) -> 
         return []
     first = min(s.number.min() for s in group.studies)
     low, high = (np.clip(v, *frame.y) for v in (low, high))
-    there = [i for i, v in enumerate(mean) if np.isfinite(v) and frame.x[0] <= first + i <= frame.x[1]]
-    if len(there) < 2:
+    visible = [i for i, v in enumerate(mean) if np.isfinite(v) and frame.x[0] <= first + i <= frame.x[1]]
+    if len(visible) < 2:
         return []
-    below, above = ([frame.at(first + i, v[i]) for i in there] for v in (low, high))
+    below, above = ([frame.at(first + i, v[i]) for i in visible] for v in (low, high))
     return [Area((*below, *reversed(above)), colour)]
 
 
 def _inset(sheet: Drawing, outer: Frame, groups: Sequence[Group], figure: str, look: Palette) -> None:
-    """The best so far of the later half of the trials, larger: where lines crowd."""
+    """Draw an enlarged inset of the best so far over the later half of the trials."""
     half = outer.x[0] + (outer.x[1] - outer.x[0]) / 2
     late = [v for g in groups for i, v in enumerate(g.best(figure)[0])
             if np.isfinite(v) and min(s.number.min() for s in g.studies) + i >= half]  # fmt: skip
     if not late:
         return
-    rising = groups[0].studies[0].sign(figure) > 0  # the best lie at the top, or at the foot
+    rising = groups[0].studies[0].sign(figure) > 0  # position of the best values
     frame = inset_of(sheet, outer, (half, outer.x[1]), roomy(min(late), max(late), figure), look, float(rising))
     grid(sheet, frame, "trial", figure, look, most=4)
     _groups(sheet, frame, groups, figure, look)
@@ -157,19 +157,19 @@ def _inset(sheet: Drawing, outer: Frame, groups: Sequence[Group], figure: str, l
 
 
 def pareto(groups: Sequence[Group], across: str, up: str, look: Palette = LIGHT) -> Drawing:
-    """Two figures of all trials; of each group the trials that no other beats in both, joined as a staircase."""
+    """Draw two metrics of all trials with the Pareto front of each group as a staircase."""
     studies = [s for g in groups for s in g.studies]
     xs, ys = (np.concatenate([s.figures[f] for s in studies]) for f in (across, up))
-    told = np.isfinite(xs) & np.isfinite(ys)
-    if not told.any():
+    finite = np.isfinite(xs) & np.isfinite(ys)
+    if not finite.any():
         return empty("No trial has both figures yet.", look)
     base = studies[0].baseline
-    entries: list[Entry] = [(f"{g.label}: front", *line_style(i)) for i, g in enumerate(groups)]
+    entries: list[Entry] = [(f"{g.label}: Pareto front", *line_style(i)) for i, g in enumerate(groups)]
     if across in base and up in base:
         entries.append((f"{studies[0].named} {value_words(up, base[up])} at {value_words(across, base[across])}",
                         look.bad, ()))  # fmt: skip
-        xs, ys, told = np.append(xs, base[across]), np.append(ys, base[up]), np.append(told, True)
-    ends = [roomy(float(v[told].min()), float(v[told].max()), n) for v, n in ((xs, across), (ys, up))]
+        xs, ys, finite = np.append(xs, base[across]), np.append(ys, base[up]), np.append(finite, True)
+    ends = [roomy(float(v[finite].min()), float(v[finite].max()), n) for v, n in ((xs, across), (ys, up))]
     sheet, frame = sheet_of(f"{title(up).capitalize()} against {title(across)}", ends[0], ends[1], entries, look)
     axes(sheet, frame, across, title(across), up, look)
     for place, group in enumerate(groups):
@@ -181,15 +181,15 @@ def pareto(groups: Sequence[Group], across: str, up: str, look: Palette = LIGHT)
 
 def _front(sheet: Drawing, frame: Frame, group: Group, names: tuple[str, str], place: int, look: Palette) -> None:
     colour, dashes = line_style(place)
-    found = np.concatenate([np.stack([s.figures[n] for n in names], 1) for s in group.studies])
+    points = np.concatenate([np.stack([s.figures[n] for n in names], 1) for s in group.studies])
     merits = np.concatenate([np.stack([s.merit(n) for n in names], 1) for s in group.studies])
-    sheet.parts += [Disc(frame.at(x, y), mixed(colour, look.panel, 0.4)) for x, y in found if x == x and y == y]
-    best = sorted({(float(x), float(y)) for x, y in found[nondominated(merits)]})
+    sheet.parts += [Disc(frame.at(x, y), mixed(colour, look.panel, 0.4)) for x, y in points if x == x and y == y]
+    best = sorted({(float(x), float(y)) for x, y in points[nondominated(merits)]})
     dots: list[Dot] = []
     low = group.studies[0].sign(names[0]) < 0
     for x, y in best:
         at = frame.at(x, y)
-        if dots:  # between two trials only the one that is within reach there is known
+        if dots:  # staircase: between two trials the dominating one holds
             x_before, y_before = dots[-1]
             dots.append((at[0], y_before) if low else (x_before, at[1]))
         dots.append(at)

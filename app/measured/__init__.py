@@ -1,1 +1,1 @@
-"""What is known of the open model by measurement or estimate: scores, sensitivities, findings of formats."""
+"""Measurements and estimates of the open model: scores, sensitivities, quantisation errors."""

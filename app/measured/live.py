@@ -1,7 +1,7 @@
-"""Measures again after every edit, where data is known: see the consequence at once.
+"""Measures score and divergence after every edit, if data is set.
 
-One job measures accuracy, loss and the divergence from the baseline; where the score is known from elsewhere, only the
-divergence is measured, from the changed layer on. What takes long waits until no edit comes, or to be asked for.
+One job measures accuracy, loss and divergence; if the score is known already, only the divergence is measured, from the
+changed layer on. Slow evaluations wait for a pause between edits, or run on request only.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from espalier.passes.running.splits import EvaluateOptions
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-PAUSE = 400  # milliseconds without another edit
+PAUSE = 400  # milliseconds between the last edit and the measurement
 
 
-def _is_there(data: str) -> bool:
-    """Whether data can be measured on unasked: a file that has gone since would be told at every edit."""
+def _exists(data: str) -> bool:
+    """Whether data exists: a missing file would raise an error at every edit."""
     source, name = source_of(data)
     if source is None:
         return bool(data) and Path(data).expanduser().exists()
@@ -49,12 +49,12 @@ def is_comparison(job: JobInfo) -> bool:
 
 
 class LiveMeasure(QObject):
-    """Where data is known, the source's or that of the last measurement: evaluates on opening, and after edits.
+    """Evaluates on opening and after edits, on the source's data or that of the last measurement.
 
-    `expected`: processor seconds that an evaluation of the present graph takes; 0 while that is not known.
+    `expected`: estimated processor seconds of an evaluation of the present graph; 0 if unknown.
     """
 
-    judged = Signal()  # what `due`, `expected` or `enabled` says is another
+    state_changed = Signal()  # `due`, `expected` or `enabled` has changed
 
     def __init__(self, session: Session, pause: int = PAUSE) -> None:
         super().__init__(session)
@@ -63,26 +63,26 @@ class LiveMeasure(QObject):
         self._pace: Pace | None = None
         self.expected = 0.0
         self._pause = pause
-        self._unasked: set[int] = set()  # evaluations that were begun here
-        self._tried: Graph | None = None  # whose divergence was asked for last: what fails is not asked for again
+        self._automatic: set[int] = set()  # ids of evaluations started automatically
+        self._tried: Graph | None = None  # whose divergence was requested last; failures are not retried
         self._wait = QTimer(self, singleShot=True, interval=pause)
         self._wait.timeout.connect(self._measure)
         session.opened.connect(self._opened)
         session.changed.connect(self._changed)
-        session.compared_changed.connect(self._compare_anew)
-        session.queued.connect(self._make_room)
-        session.job_event.connect(self._hear)
+        session.compared_changed.connect(self._on_baseline)
+        session.queued.connect(self._yield_to_jobs)
+        session.job_event.connect(self._on_event)
 
     @property
     def enabled(self) -> bool:
-        """Whether edits are to be measured at all."""
+        """Whether edits are measured."""
         return self._enabled
 
     @enabled.setter
     def enabled(self, wanted: bool) -> None:
-        """Measure after edits, or not."""
+        """Enable or disable measuring after edits."""
         self._enabled = wanted
-        self.judged.emit()
+        self.state_changed.emit()
 
     @property
     def waiting(self) -> bool:
@@ -91,32 +91,32 @@ class LiveMeasure(QObject):
 
     @property
     def on_request(self) -> bool:
-        """Whether an evaluation takes so long that it must be asked for."""
+        """Whether an evaluation is too slow to run automatically."""
         return self.expected > PATIENT
 
     @property
     def due(self) -> bool:
-        """Whether the score of the present graph is being measured, or is about to be."""
+        """Whether an evaluation is running or about to start."""
         return self.waiting or any(is_evaluation(j) for j in self._session.jobs)
 
     def _opened(self) -> None:
         self._pace = None
         self._expect()
         self._wait.start(self._pause) if self._session.document else self._wait.stop()
-        self.judged.emit()
+        self.state_changed.emit()
 
     def _changed(self) -> None:
         self._expect()
         if self.enabled:
             for job in list(self._session.jobs):
-                if is_comparison(job) or (is_evaluation(job) and (self.expected <= QUICK or job.id in self._unasked)):
+                if is_comparison(job) or (is_evaluation(job) and (self.expected <= QUICK or job.id in self._automatic)):
                     self._session.cancel(job.id)
             self._tried = None
             self._start()
-        self.judged.emit()
+        self.state_changed.emit()
 
     def _start(self) -> None:
-        """Measure after the pause; what takes longer than a moment, once no edit has come for as long as it takes."""
+        """Schedule the measurement: quick ones after a pause, slow ones after as long without an edit as they take."""
         if self.on_request:
             self._wait.stop()
         else:
@@ -127,63 +127,63 @@ class LiveMeasure(QObject):
         self.expected = self._pace.seconds_of(document.graph) if self._pace and document else 0.0
 
     def _measure(self) -> None:
-        wanted = self.enabled and not self.on_request and _is_there(self._session.measured_on.data)
+        wanted = self.enabled and not self.on_request and _exists(self._session.measured_on.data)
         if wanted and self._session.score.accuracy is None:
             before = {j.id for j in self._session.jobs}
             if self.expected > QUICK and before:
-                return  # it starts when they have ended
+                return  # started after these jobs have ended
             self._session.evaluate()
-            self._unasked = {j.id for j in self._session.jobs} - before
+            self._automatic = {j.id for j in self._session.jobs} - before
         else:
             self._compare()
-        self.judged.emit()
+        self.state_changed.emit()
 
-    def _make_room(self) -> None:
-        """Another job has come: an evaluation that nobody asked for and that takes long does not keep it waiting."""
+    def _yield_to_jobs(self) -> None:
+        """Cancel a slow automatic evaluation when another job is queued."""
         newest = self._session.jobs[-1]
-        running = [j for j in self._session.jobs if j.id in self._unasked]
+        running = [j for j in self._session.jobs if j.id in self._automatic]
         if self.expected > QUICK and running and not is_evaluation(newest):
             for job in running:
                 self._session.cancel(job.id)
-        self.judged.emit()
+        self.state_changed.emit()
 
-    def _go_on(self) -> None:
-        """The job that was in the way has ended."""
+    def _resume(self) -> None:
+        """Restart the evaluation after the other jobs have ended."""
         if self.enabled and not self._session.jobs and self._session.score.accuracy is None:
             self._start()
 
     def _compare(self) -> None:
-        """Where the accuracy is known and it is not, measure how far the outputs are from the baseline's."""
+        """Measure the divergence from the baseline if only the accuracy is known."""
         session, document = self._session, self._session.document
         if document is None or not document.recipe.active or not self.enabled or self.on_request:
             return
         graph, base = document.graph, session.compared
-        known = session.score.accuracy is not None and session.measured_on.data
-        if known and graph is not self._tried and session.measures.divergence(document.recipe, base) is None:
+        scored = session.score.accuracy is not None and session.measured_on.data
+        if scored and graph is not self._tried and session.measures.divergence(document.recipe, base) is None:
             self._tried = graph
             data, recipe = session.measured_on, document.recipe
-            step, silent = Step("divergence", DivergenceOptions(**asdict(data), baseline=base.name)), lambda _: None
+            step, ignore = Step("divergence", DivergenceOptions(**asdict(data), baseline=base.name)), lambda _: None
             take = partial(self._take, recipe, data, base)
-            session.analyse("Divergence", step, take, failed=silent, against=base)
+            session.analyse("Divergence", step, take, failed=ignore, against=base)
 
     def _take(self, recipe: Recipe, data: EvaluateOptions, base: Baseline, report: Report) -> None:
         self._session.know_divergence(recipe, data, report.summary.get("kl"), base)
 
-    def _compare_anew(self) -> None:
-        """Another baseline was chosen."""
+    def _on_baseline(self) -> None:
+        """Measure the divergence from a newly chosen baseline."""
         self._tried = None
         self._compare()
 
-    def _hear(self, heard: JobEvent) -> None:
-        """Judge the pace by each evaluation itself, without the loading of data before it."""
-        job, event = heard.job, heard.event
+    def _on_event(self, job_event: JobEvent) -> None:
+        """Update the pace by each evaluation, excluding data loading."""
+        job, event = job_event.job, job_event.event
         if not isinstance(event, TERMINAL):
             return
-        self._unasked.discard(job.id)
+        self._automatic.discard(job.id)
         if isinstance(event, Done) and is_evaluation(job):
             self._pace = Pace(event.seconds, macs_of(job.job.graph))  # type: ignore[union-attr]
             self._expect()
             self._compare()
         elif self.expected > QUICK and not is_evaluation(job):
-            self._go_on()
-        self.judged.emit()
+            self._resume()
+        self.state_changed.emit()

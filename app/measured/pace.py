@@ -1,4 +1,4 @@
-"""How long an evaluation takes, judged from the last one: by its processor time and by the model's cost. No Qt."""
+"""Estimates the time of an evaluation from the last one's processor time and the model's MACs. No Qt."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import macs
 from espalier.passes.score import one_sample
 
-QUICK = 8.0  # processor seconds that an evaluation may take to be run at once after an edit
-PATIENT = 60.0  # and to be run once no edit has come for as long as it takes
+QUICK = 8.0  # processor seconds up to which an evaluation runs right after an edit
+PATIENT = 60.0  # up to which it runs after as long without an edit
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The last evaluation: its processor seconds, and the MACs of one sample of the model that it ran."""
+    """The last evaluation: processor seconds, and MACs of one sample of its model."""
 
     seconds: float
     macs: int
 
     def seconds_of(self, graph: Graph) -> float:
-        """Processor seconds that an evaluation of `graph` on as many samples is expected to take.
+        """Expected processor seconds of an evaluation of `graph` on the same number of samples.
 
-        Proportional to the MACs. A format adds work that MACs do not count; the evaluation itself then corrects it.
+        Proportional to the MACs, which exclude the cost of formats; the next evaluation corrects the pace.
         """
         return self.seconds * macs_of(graph) / self.macs if self.macs else self.seconds
 

@@ -1,4 +1,4 @@
-"""What is known of a document's sensitivities: asked of the worker, heard row by row, kept in the project."""
+"""Sensitivities of the open document: computed by the worker row by row, stored in the project."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 PASS = "sensitivity"
 MEMBER = "sensitivity.json"  # of the project file
 VERSION = 1
-FEW = 5  # measured cells below which nothing is said of the error
-PAUSE = 120  # milliseconds between two tellings of rows that stream in
-NO_DATA = "It needs data: name a file, a folder, hub:NAME or demo:NAME."
+FEW = 5  # minimum of measured cells for an error estimate
+PAUSE = 120  # milliseconds between two updates while rows stream in
+NO_DATA = "This needs data: set a file, a folder, hub:NAME or demo:NAME."
 
 
 @dataclass(slots=True)
-class Held:
-    """What one run found: `foundation` is the fingerprint of the weights that it is of."""
+class SensitivityRun:
+    """Result of one run; `foundation`: fingerprint of the weights."""
 
     foundation: str
     options: Any
@@ -49,140 +49,142 @@ class Held:
     summary: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[assignment]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, for the project."""
+        """JSON data for the project."""
         return {"version": VERSION, "foundation": self.foundation, "options": encode(self.options),
                 "rows": encode(tuple(self.rows.values())), "summary": dict(self.summary)}  # fmt: skip
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> Held:
-        """What `to_json` gave; raises OptionsError where it cannot be read."""
+    def from_json(data: dict[str, Any]) -> SensitivityRun:
+        """Inverse of `to_json`; raises OptionsError for another version."""
         if data.get("version") != VERSION:
             raise OptionsError(f"The sensitivities are of version {data.get('version')}.", "Run them again.")
         options = decode(PASSES.get(PASS).options, data["options"], "options")
         rows = decode(tuple[Sensitivity, ...], data["rows"], "rows")
-        return Held(str(data["foundation"]), options, {(r.node, r.port): r for r in rows}, dict(data["summary"]))
+        return SensitivityRun(
+            str(data["foundation"]), options, {(r.node, r.port): r for r in rows}, dict(data["summary"])
+        )
 
 
 def sensitivities_of(session: Session) -> Sensitivities:
-    """The sensitivities of a session: one object for all that read them."""
+    """The session's Sensitivities, created once."""
     return session.findChild(Sensitivities) or Sensitivities(session)
 
 
 class Sensitivities(QObject):
-    """`changed` tells of rows, of a start, an end, an error, and of a model that has become another."""
+    """Emits `changed` at new rows, start, end or error of a run, and when the model's weights change."""
 
     changed = Signal()
-    kept = Signal()  # the project has something to save
+    stored = Signal()  # the project was modified
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._session = session
-        self._held: Held | None = None
-        self._next: Held | None = None  # what the running job fills
+        self._result: SensitivityRun | None = None
+        self._next: SensitivityRun | None = None  # filled by the running job
         self.job: JobInfo | None = None
-        self.truths: JobInfo | None = None  # the job that measures single cells
-        self.refining = False  # all rows of the running job are predicted, and measurements correct them
+        self.cell_job: JobInfo | None = None  # job that measures single cells
+        self.refining = False  # rows are predicted, measurements are correcting them
         self.error, self._old = cast("EspalierError | None", None), False
-        self._known: tuple[Graph, str] | None = None
-        self._table: tuple[Sensitivity, ...] | None = None  # the rows in order, until one changes
+        self._fingerprint: tuple[Graph, str] | None = None
+        self._table: tuple[Sensitivity, ...] | None = None  # sorted rows, until one changes
         self._wholes: tuple[tuple[Sensitivity, ...], Wholes] | None = None
-        self.changed.connect(self._sort_again)
+        self.changed.connect(self._drop_table)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._wait.timeout.connect(self.changed)
         session.opened.connect(self._read)
-        session.changed.connect(lambda _: self._check_age())
-        session.job_event.connect(self._hear)
-        session.queued.connect(self._make_room)
+        session.changed.connect(lambda _: self._check_stale())
+        session.job_event.connect(self._on_event)
+        session.queued.connect(self._yield_to_jobs)
         self._read()
 
-    # -- what is known
+    # -- results
 
     @property
     def table(self) -> tuple[Sensitivity, ...]:
-        """All rows that are known, in the model's order; while a run goes on, those that it has found."""
-        held = self._next if self._next and self._next.rows else self._held
+        """All rows in the model's order; during a run those computed so far."""
+        run = self._next if self._next and self._next.rows else self._result
         document = self._session.document
-        if held is None or document is None:
+        if run is None or document is None:
             return ()
         if self._table is None:
             order = {name: i for i, name in enumerate(document.graph.nodes)}
-            self._table = tuple(sorted(held.rows.values(), key=lambda r: order.get(r.node, len(order))))
+            self._table = tuple(sorted(run.rows.values(), key=lambda r: order.get(r.node, len(order))))
         return self._table
 
     @property
     def wholes(self) -> Wholes:
-        """The table asked for whole configurations, corrected as the run says."""
+        """Predictor of whole configurations, with the run's correction."""
         if self._wholes is None or self._wholes[0] is not self.table:
             self._wholes = self.table, Wholes(self.table, correction_of(self.summary))
         return self._wholes[1]
 
-    def _sort_again(self) -> None:
+    def _drop_table(self) -> None:
         self._table = None
 
-    def _check_age(self) -> None:
-        """Tell where an edit has made the rows old, or an undo made them good again; most edits do neither."""
-        if self._held and self.stale != self._old:
+    def _check_stale(self) -> None:
+        """Emit `changed` if an edit or undo changes whether the rows are stale."""
+        if self._result and self.stale != self._old:
             self._old = self.stale
             self.changed.emit()
 
     @property
     def options(self) -> Any:
-        """The options of what is known; None before the first run."""
-        held = self._next or self._held
-        return held.options if held else None
+        """Options of the last run, or None."""
+        run = self._next or self._result
+        return run.options if run else None
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """The figures of the run beside its rows."""
-        held = self._next if self._next and self._next.summary else self._held
-        return held.summary if held else {}
+        """Summary of the run."""
+        run = self._next if self._next and self._next.summary else self._result
+        return run.summary if run else {}
 
     @property
     def evidence(self) -> Path | None:
-        """Where the evidence lies from which any format can be predicted; None where there is none here."""
+        """File of the gradient statistics that predict any format; None if missing."""
         place = self.summary.get("evidence")
         path = Path(str(place)) if place else None
         return path if path and path.is_file() else None
 
     @property
     def left_out_factor(self) -> float:
-        """The same as the run told it, of measurements that the correction did not see; 0 where it did not."""
-        told = self.summary.get("error_factor")
-        return float(told) if isinstance(told, int | float) and math.isfinite(told) else 0.0
+        """Error factor on measurements left out of the correction, as reported by the run; else 0."""
+        factor = self.summary.get("error_factor")
+        return float(factor) if isinstance(factor, int | float) and math.isfinite(factor) else 0.0
 
     @property
     def error_factor(self) -> float:
-        """The factor by which predictions are off in the median of what was measured; 0 where that is not known."""
+        """Median factor between predictions and measurements; 0 if unknown."""
         if self.left_out_factor:
             return self.left_out_factor
         pairs = ((p, m) for r in self.table for p, m in zip(r.predicted, r.measured, strict=True) if m is not None)
-        off = sorted(math.exp(abs(math.log(m / p))) for p, m in pairs if 0 < p < math.inf and 0 < m < math.inf)
-        return off[len(off) // 2] if len(off) >= FEW else 0.0
+        factors = sorted(math.exp(abs(math.log(m / p))) for p, m in pairs if 0 < p < math.inf and 0 < m < math.inf)
+        return factors[len(factors) // 2] if len(factors) >= FEW else 0.0
 
     @property
     def running(self) -> bool:
-        """Whether a run waits or is under way."""
+        """Whether a run is queued or running."""
         return self.job is not None
 
     @property
     def uncorrected(self) -> bool:
-        """Whether the rows are first predictions, which no measurement has corrected yet."""
+        """Whether the rows are predictions not yet corrected by measurements."""
         return bool(self.summary) and "correction" not in self.summary
 
     @property
     def measuring(self) -> bool:
         """Whether single cells are being measured."""
-        return self.truths is not None
+        return self.cell_job is not None
 
     @property
     def stale(self) -> bool:
-        """Whether the model has other weights than the one that the rows are of."""
+        """Whether the model's weights have changed since the run."""
         document = self._session.document
-        return bool(self._held and document and self._held.foundation != self._foundation(document.graph))
+        return bool(self._result and document and self._result.foundation != self._foundation(document.graph))
 
     @property
-    def words(self) -> str:
-        """In a few words, what stands in the way of the rows or how old they are; empty where all is well."""
+    def status(self) -> str:
+        """Status text: error, progress or staleness; empty if the rows are current."""
         if self.error:
             return f"{self.error.message} {self.error.hint}"
         if self.refining:
@@ -190,143 +192,143 @@ class Sensitivities(QObject):
         if self.uncorrected and not self.running and not self.measuring and not self.stale:
             return "first predictions: no measurement has corrected them"
         if self.running:
-            return "being found"
-        if self._held is None:
+            return "computing"
+        if self._result is None:
             return "not measured yet"
-        doing = "cells are being measured" if self.measuring else ""
-        return "of the model before its weights changed: run it again" if self.stale else doing
+        activity = "measuring cells" if self.measuring else ""
+        return "of the model before its weights changed: run again" if self.stale else activity
 
     def _foundation(self, graph: Graph) -> str:
-        """The fingerprint of the weights, which no format and no mask changes."""
-        if self._known is None or self._known[0] is not graph:
-            self._known = graph, foundation(graph)
-        return self._known[1]
+        """Fingerprint of the weights, independent of formats and masks."""
+        if self._fingerprint is None or self._fingerprint[0] is not graph:
+            self._fingerprint = graph, foundation(graph)
+        return self._fingerprint[1]
 
     # -- running
 
     def default_options(self) -> Any:
-        """Options of a run: those of the last one, else the data that the score is measured on."""
+        """Options of the last run, else the data of the score."""
         if self.options is not None:
             return self.options
         kind, measured = PASSES.get(PASS).options, self._session.measured_on
-        # The split too: gradients of the same samples are those that a search takes, and are kept in one place.
-        known = {n: getattr(measured, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")
+        # Includes the split: searches use gradients of the same samples, cached once.
+        values = {n: getattr(measured, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")
                  if n in hints(kind)}  # fmt: skip
-        return kind(**known)
+        return kind(**values)
 
     def run(self, options: Any = None) -> None:
-        """Measure afresh; a run of before is stopped. Raises OptionsError where there is no data."""
-        document, wish = self._session.open_document, options or self.default_options()
-        if not wish.data:
+        """Start a run and stop a previous one; raises OptionsError without data."""
+        document, options_ = self._session.open_document, options or self.default_options()
+        if not options_.data:
             raise OptionsError("Sensitivities need data.", NO_DATA)
         self.stop()
         self.error = None
-        self._next = Held(self._foundation(document.graph), wish)
-        self.job = self._session.analyse("Sensitivity", Step(PASS, wish), self._done, failed=self._failed)
+        self._next = SensitivityRun(self._foundation(document.graph), options_)
+        self.job = self._session.analyse("Sensitivity", Step(PASS, options_), self._done, failed=self._failed)
         self.changed.emit()
 
     def measure(self, cells: Sequence[tuple[Sensitivity, Candidate]]) -> None:
-        """Measure candidates truly, one at a time, in the background; raises OptionsError where none is named."""
-        if not cells or self._held is None:
+        """Measure candidates one at a time in the background; raises OptionsError if there are none."""
+        if not cells or self._result is None:
             raise OptionsError("No cell is selected.", "Click one in the heat map; Shift and Ctrl add more.")
-        options = self._held.options
-        known = {n: getattr(options, n) for n in hints(EvaluateOptions) if hasattr(options, n)}
-        wish = DivergenceOptions(**known, cells=tuple(Cell(row.node, row.port, c) for row, c in cells))
+        options = self._result.options
+        values = {n: getattr(options, n) for n in hints(EvaluateOptions) if hasattr(options, n)}
+        options_ = DivergenceOptions(**values, cells=tuple(Cell(row.node, row.port, c) for row, c in cells))
         self.error = None
         title = f"Measure {plural(len(cells), 'cell')}"
-        self.truths = self._session.analyse(title, Step("divergence", wish), lambda _: None, failed=self._failed)
+        self.cell_job = self._session.analyse(title, Step("divergence", options_), lambda _: None, failed=self._failed)
         self.changed.emit()
 
     def stop(self) -> None:
-        """End a run, whose rows go, and a measurement, whose figures stay."""
-        for job in (self.job, self.truths):
+        """Cancel a run (its rows are dropped) and a measurement (its results are kept)."""
+        for job in (self.job, self.cell_job):
             if job:
                 self._session.cancel(job.id)
 
-    def _make_room(self) -> None:
-        run = self.job  # goes on behind what an edit asks for, with what it has gathered
+    def _yield_to_jobs(self) -> None:
+        run = self.job  # yields to queued jobs and continues with its partial results
         if run and run.state == "running" and any(j.state == "waiting" for j in self._session.jobs if j is not run):
             self._session.give_way(run.id, lambda r: Rest(run.job) if r.summary.get(UNFINISHED) else None)
 
     def _done(self, report: Report) -> None:
         if self._next and not report.summary.get(UNFINISHED):
-            self._held = replace(self._next, summary=dict(report.summary))
+            self._result = replace(self._next, summary=dict(report.summary))
             self._next = self._table = None
-            self._keep()
+            self._store()
 
-    def _keep(self) -> None:
-        """Put what is held into the project, so that saving keeps it."""
-        if self._held and (document := self._session.document):
-            document.keep(MEMBER, json.dumps(self._held.to_json(), separators=(",", ":")).encode())
-            self.kept.emit()
+    def _store(self) -> None:
+        """Write the result into the project."""
+        if self._result and (document := self._session.document):
+            document.keep(MEMBER, json.dumps(self._result.to_json(), separators=(",", ":")).encode())
+            self.stored.emit()
 
     def _failed(self, error: JobError) -> None:
         self.error = error
 
-    def _hear(self, heard: JobEvent) -> None:
-        event, truths = heard.event, self.truths
-        if truths is not None and heard.job.id == truths.id:
-            self._hear_truth(event)
-        if self.job is None or heard.job.id != self.job.id:
+    def _on_event(self, job_event: JobEvent) -> None:
+        event, cell_job = job_event.event, self.cell_job
+        if cell_job is not None and job_event.job.id == cell_job.id:
+            self._on_cell_event(event)
+        if self.job is None or job_event.job.id != self.job.id:
             return
         if isinstance(event, Found) and isinstance(event.part, Sensitivity) and self._next:
             self._next.rows[event.part.node, event.part.port] = event.part
-            self._tell_soon()
+            self._notify_soon()
         elif isinstance(event, Found) and isinstance(event.part, Predictions) and self._next:
             self._next.summary, self.refining = {"evidence": event.part.evidence}, True
             self._wait.stop()
             self.changed.emit()
         elif isinstance(event, TERMINAL):
-            if self.refining and self._next:  # it was cancelled or failed: the first predictions stay
-                self._held = self._next
-                self._keep()
+            if self.refining and self._next:  # cancelled or failed: keep the first predictions
+                self._result = self._next
+                self._store()
             self.job = self._next = None
             self.refining = False
             self._wait.stop()
             self.changed.emit()
 
-    def _hear_truth(self, event: Event) -> None:
-        """Take what was measured of a cell."""
-        if isinstance(event, Found) and isinstance(event.part, Truth) and self._held:
+    def _on_cell_event(self, event: Event) -> None:
+        """Store the measurement of a cell."""
+        if isinstance(event, Found) and isinstance(event.part, Truth) and self._result:
             cell = event.part.cell
-            row = self._held.rows.get((cell.node, cell.port))
+            row = self._result.rows.get((cell.node, cell.port))
             if row is not None:
-                self._held.rows[cell.node, cell.port] = with_measured(row, cell.candidate, event.part.kl)
-                self._tell_soon()
+                self._result.rows[cell.node, cell.port] = with_measured(row, cell.candidate, event.part.kl)
+                self._notify_soon()
         elif isinstance(event, TERMINAL):
-            self.truths = None
+            self.cell_job = None
             self._wait.stop()
-            self._keep()
+            self._store()
             self.changed.emit()
 
-    def _tell_soon(self) -> None:
+    def _notify_soon(self) -> None:
         self._table = None
         if not self._wait.isActive():
             self._wait.start()
 
     def _read(self) -> None:
-        """Take what the project of another document holds."""
+        """Read the sensitivities stored in another document."""
         self._wait.stop()
-        self._held = self._next = self.job = self.truths = self.error = self._known = self._table = None
+        self._result = self._next = self.job = self.cell_job = self.error = self._fingerprint = self._table = None
         self.refining = self._old = False
         document = self._session.document
         raw = document.project.extras.get(MEMBER) if document else None
         if raw is not None:
-            self._held = tried(lambda: Held.from_json(parse_json(raw)), None)
-            if self._held is None:
+            self._result = tried(lambda: SensitivityRun.from_json(parse_json(raw)), None)
+            if self._result is None:
                 self.error = OptionsError("The sensitivities in the project cannot be read.", "Run them again.")
         self.changed.emit()
 
 
 def with_measured(row: Sensitivity, candidate: Candidate, kl: float) -> Sensitivity:
-    """The row with what was measured of a candidate."""
+    """The row with a candidate's measured divergence."""
     pairs = zip(row.candidates, row.measured, strict=True)
     return replace(row, measured=tuple(kl if c == candidate else m for c, m in pairs))
 
 
 def foundation(graph: Graph) -> str:
-    """Equal for graphs of equal weights: formats and their scales, masks, and how an attention is written do not
-    count."""
+    """Fingerprint of a graph's weights, independent of formats and their scales, masks, and the decomposition of
+    attention."""
     scales = {c.scale for n in graph if n.precision for c in n.precision.values()}
     digest = hashlib.blake2b(digest_size=16)
     for name, weight in sorted(graph.weights.items()):

@@ -45,7 +45,7 @@ def connect(docks: Docks, host: Host, services: Services, plugins: Plugins, busy
             spec.connect(host, docks.panels[spec.id])
     sensitivities, inspector = docks.panels["sensitivity"], docks.panels["inspector"]
     assert isinstance(sensitivities, SensitivityPanel) and isinstance(inspector, InspectorPanel)
-    sensitivities.port_wanted.connect(inspector.precision.take_if_there)
+    sensitivities.port_wanted.connect(inspector.precision.set_port_if_present)
     for name, panel in docks.panels.items():
         if isinstance(panel, Bench):
             panel.filled.connect(lambda n=name: docks.filled(n))

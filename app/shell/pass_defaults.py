@@ -85,11 +85,11 @@ def _in_mxint(node: Node) -> bool:
 
 def _present(graph: Graph, options: Any) -> Any:
     """Structured pruning of a kind of unit that the selected nodes have."""
-    from espalier.app.figures.structure import KNOWN
+    from espalier.app.figures.structure import STRUCTURES
     from espalier.passes.structure.preview import kinds_of
 
     try:
-        kinds = kinds_of(KNOWN.of(graph), options.select)
+        kinds = kinds_of(STRUCTURES.of(graph), options.select)
     except EspalierError:  # the form tells it
         return options
     return options if options.what in kinds or not kinds else replace(options, what=kinds[0])

@@ -255,7 +255,7 @@ def test_codes_that_are_too_many_leave_the_array_its_answer(capsys: Capture, tmp
     np.save(tmp_path / "x.npy", np.linspace(-1, 1, 9, dtype=np.float32))
     assert main(["formats", "integer(width=32)", "--apply", f"{tmp_path}/x.npy", f"{tmp_path}/y.npy", "--codes"]) == 0
     found = capsys.readouterr()
-    assert "9" in found.out and "codes are left out" in found.err and (tmp_path / "y.npy").is_file()
+    assert "9" in found.out and "codes are omitted" in found.err and (tmp_path / "y.npy").is_file()
 
 
 def test_an_empty_recipe_is_told(capsys: Capture, digits: Path, tmp_path: Path) -> None:

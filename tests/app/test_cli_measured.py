@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from espalier.app.cli import main
-from espalier.app.commands.measured import facts_told, rows_told
+from espalier.app.commands.measured import row_cells, summary_text
 from espalier.app.commands.report import _csv, _lines
 from espalier.passes.base import Report
 
@@ -24,23 +24,23 @@ PROFILE = Report("profile", (ROW, ROW | {"node": "norm", "seconds": 0.0123949, "
 
 
 def test_a_column_of_times_has_one_unit() -> None:
-    first, second = rows_told(PROFILE)
+    first, second = row_cells(PROFILE)
     assert first == {"node": "fc", "time (ms)": 0.495, "share (%)": 3.21, "GFLOP/s": 17.0}
     assert second["time (ms)"] == 12.4 and second["GFLOP/s"] is None
     rounded = Report("profile", (ROW | {"rounding": 2e-5},), {})
-    assert rows_told(rounded)[0]["rounding (µs)"] == 20.0
+    assert row_cells(rounded)[0]["rounding (µs)"] == 20.0
 
 
 def test_the_summary_is_told_in_words() -> None:
-    told = facts_told(PROFILE)
+    told = summary_text(PROFILE)
     assert told == {"under the profiler": "23.8\u2009ms", "without the profiler": "582\u2009µs", "runs": "5"}
-    compiled = facts_told(Report("compile", (), {"compile_seconds": 23.94, "products_share": 0.705, "speedup": 1.25}))
+    compiled = summary_text(Report("compile", (), {"compile_seconds": 23.94, "products_share": 0.705, "speedup": 1.25}))
     assert compiled == {"compile seconds": "23.9\u2009s", "products share": "70.5\u2009%", "speedup": "1.25"}
 
 
 def test_other_reports_and_files_keep_what_is_told() -> None:
     plain = Report("cost", ({"seconds": 0.123456, "share": 0.5},), {"seconds": 0.5})
-    assert rows_told(plain) == [{"seconds": 0.123456, "share": 0.5}] and facts_told(plain) == {"seconds": "0.5"}
+    assert row_cells(plain) == [{"seconds": 0.123456, "share": 0.5}] and summary_text(plain) == {"seconds": "0.5"}
     read = next(csv.DictReader(io.StringIO(_csv([PROFILE], {}))))
     assert float(read["seconds"]) == ROW["seconds"] and float(read["share"]) == ROW["share"]
     assert not any("0.0004954" in line or "0.0238" in line for line in _lines([PROFILE]))

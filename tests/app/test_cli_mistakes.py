@@ -53,7 +53,7 @@ CALLS = [
     ("export {p.espalier} --as onxn -o x", "cannot be 'onxn'"),
     ("export {p.espalier} --as recipe", "needs -o"),
     ("--frob", "--frob"),
-    ("formats --apply a b", "Which format"),
+    ("formats --apply a b", "No format is given"),
     ("demo:digits --size 10", "--size"),
     ("demo:digits --theme pink", "pink"),
     # sources and projects

@@ -74,7 +74,7 @@ def test_samplers_in_one_figure(tmp_path: Path, capsys: pytest.CaptureFixture[st
         search(capsys, spec(tmp_path, "tpe"), "--study", "tpe", "--storage", f"journal://{both}.journal", "--resume",
                "-o", str(out), "--chart", chart)  # fmt: skip
         assert words(out), chart
-    assert "weight bits" in words(tmp_path / "pareto.svg") and "tpe: front" in words(tmp_path / "pareto.svg")
+    assert "weight bits" in words(tmp_path / "pareto.svg") and "tpe: Pareto front" in words(tmp_path / "pareto.svg")
     formats = {v for t in found["trials"] for v in t["params"].values()}
     widths = {re.search(r"width=(\d+)", f).group(1) for f in formats}  # type: ignore[union-attr]
     assert widths <= set(words(tmp_path / "precision.svg")), "the key tells the bits that were chosen"

@@ -94,7 +94,7 @@ def live(application: QApplication, window: Window) -> dict[str, Any]:
             found[f"{name}_others"].append((time.process_time() - process - mine) * 1e3)
 
         def shown(fmt: Format = fmt) -> bool:
-            figures = inspector.format.found
+            figures = inspector.format.data
             return inspector.weight.plot.loss is not None and figures is not None and figures.format == fmt
 
         def whole() -> bool:

@@ -68,7 +68,7 @@ def test_the_baseline_is_named_and_can_be_a_pinned_state(edited: Window, runner:
     assert choice.text() == "changes from opened" and not choice.isHidden()
     session.know_score(session.recipe, DATA, summary(200))
     choice.fill()
-    assert [a.text() for a in choice.choices.actions() if a.text()] == ["opened", "Pin the present state"]
+    assert [a.text() for a in choice.choices.actions() if a.text()] == ["opened", "Pin the current state"]
     choice.pin()
     assert choice.text() == "changes from pin 1" and session.compared.recipe == session.recipe
     pinned = session.compared.graph

@@ -85,13 +85,13 @@ def test_nothing_is_loaded_before_somebody_looks(window: Window, runner: list[Fa
 
 def test_figures_charts_and_samples(panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     loaded(panel, runner, qtbot)
-    words = plain(panel.overview.facts.text())
+    words = plain(panel.facts.text())
     assert "50 texts" in words and "train 40 · test 10" in words and "negative is 2.6 times" in words
-    assert "Majority-class accuracy: 60.0 % on test" in words and panel.overview.misfit.isHidden()
-    assert plain(panel.overview.classes.words_at(0.1)) == "negative\ntrain: 30 (75.0 %)\ntest: 6 (60.0 %)"
-    assert plain(panel.overview.lengths.words_at(3)) == "2 … 3 tokens: 25 texts (50.0 %)"
-    assert plain(panel.overview.lengths.words_at(5.5)).startswith("4 or more")
-    assert "max length 4 cuts 20.0 %" in plain(panel.overview.lengths._head_words)
+    assert "Majority-class accuracy: 60.0 % on test" in words and panel.misfit.isHidden()
+    assert plain(panel.classes.tooltip_at(0.1)) == "negative\ntrain: 30 (75.0 %)\ntest: 6 (60.0 %)"
+    assert plain(panel.lengths.tooltip_at(3)) == "2 … 3 tokens: 25 texts (50.0 %)"
+    assert plain(panel.lengths.tooltip_at(5.5)).startswith("4 or more")
+    assert "max length 4 truncates 20.0 %" in plain(panel.lengths._heading)
     assert panel.browser.split.get() == "test" and len(panel.browser.table.samples.rows) == 5
     assert plain(panel.browser.counts.text()) == "5 samples"
 
@@ -130,18 +130,18 @@ def test_what_the_model_gets_wrong(panel: DataPanel, runner: list[FakeRunner], q
     wish = answer(qtbot, runner, "data_rows", rows(0, 4, 4))
     assert wish.among == (3, 1), "the surest mistakes first"
     row = panel.browser.table.samples.rows[3]
-    assert row["told"] == "negative" and row["confidence"] == pytest.approx(0.99) and row["class"] == "positive"
-    assert panel.overview.confusion.isVisible() and panel.overview.confusion.matrix.tolist() == [[2, 1], [1, 1]]
-    panel.overview.confusion.setFocus()
-    qtbot.keyClick(panel.overview.confusion, Qt.Key.Key_Right)
-    assert panel.overview.confusion.words(0, 1) == plain(
-        "1 of 3 negative are taken for positive (33.3\u2009%)"
-    ).replace(" %", "\u2009%")
-    qtbot.keyClick(panel.overview.confusion, Qt.Key.Key_Return)
+    assert row["predicted"] == "negative" and row["confidence"] == pytest.approx(0.99) and row["class"] == "positive"
+    assert panel.confusion.isVisible() and panel.confusion.matrix.tolist() == [[2, 1], [1, 1]]
+    panel.confusion.setFocus()
+    qtbot.keyClick(panel.confusion, Qt.Key.Key_Right)
+    assert panel.confusion.cell_text(0, 1) == plain("1 of 3 negative are predicted as positive (33.3\u2009%)").replace(
+        " %", "\u2009%"
+    )
+    qtbot.keyClick(panel.confusion, Qt.Key.Key_Return)
     assert answer(qtbot, runner, "data_rows", rows(1, 1, 1)).among == (1,)
     window.session.set_sparsity(("fc1",), 0.5)
-    panel._changed()
-    assert panel.browser.told is None and panel.overview.confusion.isHidden() and panel.overview.lengths.isVisible()
+    panel._on_changed()
+    assert panel.browser.predictions is None and panel.confusion.isHidden() and panel.lengths.isVisible()
 
 
 def test_errors_stand_in_the_panel_alone(
@@ -159,7 +159,7 @@ def test_data_that_does_not_fit_the_model_is_shown_with_a_warning(
     panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
     loaded(panel, runner, qtbot, ("The data have 3 classes; the model tells 2 apart.", "Use another model."))
-    assert panel.overview.misfit.text().endswith("apart. Use another model.") and not panel.overview.misfit.isHidden()
+    assert panel.misfit.text().endswith("apart. Use another model.") and not panel.misfit.isHidden()
 
 
 def test_other_data_are_loaded_when_they_are_named(panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:

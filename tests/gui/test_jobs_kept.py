@@ -15,7 +15,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QThreadPool
 from PySide6.QtWidgets import QLabel, QLayout, QLayoutItem, QProgressBar, QPushButton
 from pytestqt.qtbot import QtBot
 
-from espalier.app.features.jobs.panel import KEPT, JobRow, JobsPanel, series
+from espalier.app.features.jobs.panel import MAX_ROWS, JobRow, JobsPanel, series
 from espalier.app.session.session import Session
 from espalier.app.shell.application import IDLE, make_application
 from espalier.app.shell.window import Window
@@ -103,7 +103,7 @@ def test_listeners_hear_the_whole_job_and_lists_keep_the_rest(opened: Window, ru
 def test_only_a_line_is_left_of_a_job_that_has_ended(opened: Window, runner: list[FakeRunner]) -> None:
     panel = opened.docks.panels["jobs"]
     assert isinstance(panel, JobsPanel)
-    for number in range(KEPT + 5):
+    for number in range(MAX_ROWS + 5):
         opened.session.submit(f"Time {number}", OpenJob("demo:small", PLACE), lambda _: None)
         info = runner[0].waiting[-1]
         runner[0].tell(info, Started())
@@ -114,7 +114,7 @@ def test_only_a_line_is_left_of_a_job_that_has_ended(opened: Window, runner: lis
         assert not row.findChildren(QPushButton) and not row.findChildren(QProgressBar)
         assert len(row.findChildren(QLabel)) == 2 + (not number), "title, status, and what went wrong"
         row.refresh(time.monotonic())
-    assert len(panel.findChildren(JobRow)) == len(panel._rows) == KEPT
+    assert len(panel.findChildren(JobRow)) == len(panel._rows) == MAX_ROWS
 
 
 def test_no_item_of_a_deleted_widget_is_held(opened: Window, runner: list[FakeRunner]) -> None:

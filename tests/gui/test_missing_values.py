@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.jobs.panel import JobsPanel
-from espalier.app.features.score.panel import WAITS
+from espalier.app.features.score.panel import NOT_AUTOMATIC
 from espalier.app.measured.live import is_evaluation
 from espalier.app.measured.pace import Pace, macs_of
 from espalier.app.shell.window import Window
@@ -29,9 +29,9 @@ def test_a_table_says_whether_its_job_waits_or_runs(opened: Window, runner: list
     tables = opened.docks.tables
     tables.wait_for("quantization")
     opened.session.run_pass("quantization", NoOptions())
-    assert "after the jobs before it" in tables._words.text()
+    assert "after the jobs queued before it" in tables._message.text()
     runner[-1].tell(runner[-1].waiting[-1], Started())
-    assert tables._words.text().endswith(": being made.")
+    assert tables._message.text().endswith(": being computed.")
 
 
 def test_a_table_that_does_not_come_says_why(opened: Window, runner: list[FakeRunner]) -> None:
@@ -41,13 +41,13 @@ def test_a_table_that_does_not_come_says_why(opened: Window, runner: list[FakeRu
     info = runner[-1].waiting[-1]
     runner[-1].tell(info, Started())
     session.problem.emit(FileError("The disk is full.", "Free some space."))  # of something else
-    assert tables._words.text().endswith(": being made.")
+    assert tables._message.text().endswith(": being computed.")
     runner[-1].tell(info, Failed("The weights are damaged.", "Open an older copy."))
-    assert tables._words.text() == "There is no table. The weights are damaged. Open an older copy."
+    assert tables._message.text() == "There is no table. The weights are damaged. Open an older copy."
     tables.wait_for("sparsity")
     session.run_pass("sparsity", NoOptions())
     runner[-1].tell(runner[-1].waiting[-1], Stopped())
-    assert "the job was stopped" in tables._words.text()
+    assert "the job was stopped" in tables._message.text()
 
 
 def test_a_job_that_waits_for_another_is_listed_and_can_be_stopped(opened: Window, runner: list[FakeRunner]) -> None:
@@ -145,7 +145,7 @@ def test_measuring_switched_off_says_so(measured: Window) -> None:
     figure = measured.status.score.figures["accuracy"]
     measured.actions_table.run("live")
     quantise(measured)
-    assert figure.text == "75.0\u2009% stale · Measure" and WAITS in figure.toolTip()
+    assert figure.text == "75.0\u2009% stale · Measure" and NOT_AUTOMATIC in figure.toolTip()
 
 
 def test_data_that_fail_take_no_figure_away(opened: Window, runner: list[FakeRunner]) -> None:

@@ -53,7 +53,7 @@ def test_no_figure_of_the_score_is_lost_silently(opened: Window) -> None:
         shown = [f for f in figures.values() if f.isVisible()]
         ends = [f.geometry() for f in shown] + ([panel.more.geometry()] if panel.more.isVisible() else [])
         assert all(a.right() < b.left() for a, b in pairwise(ends)) and ends[-1].right() <= width
-        hidden = [f.told for f in figures.values() if not f.isVisible()]
+        hidden = [f.full_text for f in figures.values() if not f.isVisible()]
         assert all(f._value.width() >= f._value.sizeHint().width() for f in shown), "a figure is cut"
         assert panel.more.toolTip().splitlines() == hidden and panel.more.isVisible() == bool(hidden)
         assert (len(shown) == len(ENTRIES) - 1) == (width >= 760)

@@ -76,8 +76,8 @@ def test_figures_are_drawn_at_most_twenty_times_a_second(
     info = begin(opened, runner)
     plain = panel.refresh
     monkeypatch.setattr(panel, "refresh", lambda: (drawn.append(time.monotonic()), plain()))
-    panel._wait.timeout.disconnect()
-    panel._wait.timeout.connect(lambda: panel.refresh())
+    panel._redraw.timeout.disconnect()
+    panel._redraw.timeout.connect(lambda: panel.refresh())
     begun = time.monotonic()
     while time.monotonic() < begun + 0.4 or not drawn:
         runner[-1].tell(info, Metric("training loss", 300, 0.1))

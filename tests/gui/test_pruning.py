@@ -74,7 +74,7 @@ def test_n_of_m_says_its_own_share(
     assert pruning.pattern.first.property("wrong") and not pruning._timer.isActive()
     session.select((QUERY,))
     session.select((KEY,))
-    assert pruning.pattern.held == ("n:m", (1, 4)) and not pruning.slider.isEnabled()
+    assert pruning.pattern.shape == ("n:m", (1, 4)) and not pruning.slider.isEnabled()
     pruning.remove.click()
     asked(session, runner, qtbot)
     assert not session.document.graph[KEY].sparsity and pruning.slider.isEnabled() and pruning.remove.isHidden()
@@ -87,7 +87,7 @@ def test_blocks_have_a_size(panel: InspectorPanel, session: Session, runner: lis
     pruning.slider.setValue(300)
     options = asked(session, runner, qtbot)
     assert (options.pattern, options.rows, options.columns, options.sparsity) == ("block", 4, 4, 0.3)
-    assert pruning.pattern.held == ("block", (4, 4)) and "4×4 blocks" in panel.pattern.view.words.text()
+    assert pruning.pattern.shape == ("block", (4, 4)) and "4×4 blocks" in panel.sparsity_map.view.description.text()
 
 
 def test_methods_that_look_at_data_need_some(
@@ -97,7 +97,7 @@ def test_methods_that_look_at_data_need_some(
     pruning.slider.setValue(500)
     asked(session, runner, qtbot)
     choose(pruning.method, "wanda")
-    assert pruning.scope.get() == "row" and "wanda looks at data" in pruning.state.text()
+    assert pruning.scope.get() == "row" and "wanda needs data" in pruning.state.text()
     assert not pruning._timer.isActive() and not runner[-1].waiting
     session.measures.use(EvaluateOptions(data="reviews.csv", text="words"))
     choose(pruning.method, "snip")
@@ -119,7 +119,7 @@ def test_what_a_pruning_changed_is_told(
     session.select((KEY,))
     session.run_pass("prune", PruneOptions(0.25, select=session.recipe.steps[-1].options.select))
     asked(session, runner, qtbot)
-    assert "dropped 0 and brought 256 back" in pruning.changes.text() and pruning.changes.isVisible()
+    assert "dropped 0 and restored 256" in pruning.changes.text() and pruning.changes.isVisible()
 
 
 # -- the map
@@ -128,21 +128,23 @@ def test_what_a_pruning_changed_is_told(
 def test_the_map_shows_the_mask_and_zooms_to_elements(
     panel: InspectorPanel, session: Session, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
-    shown = panel.pattern.view.map
+    shown = panel.sparsity_map.view.map
     qtbot.waitUntil(lambda: shown.picture is not None, timeout=5000)
     assert (
-        shown.picture is not None and shown.picture.kept.min() == 1 and "not pruned" in panel.pattern.view.words.text()
+        shown.picture is not None
+        and shown.picture.kept.min() == 1
+        and "not pruned" in panel.sparsity_map.view.description.text()
     )
     panel.pruning.slider.setValue(500)
     asked(session, runner, qtbot)
     qtbot.waitUntil(lambda: shown.picture is not None and shown.picture.kept.min() == 0, timeout=5000)
-    assert shown.picture.kept.mean() == pytest.approx(0.5) and "50.0" in panel.pattern.view.words.text()
+    assert shown.picture.kept.mean() == pytest.approx(0.5) and "50.0" in panel.sparsity_map.view.description.text()
     assert not shown.zoomed
     for _ in range(12):
         shown.zoom(1 / 1.3)
     qtbot.waitUntil(lambda: shown.picture is not None and shown.picture.region == shown.region, timeout=5000)
     assert shown.zoomed and shown.region is not None and shown.region.high == 4 == shown.region.wide
-    words = shown.words_at(QPoint(3, 3))
+    words = shown.tooltip_at(QPoint(3, 3))
     assert words.startswith(f"output {shown.region.top}, input {shown.region.left}:")
     kept = shown.picture.kept[0, 0]
     assert words.endswith(", dropped") != bool(kept)
@@ -155,7 +157,7 @@ def test_the_map_shows_the_mask_and_zooms_to_elements(
 
 
 def test_the_wheel_scrolls_the_panel_until_the_map_is_meant(panel: InspectorPanel, qtbot: QtBot) -> None:
-    shown = panel.pattern.view.map
+    shown = panel.sparsity_map.view.map
     qtbot.waitUntil(lambda: shown.picture is not None, timeout=5000)
 
     def wheel(modifier: Qt.KeyboardModifier) -> None:
@@ -172,15 +174,15 @@ def test_the_wheel_scrolls_the_panel_until_the_map_is_meant(panel: InspectorPane
 
 
 def test_the_larger_map_follows_the_selection(panel: InspectorPanel, session: Session, qtbot: QtBot) -> None:
-    panel.pattern.enlarge()
-    window = panel.pattern.window_
+    panel.sparsity_map.enlarge()
+    window = panel.sparsity_map.large_window
     assert window is not None and window.isVisible() and window.windowTitle().endswith("key")
     qtbot.waitUntil(lambda: window.view.map.picture is not None, timeout=5000)
     session.select((QUERY,))
     assert window.windowTitle().endswith("query")
     window.close()
     session.select(())
-    assert panel.pattern.isHidden()
+    assert panel.sparsity_map.isHidden()
 
 
 # -- what flows in
@@ -199,7 +201,7 @@ def test_inputs_are_pruned_by_a_rule(
     assert session.document is not None and session.document.graph[KEY].sparsity["data_in"].ratio == 0.4
     assert inputs.share.text() == "40" and inputs.state.isHidden()
     choose(inputs.rule, "threshold")
-    assert "measured on data" in inputs.state.text() and not inputs._timer.isActive()
+    assert "needs data" in inputs.state.text() and not inputs._timer.isActive()
     choose(inputs.rule, "random")
     asked(session, runner, qtbot)
     assert session.document.graph[KEY].sparsity["data_in"].method == "random" and len(session.recipe.steps) == 1

@@ -54,7 +54,7 @@ def panel(window: Window, runner: list[FakeRunner]) -> SensitivityPanel:
 
 def run(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
     """Find them as the worker would."""
-    panel.find(SensitivityOptions(data="some.csv"))
+    panel.start_run(SensitivityOptions(data="some.csv"))
     info = runner[-1].waiting[0]
     assert isinstance(info.job, AnalyseJob) and info.job.step.pass_name == "sensitivity"
     for row in ROWS:
@@ -64,7 +64,7 @@ def run(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
 
 def test_a_run_makes_room_for_an_edit(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
     """It goes on behind it with what it has gathered; what it had found stays meanwhile."""
-    panel.find(SensitivityOptions(data="some.csv"))
+    panel.start_run(SensitivityOptions(data="some.csv"))
     info = runner[-1].waiting[0]
     runner[-1].tell(info, Started())
     runner[-1].tell(info, Found(ROWS[0]))
@@ -103,19 +103,19 @@ def click(panel: SensitivityPanel, node: str, title: str) -> None:
 def test_without_data_the_words_ask_for_some(panel: SensitivityPanel, window: Window) -> None:
     assert not panel.start.isVisible() and panel.ask.isVisible() and "needs data" in panel._empty.text()
     with pytest.raises(OptionsError, match="data"):
-        panel.find(SensitivityOptions())
+        panel.start_run(SensitivityOptions())
     window.session.close()
     assert "Open a model" in panel._empty.text() and not panel.ask.isVisible()
 
 
 def test_rows_come_one_by_one_and_are_kept(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
-    panel.find(SensitivityOptions(data="some.csv"))
+    panel.start_run(SensitivityOptions(data="some.csv"))
     assert "rows appear as they are measured" in panel._empty.text()
     info = runner[-1].waiting[0]
     runner[-1].tell(info, Found(ROWS[0]))
     panel.known.changed.emit()
     assert panel.views.map.cells.rowCount() == 2, "a heading and a row"
-    assert "being found" in panel.views.status.toolTip() and panel.views.links["stop"].isVisible()
+    assert "computing" in panel.views.status.toolTip() and panel.views.links["stop"].isVisible()
     for row in ROWS[1:]:
         runner[-1].tell(info, Found(row))
     runner[-1].finish(Report("sensitivity"))
@@ -128,11 +128,11 @@ def test_rows_come_one_by_one_and_are_kept(panel: SensitivityPanel, runner: list
     window.session.open("again")
     runner[-1].finish(OpenResult(replace(project, extras=extras), store.places(), (), {}))
     again = sensitivities_of(window.session)
-    assert again.table == ROWS and not again.stale and again.words == ""
+    assert again.table == ROWS and not again.stale and again.status == ""
 
 
 def test_a_failed_run_says_why(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
-    panel.find(SensitivityOptions(data="some.csv"))
+    panel.start_run(SensitivityOptions(data="some.csv"))
     runner[-1].tell(runner[-1].waiting[0], Failed("There is no file 'some.csv'.", "Check the path."))
     assert "no file 'some.csv'" in panel._empty.text() and panel.ask.isVisible()
 
@@ -206,7 +206,7 @@ def test_other_weights_make_them_stale(panel: SensitivityPanel, runner: list[Fak
     name, weight = next((n, w) for n, w in graph.weights.items() if w.key)
     trained = replace(graph, weights={**graph.weights, name: replace(weight, key="other")})
     document.commit("Train", replace(document.present, graph=trained))
-    assert panel.known.stale and "run it again" in panel.views.status.toolTip()
+    assert panel.known.stale and "run again" in panel.views.status.toolTip()
     document.undo()
     assert not panel.known.stale
 
@@ -350,7 +350,7 @@ def test_what_the_table_lacks_comes_from_the_evidence(
     g = np.random.default_rng(0).normal(size=(3, x.size)).astype(np.float32)
     path = tmp_path / "evidence.safetensors"
     save(GradientStatistics({f"{KEY}:weight": (Vectors(g),)}, samples=3), path)
-    panel.find(SensitivityOptions(data="some.csv"))
+    panel.start_run(SensitivityOptions(data="some.csv"))
     info = runner[-1].waiting[0]
     for row in ROWS:
         runner[-1].tell(info, Found(row))

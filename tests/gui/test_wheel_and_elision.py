@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.inspector.panel import InspectorPanel
-from espalier.app.features.inspector.parts import ShareSlider
+from espalier.app.features.inspector.widgets import ShareSlider
 from espalier.app.session.session import Session
 from espalier.app.shell.loading import LoadingPage
 from espalier.app.theme import DARK

@@ -18,7 +18,7 @@ from espalier.app.features.jobs.panel import JobsPanel
 from espalier.app.features.log.panel import LogPanel
 from espalier.app.features.options.panel import OptionsWindow
 from espalier.app.features.problems.panel import ProblemsPanel
-from espalier.app.features.recipe.panel import MIME, WAITS, RecipePanel
+from espalier.app.features.recipe.panel import MIME, PENDING, RecipePanel
 from espalier.app.jobs.status import status_text
 from espalier.app.settings import Settings
 from espalier.app.shell.welcome import CardButton, WelcomePage, cards
@@ -97,7 +97,7 @@ def test_the_recipe_that_is_edited_is_the_one_that_is_shown(opened: Window, qtbo
     session, panel = opened.session, recipe_of(opened)
     session.run_pass("prune", PruneOptions(0.5))
     assert names(opened) == ["quantize", "remove_dropout"] and session.waiting
-    assert panel.model.lines[3].result == WAITS and not [x for x in panel.model.lines[:3] if x.result == WAITS]
+    assert panel.model.lines[3].result == PENDING and not [x for x in panel.model.lines[:3] if x.result == PENDING]
     panel.view.setCurrentIndex(panel.model.index(1))
     qtbot.keyClick(panel.view, Qt.Key.Key_Delete)
     panel.view.setCurrentIndex(panel.model.index(1))
@@ -390,7 +390,7 @@ def test_reports_sort_filter_copy_and_lead_to_nodes(opened: Window, tmp_path: Pa
     tables._filter.setText("drop")
     assert tables._counts.text() == "1 row"
     tables._filter.setText("zzz")
-    assert tables._counts.text() == "No row holds “zzz”"
+    assert tables._counts.text() == "No row contains “zzz”"
 
 
 def test_a_column_colours_the_graph(opened: Window) -> None:
@@ -413,7 +413,7 @@ def test_problems_are_counted_and_cleared(opened: Window) -> None:
     assert opened.docks.docks["problems"].windowTitle() == "Problems 1"
     panel.table.selectRow(0)
     assert opened.session.selection == ("fc2",)
-    panel.forget()
+    panel.clear_errors()
     assert opened.docks.docks["problems"].windowTitle() == "Problems"
 
 

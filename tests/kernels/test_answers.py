@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from espalier.app.cli import main
-from espalier.app.features.kernels.state.answer_words import note_text, value_text
+from espalier.app.features.kernels.state.answer_text import note_text, value_text
 from espalier.app.words import NOT_MEASURED
 from espalier.kernels.bench import machine
 from espalier.kernels.bench.answers import measure, passes

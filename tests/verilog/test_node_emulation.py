@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from espalier.app.features.hardware.state.scored import scored_verdict
+from espalier.app.features.hardware.state.score_comparison import scored_verdict
 from espalier.model.document.graph_json import graph_from_json, graph_to_json
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph, Node

@@ -1,4 +1,4 @@
-"""The panel Allocate in its window: what is tried is shown on the graph, in the colours of its bits."""
+"""Window wiring of the panel Allocate: previews the current allocation on the canvas, coloured by bits."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
     from espalier.app.host import Host
 
-INPUTS = ("activation_bits",)  # costs that the bits of inputs tell of, and not those of weights
+INPUTS = ("activation_bits",)  # costs that depend on the bits of inputs, not of weights
 
 
 def connect(host: Host, panel: AllocatePanel) -> None:
-    """Let the graph follow the panel."""
-    shown = Shown(host.canvas, panel)
-    panel.preview_wanted.connect(shown.show)
+    """Connect the panel to the canvas and the window."""
+    preview = CanvasPreview(host.canvas, panel)
+    panel.preview_wanted.connect(preview.show)
     panel.node_wanted.connect(host.go_to)
     dock = host.dock("allocate")
-    dock.visibilityChanged.connect(shown.look_on)
+    dock.visibilityChanged.connect(preview.set_active)
     panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the front", "front.png"))
-    held = panel.allocations
+    allocations = panel.allocations
     back = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
     back.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-    back.activated.connect(lambda: held.reset() if held.found else host.canvas.setFocus())
+    back.activated.connect(lambda: allocations.reset() if allocations.solution else host.canvas.setFocus())
     escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), host.canvas)
     escape.setContext(Qt.ShortcutContext.WidgetShortcut)
     escape.setEnabled(False)
-    escape.activated.connect(held.reset)
-    held.moved.connect(lambda: escape.setEnabled(held.found is not None))
+    escape.activated.connect(allocations.reset)
+    allocations.moved.connect(lambda: escape.setEnabled(allocations.solution is not None))
 
 
-class Shown(QObject):
-    """A preview on the canvas, in the colours of bits while it lasts; then those of before come back."""
+class CanvasPreview(QObject):
+    """Shows an allocation on the canvas, coloured by bits; restores the previous colour mode afterwards."""
 
     def __init__(self, canvas: GraphCanvas, panel: AllocatePanel) -> None:
         super().__init__(panel)
         self._canvas, self._panel = canvas, panel
         self._before: str | None = None
         self._mode = ""
-        self._looked_at = True
+        self._active = True
 
-    def look_on(self, on: bool) -> None:
-        """Whether the panel is in front: behind, the graph is itself again; what is tried comes back with it."""
-        self._looked_at = on
+    def set_active(self, on: bool) -> None:
+        """Show the preview while the panel is in front, and the document's graph while it is not."""
+        self._active = on
         if on:
-            QTimer.singleShot(0, self, self._again)  # once another panel has ended its own
+            QTimer.singleShot(0, self, self._again)  # after another panel has ended its preview
         else:
             self.show(None)
 
@@ -58,9 +58,9 @@ class Shown(QObject):
         self.show(self._panel.allocations.preview())
 
     def show(self, graph: Graph | None) -> None:
-        """Show another state of the graph, or the document's own again."""
-        if graph is None or not self._looked_at:
-            if self._before is None:  # another panel's preview is not ours to end
+        """Preview a graph; None: show the document's own graph again."""
+        if graph is None or not self._active:
+            if self._before is None:  # leave another panel's preview alone
                 return
             self._canvas.preview(None)
             if self._canvas.mode == self._mode:
@@ -78,7 +78,7 @@ class Shown(QObject):
             self._canvas.set_mode("bits")
 
     def _begin(self, mode: str) -> bool:
-        """Remember the colours of before; False where it has begun already, and people may have chosen others since."""
+        """Store the colour mode; return False if the preview was active (the user may have changed it since)."""
         if self._before is not None and self._mode == mode:
             return False
         self._before = self._canvas.mode if self._before is None else self._before

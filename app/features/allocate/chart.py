@@ -1,6 +1,6 @@
-"""The front of an allocation: predicted divergence against a cost, with the budget as a line that can be dragged.
+"""Pareto front of an allocation: predicted divergence against cost, with the budget as a draggable line.
 
-Divergences span decades, so they stand on a logarithmic axis; 0 stands at its foot.
+The divergence axis is logarithmic; 0 is drawn at its lower end.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from espalier.app.widgets.charts.chart import Chart, pen
 from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import figure as short
 
-LEAST = 1e-9  # nats a sample: what is below is nothing
+LEAST = 1e-9  # nats a sample; smaller values count as 0
 NEAR = 12.0  # pixels
 LEGEND = (("front", "linear"), ("present", "activation"), ("measured", "matmul"))
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A point beside the front, with what it says of itself; `kl` None: its divergence is not known."""
+    """A marked configuration with its tooltip; `kl` None: its divergence is unknown."""
 
     at: float
     kl: float | None
     kind: str
-    words: str = ""
+    text: str = ""
 
 
 class FrontChart(Chart):
-    """`dragged` tells the cost under the pointer while its button is held, `released` that it is let go."""
+    """Emits `dragged` with the cost under the pointer while the button is down, and `released` at its release."""
 
     dragged = Signal(float)
     released = Signal()
@@ -59,17 +59,17 @@ class FrontChart(Chart):
     # -- what is shown
 
     def show_front(self, figure: str, points: Sequence[tuple[float, float]], marks: Sequence[Mark] = ()) -> None:
-        """Draw (cost, divergence) points along a cost, and what stands beside them."""
+        """Draw the (cost, divergence) points of the front and the marked configurations."""
         self.figure, self.points, self.marks = figure, tuple(points), tuple(marks)
         self.draw(self.look)
 
     def show_budget(self, budget: tuple[float, float, float] | None) -> None:
-        """The budget, the cost that is reached and its divergence: a line and a dot that move without drawing anew."""
+        """Move the line and the dot to (budget, cost, divergence) without a redraw; None hides them."""
         self.budget = budget
-        self._place()
+        self._move_budget()
 
     def draw(self, palette: Palette) -> None:
-        """Axes, the front as steps, its points, and what stands beside them."""
+        """Draw the axes, the front with its points, and the marked configurations."""
         self.plot.clear()
         self._line = self._dot = None
         self._scale()
@@ -90,13 +90,13 @@ class FrontChart(Chart):
             item.setZValue(5)
             self.plot.addItem(item)
         self._bound([s[0] for s in spots])
-        self._place()
+        self._move_budget()
 
     def _scale(self) -> None:
         costs = [c for c, _ in self.points]
         self._log = bool(costs) and min(costs) > 0 and (is_log(costs) or max(costs) / min(costs) > 6)
-        known = [k for _, k in self.points if k > LEAST] + [m.kl for m in self.marks if m.kl and m.kl > LEAST]
-        self._foot = math.floor(math.log10(min(known))) - 0.4 if known else -6.0
+        positive = [k for _, k in self.points if k > LEAST] + [m.kl for m in self.marks if m.kl and m.kl > LEAST]
+        self._foot = math.floor(math.log10(min(positive))) - 0.4 if positive else -6.0
 
     def _x(self, at: float) -> float:
         return math.log10(max(at, 1e-12)) if self._log else at
@@ -118,12 +118,12 @@ class FrontChart(Chart):
         bottom.setTicks([[(self._x(v), figure_words(self.figure, v)) for v in self._values()]])
 
     def _values(self) -> list[float]:
-        """Round costs along the axis; on a logarithmic one in about equal steps."""
+        """Tick values of the cost axis, about evenly spaced on either scale."""
         costs = [c for c, _ in self.points]
         if not costs:
             return []
         low, high = min(costs), max(costs)
-        unit = 1.0  # figures are round in the unit that they are written in
+        unit = 1.0  # tick values are round in the displayed unit
         if self.figure == "size_bytes":
             unit = 1024.0 if low < 1 << 20 else float(1 << 20)
         return [v * unit for v in self._round(low / unit, high / unit)]
@@ -131,14 +131,14 @@ class FrontChart(Chart):
     def _round(self, low: float, high: float) -> list[float]:
         if not self._log:
             return ticks(low, high)
-        found: list[float] = []
+        values: list[float] = []
         for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
-            found += [m * 10.0**power for m in (1, 2, 3, 4, 6, 8) if low <= m * 10.0**power <= high]
-        every = max(1, math.ceil(len(found) / 9))
-        return found[::every]
+            values += [m * 10.0**power for m in (1, 2, 3, 4, 6, 8) if low <= m * 10.0**power <= high]
+        every = max(1, math.ceil(len(values) / 9))
+        return values[::every]
 
     def _mark(self, mark: Mark) -> None:
-        """A ring, or a broken line where the divergence is not known."""
+        """Draw a ring, or a dashed vertical line if the divergence is unknown."""
         colour = self._colour({"present": "activation", "measured": "matmul"}[mark.kind])
         if mark.kl is None:
             line = pen(colour, 1.2)
@@ -156,48 +156,48 @@ class FrontChart(Chart):
         xs = xs + [self._x(m.at) for m in self.marks]
         room = (max(xs) - min(xs)) * 0.03 or abs(xs[0]) * 0.05 or 1.0
         self.plot.setXRange(min(xs) - room, max(xs) + room, padding=0)
-        high = (max(ys) - self._foot) * 0.07 + 0.1  # for whole markers at the foot
-        self.plot.setYRange(self._foot - high, max(ys) + high, padding=0)
+        margin = (max(ys) - self._foot) * 0.07 + 0.1  # keeps markers at the lower end unclipped
+        self.plot.setYRange(self._foot - margin, max(ys) + margin, padding=0)
 
-    def _place(self) -> None:
+    def _move_budget(self) -> None:
         if self._line is None or self._dot is None:
             return
         shown = self.budget is not None
         self._line.setVisible(shown)
         self._dot.setVisible(shown)
         if self.budget is not None:
-            aimed, at, kl = self.budget
-            self._line.setValue(self._x(aimed))
+            budget, at, kl = self.budget
+            self._line.setValue(self._x(budget))
             self._dot.setData([self._x(at)], [self._y(kl)])
 
     def legend(self) -> tuple[tuple[str, str], ...]:
-        """(word, colour) of what is drawn."""
+        """(label, colour) of each kind of mark that is drawn."""
         kinds = {m.kind for m in self.marks}
         return tuple((word, self._colour(name)) for word, name in LEGEND if word == "front" or word in kinds)
 
     # -- pointing
 
     def cost_at(self, at: QPointF) -> float:
-        """The cost under a place on the widget."""
+        """The cost at a widget position."""
         x = float(self.plot.vb.mapSceneToView(self.mapToScene(at.toPoint())).x())
         return 10.0**x if self._log else x
 
     def spot(self, at: float, kl: float) -> QPointF:
-        """Where a point lies on the widget."""
+        """The widget position of a (cost, divergence) point."""
         scene = self.plot.vb.mapViewToScene(QPointF(self._x(at), self._y(kl)))
         return QPointF(self.mapFromScene(scene))
 
-    def words_at(self, at: QPointF) -> str:
-        """What the nearest point says of itself; empty where none is near."""
-        named = [(m.at, m.kl if m.kl is not None else LEAST, m.words) for m in self.marks]
+    def tooltip_at(self, at: QPointF) -> str:
+        """Tooltip of the nearest point; empty if none is within NEAR pixels."""
+        named = [(m.at, m.kl if m.kl is not None else LEAST, m.text) for m in self.marks]
         named += [(c, k, f"{figure_title(self.figure)} {figure_words(self.figure, c)}\nKL {short(k)} estimated")
                   for c, k in self.points]  # fmt: skip
         best: tuple[float, str] | None = None
-        for cost, kl, words in named:
+        for cost, kl, text in named:
             dot = self.spot(cost, kl)
-            far = math.hypot(dot.x() - at.x(), dot.y() - at.y())
-            if best is None or far < best[0]:
-                best = far, words
+            distance = math.hypot(dot.x() - at.x(), dot.y() - at.y())
+            if best is None or distance < best[0]:
+                best = distance, text
         return best[1] if best and best[0] <= NEAR else ""
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -210,7 +210,7 @@ class FrontChart(Chart):
             self.dragged.emit(self.cost_at(event.position()))
             return
         self.setCursor(Qt.CursorShape.SplitHCursor if self.points else Qt.CursorShape.ArrowCursor)
-        QToolTip.showText(event.globalPosition().toPoint(), self.words_at(event.position()), self)
+        QToolTip.showText(event.globalPosition().toPoint(), self.tooltip_at(event.position()), self)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self.points:
@@ -218,7 +218,7 @@ class FrontChart(Chart):
         event.accept()
 
     def table(self) -> Table:
-        """The points of the front, and those beside it."""
+        """The points of the front and the marked configurations."""
         rows = [("front", c, k) for c, k in self.points] + [(m.kind, m.at, m.kl) for m in self.marks]
         return ("kind", self.figure, "kl"), rows
 

@@ -1,4 +1,4 @@
-"""Who competes in an allocation: the cost, the ports, and chips for formats and sparsities."""
+"""Search space of an allocation: cost, ports, formats and sparsities, as form controls."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from espalier.passes.costs.base import separable
 from espalier.passes.sensitivity.table import Candidate
 
 PORTS = {"weight": "weights", "data_in": "inputs", "bias": "biases", "data_out": "outputs"}
-WHOLE = "nothing pruned"
+UNPRUNED = "nothing pruned"
 
 
 class AllocateChoices(QWidget):
-    """`edited`: something else competes, or along another cost."""
+    """Emits `edited` when the cost or the candidates change, `wanted` when cost inputs shall be measured."""
 
     edited = Signal()
-    wanted = Signal()  # what the cost has to know is to be found
+    wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,40 +39,40 @@ class AllocateChoices(QWidget):
         box.setSpacing(5)
         self._captions = [caption(t) for t in ("Budget of", "Of which ports", "Formats", "Sparsities")]
         parts = (self.cost, self.ports, self.formats, self.sparsities)
-        for words, part in zip(self._captions, parts, strict=True):
-            box.addWidget(words)
+        for label, part in zip(self._captions, parts, strict=True):
+            box.addWidget(label)
             box.addWidget(part)
         self._none = muted("")
         self.measure = link("Measure them", self.wanted.emit)
         for place, part in enumerate((self._none, self.measure), box.indexOf(self.cost) + 1):
-            box.insertWidget(place, part)  # below all chips nobody would see why there is no front
+            box.insertWidget(place, part)  # at the top, where the reason for a missing front is seen
         box.addStretch(1)
         self.offer_costs()
         for part in parts:
             part.edited.connect(self.edited)
 
     def offer_costs(self) -> None:
-        """The costs that there are; plug-ins may bring some."""
-        held = separable()
-        self.cost.offer(tuple(c.name for c in held), tuple(c.title for c in held))
-        if self.cost.get() not in {c.name for c in held} or not self._columns:
+        """List the registered costs, those of plug-ins included."""
+        costs = separable()
+        self.cost.offer(tuple(c.name for c in costs), tuple(c.title for c in costs))
+        if self.cost.get() not in {c.name for c in costs} or not self._columns:
             self.cost.put(FIRST)
-        self.cost.setToolTip("\n".join(f"{c.title}: {c.about}" for c in held))
+        self.cost.setToolTip("\n".join(f"{c.title}: {c.about}" for c in costs))
 
     def offer(self, candidates: Iterable[Candidate], ports: Iterable[str]) -> None:
-        """Chips for what a table has; what was pressed before stays, what is new is pressed."""
-        found = {column(c): (title_of(c), _share(c)) for c in candidates}
+        """Offer chips for the candidates of a table; new chips are checked, the others keep their state."""
+        columns = {column(c): (title_of(c), _share(c)) for c in candidates}
         names = {PORTS.get(p, p): p for p in ports}
-        if found == self._columns and names == self._names:
+        if columns == self._columns and names == self._names:
             return
-        self._columns, self._names = found, names
+        self._columns, self._names = columns, names
         self._fill(self.ports, self._names)
-        self._fill(self.formats, (name for name, _ in found.values()))
-        self._fill(self.sparsities, (share for _, share in found.values()))
-        for words, chips in zip(self._captions[1:], (self.ports, self.formats, self.sparsities), strict=True):
-            many = len(chips.buttons) > 1
-            words.setVisible(many)
-            chips.setVisible(many)
+        self._fill(self.formats, (name for name, _ in columns.values()))
+        self._fill(self.sparsities, (share for _, share in columns.values()))
+        for label, chips in zip(self._captions[1:], (self.ports, self.formats, self.sparsities), strict=True):
+            multiple = len(chips.buttons) > 1
+            label.setVisible(multiple)
+            chips.setVisible(multiple)
 
     @staticmethod
     def _fill(chips: Chips, names: Iterable[str]) -> None:
@@ -84,22 +84,22 @@ class AllocateChoices(QWidget):
         chips.put(tuple(v for v in wanted if v not in old))
 
     def get_ports(self) -> tuple[str, ...]:
-        """The ports that are decided on."""
+        """The checked ports."""
         return tuple(self._names[v] for v in self.ports.get() if v in self._names)
 
     def columns(self) -> tuple[Column, ...]:
-        """The columns of which both chips are pressed."""
+        """The columns whose format and sparsity chips are both checked."""
         formats, shares = set(self.formats.get()), set(self.sparsities.get())
         return tuple(c for c, (name, share) in self._columns.items() if name in formats and share in shares)
 
-    def tell(self, words: str, find: bool = False) -> None:
-        """What stands in the way; `find`: it can be found out."""
-        self.measure.setVisible(find)
-        self._none.setText(words)
-        self._none.setVisible(bool(words))
+    def show_message(self, text: str, measurable: bool = False) -> None:
+        """Show why there is no front; `measurable`: offer to measure what the cost needs."""
+        self.measure.setVisible(measurable)
+        self._none.setText(text)
+        self._none.setVisible(bool(text))
 
 
 def _share(candidate: Candidate) -> str:
     if not candidate.sparsity:
-        return WHOLE
+        return UNPRUNED
     return f"{percent(candidate.sparsity, 0)} {candidate.method}".replace("\u2009", " ")

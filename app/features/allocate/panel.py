@@ -1,4 +1,4 @@
-"""Allocate: drag a budget along the front of predicted divergence; the graph follows, and one button applies it."""
+"""Panel Allocate: drag a budget along the front of predicted divergence, preview it on the graph and apply it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from espalier.app.features.allocate.chart import Mark
-from espalier.app.features.allocate.parts import ABOUT, STEPS, WORDS, AllocateParts
 from espalier.app.features.allocate.state.allocation import Allocations
-from espalier.app.features.allocate.state.finding import Finding
-from espalier.app.features.allocate.state.truth import Truth, Wanted
-from espalier.app.features.allocate.words import FIRST, counts, summary
+from espalier.app.features.allocate.state.cost_inputs import CostInputs
+from espalier.app.features.allocate.state.measured import Measurement, MeasureRequest
+from espalier.app.features.allocate.summary import FIRST, counts, summary
+from espalier.app.features.allocate.widgets import ABOUT, STEPS, WORDS, AllocateWidgets
 from espalier.app.figures.curves import figure_words
 from espalier.app.figures.facts import node_path
 from espalier.app.words import figure, percent
@@ -31,8 +31,8 @@ NOWHERE = ("",)
 UNITS = {"size_bytes": (1024.0, "KiB"), "bitops": (1e6, "M"), "sparsity": (0.01, "%")}
 
 
-class AllocatePanel(AllocateParts):
-    """`preview_wanted` tells a graph to show in place of the document's, or None; `node_wanted` a layer to show."""
+class AllocatePanel(AllocateWidgets):
+    """Emits `preview_wanted` with a graph to preview (None: end the preview) and `node_wanted` with a layer to show."""
 
     preview_wanted = Signal(object)
     node_wanted = Signal(str)
@@ -41,13 +41,14 @@ class AllocatePanel(AllocateParts):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
         self._session = session
-        self.allocations, self.truth, self.finding = Allocations(session), Truth(session), Finding(session)
-        self._lost: dict[Place, dict[int, float]] = {}  # place → candidate's id → what it costs
+        self.allocations = Allocations(session)
+        self.measurement, self.cost_inputs = Measurement(session), CostInputs(session)
+        self._divergences: dict[Place, dict[int, float]] = {}  # port → candidate's id → divergence
         self._connect()
         self.refresh()
 
     def _connect(self) -> None:
-        known = self.allocations.known
+        sensitivities = self.allocations.sensitivities
         self.choices.edited.connect(self._choose)
         self.slider.valueChanged.connect(self._slid)
         self.number.edited.connect(self._typed)
@@ -56,79 +57,90 @@ class AllocatePanel(AllocateParts):
         self.chart.themed.connect(self._name_colours)
         self.apply.clicked.connect(self.allocations.apply)
         self.finder.clicked.connect(self._find)
-        self.choices.wanted.connect(lambda: self.finding.begin(self.allocations))
-        self.finding.changed.connect(self.refresh)
+        self.choices.wanted.connect(lambda: self.cost_inputs.begin(self.allocations))
+        self.cost_inputs.changed.connect(self.refresh)
         self.table.node_wanted.connect(self.node_wanted)
         self.allocations.built.connect(self.refresh)
         self.allocations.moved.connect(self._moved)
-        self.truth.changed.connect(self._measured)
-        known.changed.connect(self.refresh)
+        self.measurement.changed.connect(self._measured)
+        sensitivities.changed.connect(self.refresh)
         self._session.score_changed.connect(lambda: self.when_seen(self._scored))
         self.allocations.estimate.changed.connect(lambda: self.when_seen(self._scored))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.choices.offer_costs()
-        self.allocations.look(True)
+        self.allocations.set_visible(True)
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
-        self.allocations.look(False)
+        self.allocations.set_visible(False)
 
-    # -- what is shown
+    # -- display
 
     def refresh(self) -> None:
-        """Show the front, or what is missing for one."""
-        held, known = self.allocations, self.allocations.known
+        """Show the front, or why there is none."""
+        state, sensitivities = self.allocations, self.allocations.sensitivities
         document = self._session.document
-        first = known.running and not known.refining  # no prediction is there yet, or not all
-        filled = document is not None and bool(known.table) and not (first and held.now is None)
-        self.strip.show_job(known.job if document else None)
+        first = sensitivities.running and not sensitivities.refining  # predictions are missing or incomplete
+        filled = document is not None and bool(sensitivities.table) and not (first and state.current is None)
+        self.strip.show_job(sensitivities.job if document else None)
         self.pages.setCurrentIndex(1 if filled else 0)
         self.finder.setVisible(document is not None)
-        self.finder.setEnabled(not known.running)
-        words = f"{ABOUT}\n\n{known.words[:1].upper()}{known.words[1:]}." if known.error else ABOUT
-        self.about.setText(words.replace("..", ".") if document else "Open a model to allocate formats to its layers.")
+        self.finder.setEnabled(not sensitivities.running)
+        status = sensitivities.status
+        text = f"{ABOUT}\n\n{status[:1].upper()}{status[1:]}." if sensitivities.error else ABOUT
+        self.about.setText(text.replace("..", ".") if document else "Open a model to allocate formats to its layers.")
         self.about.setMinimumHeight(self.about.heightForWidth(WORDS))
         if not filled or document is None:
             return
-        self.choices.offer(held.offered(), held.offered_ports())
-        words = held.error or self.finding.words or (f"{FIRST}." if known.uncorrected else "") or _single(held)
-        self.choices.tell("Counting what everything costs …" if held.counting else words, self.finding.can(held))
-        places = [p for g in held.now.problem.groups for s in g.slots for p in s.places] if held.now else []
+        self.choices.offer(state.offered(), state.offered_ports())
+        text = (
+            state.error
+            or self.cost_inputs.words
+            or (f"{FIRST}." if sensitivities.uncorrected else "")
+            or _single(state)
+        )
+        self.choices.show_message(
+            "Counting what everything costs …" if state.counting else text, self.cost_inputs.can(state)
+        )
+        places = [p for g in state.current.problem.groups for s in g.slots for p in s.places] if state.current else []
         order = {name: i for i, name in enumerate(document.graph.nodes)}
         places.sort(key=lambda p: order.get(p[0], len(order)))
-        table = known.table
-        self._lost = {(r.node, r.port): dict(zip(map(id, r.candidates), r.known, strict=True)) for r in table}
+        table = sensitivities.table
+        self._divergences = {(r.node, r.port): dict(zip(map(id, r.candidates), r.known, strict=True)) for r in table}
         self.table.rows.begin(places, {n.id: node_path(n) for n in document.graph})
         self.table.fit()
         for part in (self.slider, self.number, self.chart):
-            part.setEnabled(held.now is not None)
+            part.setEnabled(state.current is not None)
         self.unit.setText(self._unit[1])
         self._mark()
         self._moved()
 
     @property
     def _unit(self) -> tuple[float, str]:
-        """What one of the number field is, and its name."""
-        held = self.allocations
-        return UNITS.get(held.figure) or (1.0, held.now.cost.unit if held.now else "")
+        """(factor, name) of the number field's unit."""
+        state = self.allocations
+        return UNITS.get(state.figure) or (1.0, state.current.cost.unit if state.current else "")
 
     def _mark(self) -> None:
-        """Draw the front, the present configuration and what was measured."""
-        held = self.allocations
-        points = held.now.points() if held.now else []
+        """Draw the front, the present configuration and the measured ones."""
+        state = self.allocations
+        points = state.current.points() if state.current else []
         marks: list[Mark] = []
-        if present := held.present():
-            words, known = f"present: {figure_words(held.figure, present[0])}", held.estimate
-            more = "" if present[1] is None else f"\nKL {figure(present[1])} from {known.baseline}, {known.how}"
-            kl = present[1] if known.baseline == held.baseline else None  # from another it has no place on the axis
-            marks.append(Mark(present[0], kl, "present", words + more))
-        for found in self.truth.along(held.figure):
-            accuracy = "" if found.accuracy is None else f"\naccuracy {percent(found.accuracy)}"
-            words = f"measured: {figure_words(held.figure, found.of.at)}\nKL {figure(found.kl)}, measured; estimated "
-            marks.append(Mark(found.of.at, found.kl, "measured", f"{words}{figure(found.of.predicted)}{accuracy}"))
-        self.chart.show_front(held.figure, points, marks)
+        if present := state.present():
+            text, estimate = f"present: {figure_words(state.figure, present[0])}", state.estimate
+            divergence = (
+                "" if present[1] is None else f"\nKL {figure(present[1])} from {estimate.baseline}, {estimate.how}"
+            )
+            kl = present[1] if estimate.baseline == state.baseline else None
+            marks.append(Mark(present[0], kl, "present", text + divergence))
+        for point in self.measurement.along(state.figure):
+            accuracy = "" if point.accuracy is None else f"\naccuracy {percent(point.accuracy)}"
+            cost = figure_words(state.figure, point.of.at)
+            text = f"measured: {cost}\nKL {figure(point.kl)}, measured; estimated "
+            marks.append(Mark(point.of.at, point.kl, "measured", f"{text}{figure(point.of.predicted)}{accuracy}"))
+        self.chart.show_front(state.figure, points, marks)
         self._name_colours()
 
     def _name_colours(self) -> None:
@@ -138,73 +150,77 @@ class AllocatePanel(AllocateParts):
         )
 
     def _moved(self) -> None:
-        """Another budget is tried, or none: the graph, the table, the words and the fields follow."""
-        held = self.allocations
-        found, now = held.found, held.now
+        """Update preview, table, texts and fields after the budget has changed."""
+        state = self.allocations
+        solution, current = state.solution, state.current
         for part in (self.apply, self.measure, self.reset):
-            part.setEnabled(found is not None)
-        self.preview_wanted.emit(held.preview())
-        if now is None or found is None:
+            part.setEnabled(solution is not None)
+        self.preview_wanted.emit(state.preview())
+        if current is None or solution is None:
             self._show_present()
             return
-        chosen = held.chosen
-        kl: dict[Place, float | None] = {p: self._lost.get(p, {}).get(id(c), 0.0) for p, c in chosen.items()}
+        chosen = state.chosen
+        kl: dict[Place, float | None] = {p: self._divergences.get(p, {}).get(id(c), 0.0) for p, c in chosen.items()}
         self.table.rows.show_choices(chosen, kl)
-        assert held.wanted is not None and held.reached is not None
-        self.chart.show_budget((now.problem.figure(0, held.wanted), held.reached, held.kl or 0.0))
+        assert state.wanted is not None and state.reached is not None
+        self.chart.show_budget((current.problem.figure(0, state.wanted), state.reached, state.kl or 0.0))
         with QSignalBlocker(self.slider):
-            self.slider.setValue(self._place(held.wanted))
+            self.slider.setValue(self._place(state.wanted))
         if not self.number.hasFocus():
             self._put_number()
-        self._say()
+        self._show_result()
 
     def _put_number(self) -> None:
-        """The budget that is tried: what was typed below the least gives way to it once the field is done with."""
-        held, now = self.allocations, self.allocations.now
-        if now is not None and held.wanted is not None:
-            self.number.put(float(f"{now.problem.figure(0, held.wanted) / self._unit[0]:.4g}"))
+        """Show the current budget in the number field, clamped to the feasible range."""
+        state, current = self.allocations, self.allocations.current
+        if current is not None and state.wanted is not None:
+            self.number.put(float(f"{current.problem.figure(0, state.wanted) / self._unit[0]:.4g}"))
 
     def _show_present(self) -> None:
-        """Nothing is tried: what the ports have now, as it was applied or edited."""
-        held, now = self.allocations, self.allocations.now
-        choices, present = held.present_choices(), held.present()
+        """Show the present choices of the document while no budget is set."""
+        state, current = self.allocations, self.allocations.current
+        choices, present = state.present_choices(), state.present()
         self.table.rows.show_choices({p: c for p, (c, _) in choices.items()}, {p: k for p, (_, k) in choices.items()})
         self.chart.show_budget(None)
-        at = min(max(now.problem.amount(0, present[0]), now.front.ends[0]), now.front.ends[1]) if now and present else 0
+        at = (
+            min(max(current.problem.amount(0, present[0]), current.front.ends[0]), current.front.ends[1])
+            if current and present
+            else 0
+        )
         with QSignalBlocker(self.slider):
-            self.slider.setValue(self._place(at) if now and present else STEPS)
+            self.slider.setValue(self._place(at) if current and present else STEPS)
         if not self.number.hasFocus():
             self.number.put(float(f"{present[0] / self._unit[0]:.4g}") if present else None)
-        self._say()
+        self._show_result()
 
     def _scored(self) -> None:
-        """Some costs are known only when the score is."""
+        """Update marks: some costs need the score."""
         self._mark()
-        if self.allocations.found is None:
+        if self.allocations.solution is None:
             self._moved()
 
-    def _say(self) -> None:
-        """What is reached in a line, and what went wrong."""
-        held, truth = self.allocations, self.truth
-        wrong = held.beyond or truth.error
-        self.wrong.setText(wrong)
-        self.wrong.setVisible(bool(wrong))
-        self.measure.setText("Stop measuring" if truth.running else "Measure")
-        self.measure.setEnabled(truth.running or held.found is not None)
-        self.told.show_text(summary(held, truth))
-        self.counts.show_text(counts(held.chosen or {p: c for p, (c, _) in held.present_choices().items()}))
+    def _show_result(self) -> None:
+        """Show the result line, the counts and errors."""
+        state, measurement = self.allocations, self.measurement
+        error = state.beyond or measurement.error
+        self.wrong.setText(error)
+        self.wrong.setVisible(bool(error))
+        self.measure.setText("Stop measuring" if measurement.running else "Measure")
+        self.measure.setEnabled(measurement.running or state.solution is not None)
+        self.result.show_text(summary(state, measurement))
+        self.counts.show_text(counts(state.chosen or {p: c for p, (c, _) in state.present_choices().items()}))
 
-    # -- what is done
+    # -- actions
 
     def _choose(self) -> None:
-        held, figure_ = self.allocations, self.choices.cost.get()
-        if figure_ != held.figure:  # another cost looks at other ports
-            held.figure = figure_
-            self.choices.offer(held.offered(), held.offered_ports())
-        held.choose(figure_, self.choices.get_ports() or NOWHERE, self.choices.columns())
+        state, figure_ = self.allocations, self.choices.cost.get()
+        if figure_ != state.figure:  # another cost depends on other ports
+            state.figure = figure_
+            self.choices.offer(state.offered(), state.offered_ports())
+        state.choose(figure_, self.choices.get_ports() or NOWHERE, self.choices.columns())
 
     def _place(self, amount: float) -> int:
-        """Where an amount stands on the slider."""
+        """The slider position of an amount."""
         low, high = self.allocations.ends or (0.0, 1.0)
         if high <= low:
             return STEPS
@@ -212,14 +228,14 @@ class AllocatePanel(AllocateParts):
             return round(STEPS * math.log(max(amount, low) / low) / math.log(high / low))
         return round(STEPS * (amount - low) / (high - low))
 
-    def _slid(self, place: int) -> None:
+    def _slid(self, position: int) -> None:
         if ends := self.allocations.ends:
             low, high = ends
-            share = place / STEPS
+            share = position / STEPS
             self.allocations.aim(low * (high / low) ** share if low > 0 else low + (high - low) * share)
 
     def _dragged(self, figure_: float) -> None:
-        with contextlib.suppress(EspalierError):  # beyond the least, the least is tried
+        with contextlib.suppress(EspalierError):  # the budget is clamped to the least
             self.allocations.aim_at(figure_)
 
     def _typed(self) -> None:
@@ -231,41 +247,42 @@ class AllocatePanel(AllocateParts):
 
     def _find(self) -> None:
         try:
-            self.allocations.known.run()
+            self.allocations.sensitivities.run()
         except EspalierError as error:
             self._session.problem.emit(error)
 
     def want_measure(self) -> None:
-        """Find the true divergence of what is tried, or stop that."""
-        held = self.allocations
-        if self.truth.running:
-            self.truth.stop()
-            self._say()
+        """Measure the divergence of the current allocation, or stop the measurement."""
+        state = self.allocations
+        if self.measurement.running:
+            self.measurement.stop()
+            self._show_result()
             return
-        recipe, ground = held.made_recipe(), held.ground
-        if recipe is None or ground is None or held.reached is None or held.kl is None:
+        recipe, base = state.allocated_recipe(), state.base
+        if recipe is None or base is None or state.reached is None or state.kl is None:
             return
         try:
-            self.truth.measure(Wanted(recipe, held.figure, held.reached, held.kl), ground)
+            self.measurement.measure(MeasureRequest(recipe, state.figure, state.reached, state.kl), base)
         except EspalierError as error:
             self._session.problem.emit(error)
 
     def want_reset(self) -> None:
-        """Try nothing any more."""
+        """Clear the budget."""
         self.allocations.reset()
 
     def _measured(self) -> None:
         self._mark()
         self.chart.show_budget(self.chart.budget)
-        self._say()
+        self._show_result()
 
     def export(self, path: Path) -> None:
         """Write the chart to a .png, .svg or .csv file; raises FileError."""
         self.chart.export(path)
 
 
-def _single(held: Allocations) -> str:
-    """Said where there is nothing to trade: one choice is both the cheapest and the best."""
-    if held.now is None or len(held.now.front.solutions) > 1:
+def _single(state: Allocations) -> str:
+    """Message for a front with a single allocation."""
+    if state.current is None or len(state.current.front.solutions) > 1:
         return ""
-    return f"One allocation is the best at every budget. {held.now.cost.title} is {held.now.cost.about}."
+    cost = state.current.cost
+    return f"One allocation is the best at every budget. {cost.title} is {cost.about}."

@@ -1,4 +1,4 @@
-"""Layer by layer what an allocation chooses: the format of each port and the divergence that it costs."""
+"""Table of an allocation: format of each port and divergence, one row a layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 
 
 class AllocateModel(QAbstractTableModel):
-    """A row a layer; only rows whose choice changed are told to the view, so that it follows a drag."""
+    """One row a layer; emits changes only for rows whose choice changed, to keep up with a drag."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,21 +31,21 @@ class AllocateModel(QAbstractTableModel):
         self._cells: dict[str, tuple[tuple[str, ...], float | None]] = {}
 
     def begin(self, places: list[Place], names: Mapping[str, str]) -> None:
-        """The layers and ports that are decided on, with nothing chosen."""
+        """Set the layers and ports, without choices."""
         self.beginResetModel()
         self.nodes = list(dict.fromkeys(n for n, _ in places))
-        held = {p for _, p in places}
-        self.ports = tuple(p for p in (*PORTS, *sorted(held - set(PORTS))) if p in held)
+        ports = {p for _, p in places}
+        self.ports = tuple(p for p in (*PORTS, *sorted(ports - set(PORTS))) if p in ports)
         self._names, self._cells = names, {}
         self.endResetModel()
 
     def show_choices(self, chosen: Mapping[Place, Candidate], kl: Mapping[Place, float | None]) -> None:
-        """What each layer gets, and what it costs; None: that is not known."""
+        """Show the choice and divergence of each layer; None: unknown."""
         changed: list[int] = []
         for row, node in enumerate(self.nodes):
-            held = [(chosen.get((node, p)), kl.get((node, p), 0.0)) for p in self.ports]
-            known = [k for _, k in held if k is not None]
-            cell = tuple(c.label if c else "" for c, _ in held), sum(known) if len(known) == len(held) else None
+            cells = [(chosen.get((node, p)), kl.get((node, p), 0.0)) for p in self.ports]
+            known = [k for _, k in cells if k is not None]
+            cell = tuple(c.label if c else "" for c, _ in cells), sum(known) if len(known) == len(cells) else None
             if self._cells.get(node) != cell:
                 self._cells[node] = cell
                 changed.append(row)
@@ -60,7 +60,7 @@ class AllocateModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self.ports) + 2
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """What the view asks of a cell."""
+        """Text, tooltip or alignment of a cell."""
         node, column = self.nodes[index.row()], index.column()
         if role == Qt.ItemDataRole.TextAlignmentRole and column > len(self.ports):
             return RIGHT
@@ -71,7 +71,7 @@ class AllocateModel(QAbstractTableModel):
         labels, kl = self._cells.get(node, (("",) * len(self.ports), 0.0))
         if column <= len(self.ports):
             return labels[column - 1]
-        return ("not known" if kl is None else figure(kl)) if node in self._cells else ""
+        return ("unknown" if kl is None else figure(kl)) if node in self._cells else ""
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if side != Qt.Orientation.Horizontal:
@@ -84,7 +84,7 @@ class AllocateModel(QAbstractTableModel):
 
 
 class AllocateTable(QTableView):
-    """The view; `node_wanted`: a row was double-clicked, or Return pressed on it."""
+    """The view; emits `node_wanted` at a double click or Return on a row."""
 
     node_wanted = Signal(str)
 
@@ -97,7 +97,7 @@ class AllocateTable(QTableView):
         self.setWordWrap(False)
         self.setTextElideMode(Qt.TextElideMode.ElideLeft)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setTabKeyNavigation(False)  # Tab goes on to what comes next
+        self.setTabKeyNavigation(False)  # Tab leaves the table
         self.verticalHeader().hide()
         self.verticalHeader().setDefaultSectionSize(ROW)
         self.verticalHeader().setMinimumSectionSize(ROW)
@@ -110,7 +110,7 @@ class AllocateTable(QTableView):
         self.activated.connect(lambda index: self.node_wanted.emit(self.rows.nodes[index.row()]))
 
     def fit(self) -> None:
-        """The name takes what the others leave, but never so little that it cannot be read."""
+        """Give the name column the remaining width, at least NAME pixels."""
         ports = len(self.rows.ports)
         room = self.viewport().width() - KL
         each = min(max((room - NAME) // max(ports, 1), LEAST), FORMAT)

@@ -1,4 +1,4 @@
-"""Samples to read: of a split, of a class, holding some words, or those that the model gets wrong."""
+"""Sample browser of the Data panel: filters by split, class, text and wrong prediction, and a paged table."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from espalier.passes.analysis.predictions import Predictions
 from espalier.passes.base import Report
 
 PAUSE = 300  # milliseconds after the last key
-MOST = 20_000  # samples named one by one
+MAX_LISTED = 20_000  # sample indices sent in one request
 
 
 class DataBrowser(QWidget):
-    """`rows_wanted` asks for a page, `predictions_wanted` for what the model says of a split."""
+    """`rows_wanted` requests a page of samples, `predictions_wanted` the model's predictions for a split."""
 
     rows_wanted = Signal(object)
     predictions_wanted = Signal(str)
@@ -30,7 +30,7 @@ class DataBrowser(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._base = DataRowsOptions()
-        self.told: Predictions | None = None
+        self.predictions: Predictions | None = None
         self._cell: tuple[int, int] | None = None
         self.split, self.of_class, self.words = Choice(), Choice(), QLineEdit()
         self.wrong = Check("wrong ones")
@@ -67,19 +67,19 @@ class DataBrowser(QWidget):
         box.setSpacing(0)
         box.addLayout(bar)
         box.addWidget(self._pages, 1)
-        self.split.edited.connect(self._other_split)
+        self.split.edited.connect(self._on_split_edited)
         self.of_class.edited.connect(self.begin)
         self.words.textEdited.connect(self._wait.start)
-        self.wrong.edited.connect(self._toggle)
+        self.wrong.edited.connect(self._on_wrong_toggled)
         self.table.samples.wanted.connect(self._more)
 
     def show_data(self, seen: DataLook, base: DataRowsOptions) -> None:
-        """Begin with other data."""
-        self._base, self.told, self._cell = base, None, None
-        held = self.split.get() if self.split.values else ""
+        """Show another data set, from its first page."""
+        self._base, self.predictions, self._cell = base, None, None
+        previous = self.split.get() if self.split.values else ""
         names = tuple(s.name for s in seen.splits)
         self.split.offer(names, tuple(f"{s.name} {count(s.samples)}" for s in seen.splits))
-        self.split.put(held if held in names else seen.judged.name)
+        self.split.put(previous if previous in names else seen.judged.name)
         self.of_class.offer(("", *seen.classes), ("all classes", *seen.classes))
         self.of_class.put("")
         self.words.setVisible(seen.kind == "text")
@@ -87,78 +87,78 @@ class DataBrowser(QWidget):
         self._adapt()
         self.begin()
 
-    def show_predictions(self, told: Predictions) -> None:
-        """Show which samples are taken for others."""
-        self.told, self._cell = told, None
+    def show_predictions(self, predictions: Predictions) -> None:
+        """Take over predictions and list the misclassified samples."""
+        self.predictions, self._cell = predictions, None
         self.wrong.put(True)
         self._adapt()
         self.begin()
 
-    def show_cell(self, label: int, told: int) -> None:
-        """Show the samples of a cell of the confusion matrix."""
-        self._cell = label, told
+    def show_cell(self, label: int, predicted: int) -> None:
+        """List the samples of a cell of the confusion matrix."""
+        self._cell = label, predicted
         self.of_class.put("")
-        self.wrong.put(label != told)
+        self.wrong.put(label != predicted)
         self.begin()
 
     def forget_predictions(self) -> None:
-        """The model has changed."""
-        if self.told is not None:
-            self.told, self._cell = None, None
+        """Drop the predictions: the model has changed."""
+        if self.predictions is not None:
+            self.predictions, self._cell = None, None
             self.wrong.put(False)
             self._adapt()
             self.begin()
 
     def _adapt(self) -> None:
-        known = self.told is not None and self.told.split == self.split.get()
+        known = self.predictions is not None and self.predictions.split == self.split.get()
         self.wrong.setVisible(known)
         self.predict.setVisible(not known)
 
     def _predict(self) -> None:
         self.predictions_wanted.emit(self.split.get())
 
-    def _other_split(self) -> None:
+    def _on_split_edited(self) -> None:
         self._cell = None
         self.wrong.put(False)
         self._adapt()
         self.begin()
 
-    def _toggle(self) -> None:
+    def _on_wrong_toggled(self) -> None:
         self._cell = None
         self.begin()
 
     def begin(self) -> None:
-        """Ask for the first page of what is chosen."""
+        """Request the first page for the current filters."""
         self._wait.stop()
         self.table.samples.clear()
-        self._say("Samples are being loaded.")
-        among = self._among()
+        self._show_message("Samples are being loaded.")
+        among = self._candidates()
         if among == ():
-            self._say("No sample is predicted wrong." if self._cell is None else "There is no such sample.")
+            self._show_message("No sample is predicted wrong." if self._cell is None else "This cell holds no sample.")
             return
-        self.rows_wanted.emit(self._wish(0, among))
+        self.rows_wanted.emit(self._request(0, among))
 
-    def _wish(self, start: int, among: tuple[int, ...] | None) -> DataRowsOptions:
+    def _request(self, start: int, among: tuple[int, ...] | None) -> DataRowsOptions:
         chosen = self.of_class.get() if self.of_class.values else ""
         return replace(self._base, split=self.split.get(), start=start, of_class=chosen,
                        holding=self.words.text().strip(), among=among or ())  # fmt: skip
 
-    def _among(self) -> tuple[int, ...] | None:
-        """The numbers of the samples to choose from; None for all."""
-        told = self.told
-        if told is None or told.split != self.split.get():
+    def _candidates(self) -> tuple[int, ...] | None:
+        """Indices of the samples to choose from; None for all."""
+        predictions = self.predictions
+        if predictions is None or predictions.split != self.split.get():
             return None
         if self._cell is not None:
-            inside = (told.labels == self._cell[0]) & (told.told == self._cell[1])
-            return tuple(inside.nonzero()[0].tolist()[:MOST])
-        return tuple(told.wrong.tolist()[:MOST]) if self.wrong.get() else None
+            inside = (predictions.labels == self._cell[0]) & (predictions.told == self._cell[1])
+            return tuple(inside.nonzero()[0].tolist()[:MAX_LISTED])
+        return tuple(predictions.wrong.tolist()[:MAX_LISTED]) if self.wrong.get() else None
 
     def _more(self, start: int) -> None:
-        self.rows_wanted.emit(self._wish(start, self._among()))
+        self.rows_wanted.emit(self._request(start, self._candidates()))
 
     def show_rows(self, report: Report, pictures: Pictures, start: int) -> None:
-        """Take a page that arrived."""
-        rows = [self._with_told(dict(row)) for row in report.rows]
+        """Show a page of samples that has arrived."""
+        rows = [self._with_prediction(dict(row)) for row in report.rows]
         found = int(report.summary["found"])
         if start:
             self.table.samples.append(rows, pictures)
@@ -167,23 +167,24 @@ class DataBrowser(QWidget):
         if rows or start:
             self._pages.setCurrentIndex(1)
         else:
-            self._say("No sample matches. Choose all classes, or search for other words.")
+            self._show_message("No sample matches. Choose all classes, or change the search text.")
         self.counts.setText(plural(found, "sample"))
 
-    def _with_told(self, row: dict[str, Any]) -> dict[str, Any]:
-        told = self.told
-        if told is None or told.split != self.split.get():
+    def _with_prediction(self, row: dict[str, Any]) -> dict[str, Any]:
+        predictions = self.predictions
+        if predictions is None or predictions.split != self.split.get():
             return row
-        at, extra = row["sample"], {}
-        extra = {"told": told.classes[int(told.told[at])], "confidence": float(told.confidence[at])}
+        at = row["sample"]
+        predicted = predictions.classes[int(predictions.told[at])]
+        extra = {"predicted": predicted, "confidence": float(predictions.confidence[at])}
         head = {k: row[k] for k in ("sample", "class")}
         return head | extra | {k: v for k, v in row.items() if k not in head}
 
-    def _say(self, words: str) -> None:
-        self._empty.setText(words)
+    def _show_message(self, text: str) -> None:
+        self._empty.setText(text)
         self._pages.setCurrentIndex(0)
         self.counts.setText("")
 
-    def fail(self, words: str) -> None:
-        """Say why there is no page."""
-        self._say(words)
+    def fail(self, message: str) -> None:
+        """Show why there is no page."""
+        self._show_message(message)

@@ -1,20 +1,23 @@
-"""The data of the project, or others: how many, how even, how long, what they say, and what the model gets wrong."""
+"""Data panel: size, class balance, text lengths and samples of a data set, and the model's errors on it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.features.data.browser import DataBrowser
-from espalier.app.features.data.overview import DataOverview
+from espalier.app.features.data.charts.confusion import ConfusionView
+from espalier.app.features.data.charts.data_charts import ClassChart, LengthChart
 from espalier.app.session.asker import Asker
 from espalier.app.widgets.forms.form import Form
-from espalier.app.widgets.heading import empty_state, link
-from espalier.app.words import count
-from espalier.model.data.summary import DataLook
+from espalier.app.widgets.heading import empty_state, link, muted, warning
+from espalier.app.words import count, percent, plural
+from espalier.model.data.summary import DataLook, balance
 from espalier.model.errors import EspalierError
 from espalier.passes.analysis.data_rows import DataRowsOptions
 from espalier.passes.jobs.kinds import JobInfo
@@ -30,7 +33,7 @@ EMPTY = "No data yet. Name a demo, a data set of the hub, a file or a folder abo
 
 
 class DataPanel(QWidget):
-    """Loads what its form names, in the worker, as soon as the panel is seen."""
+    """Loads the data set named in its form, in the worker, once the panel is visible."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -42,7 +45,8 @@ class DataPanel(QWidget):
         self.source = Form(EvaluateOptions, only=SOURCE, brief=True)
         self.columns = Form(EvaluateOptions, only=COLUMNS, brief=True)
         self.browser = DataBrowser()
-        self.overview, self._empty = DataOverview(), empty_state(EMPTY)
+        self.facts, self.misfit, self._empty = muted(""), warning(), empty_state(EMPTY)
+        self.classes, self.lengths, self.confusion = ClassChart(), LengthChart(), ConfusionView()
         self._unfold = link("Columns…", self._toggle_columns)
         self._pages = QStackedWidget()
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
@@ -64,7 +68,7 @@ class DataPanel(QWidget):
         self.setFocusProxy(self.source.editors["data"])
         split = QSplitter(Qt.Orientation.Horizontal)
         split.setHandleWidth(1)
-        split.addWidget(self.overview)
+        split.addWidget(self._overview())
         split.addWidget(self.browser)
         split.setStretchFactor(0, 1)
         split.setStretchFactor(1, 1)
@@ -78,6 +82,34 @@ class DataPanel(QWidget):
         box.addLayout(bar)
         box.addWidget(self._pages, 1)
 
+    def _overview(self) -> QWidget:
+        """Figures and charts, side by side; the confusion matrix replaces the length chart once it is computed."""
+        figures = QWidget()
+        column = QVBoxLayout(figures)
+        column.setContentsMargins(0, 2, 8, 2)
+        column.setSpacing(4)
+        self.facts.setTextFormat(Qt.TextFormat.RichText)
+        column.addWidget(self.misfit)
+        column.addWidget(self.facts)
+        column.addStretch(1)
+        area = QScrollArea(widgetResizable=True)
+        area.setWidget(figures)
+        area.setMinimumWidth(150)
+        area.setMaximumWidth(280)
+        figures.setProperty("surface", "panel")
+        charts = QWidget()
+        row = QHBoxLayout(charts)
+        row.setContentsMargins(0, 0, 10, 0)
+        for chart in (self.classes, self.lengths, self.confusion):
+            row.addWidget(chart, 1)
+        self.confusion.hide()
+        overview = QWidget()
+        both = QHBoxLayout(overview)
+        both.setContentsMargins(0, 0, 0, 0)
+        both.addWidget(area, 2)
+        both.addWidget(charts, 5)
+        return overview
+
     def _connect(self) -> None:
         self._wait.timeout.connect(lambda: self.load() if self._looked_at else None)
         for form in (self.source, self.columns):
@@ -86,15 +118,15 @@ class DataPanel(QWidget):
         for name in names:
             data.looked.connect(name.show_names)
         data.line.returnPressed.connect(self.load)
-        self.browser.rows_wanted.connect(self._page)
+        self.browser.rows_wanted.connect(self._request_page)
         self.browser.predictions_wanted.connect(self._predict)
-        self.overview.confusion.chosen.connect(self.browser.show_cell)
+        self.confusion.chosen.connect(self.browser.show_cell)
         self.loader.answered.connect(self._answered)
         self.loader.failed.connect(self._failed)
-        self.loader.stood.connect(self._stands)
-        self._session.opened.connect(self._opened)
-        self._session.data_known.connect(self._measured)
-        self._session.changed.connect(self._changed)
+        self.loader.stood.connect(self._on_progress)
+        self._session.opened.connect(self._on_opened)
+        self._session.data_known.connect(self._on_measured)
+        self._session.changed.connect(self._on_changed)
         self._show(None)
 
     # -- what to load
@@ -103,15 +135,15 @@ class DataPanel(QWidget):
         self.columns.setVisible(self.columns.isHidden())
         self._unfold.setText("Columns…" if self.columns.isHidden() else "Fewer")
 
-    def _opened(self) -> None:
+    def _on_opened(self) -> None:
         self.loader.drop()
         self._loaded = None
         self._put(EvaluateOptions(**self._session.measured_on.which))
         self._show(None)
         self._wait.start(0)
 
-    def _measured(self) -> None:
-        """The model was measured: show that data, where none is named."""
+    def _on_measured(self) -> None:
+        """The model has been measured: show the data set it was measured on, unless the form names one."""
         if self._session.measured_on.data and not self.source.editors["data"].get():
             self._put(EvaluateOptions(**self._session.measured_on.which))
             self._wait.start(0)
@@ -121,47 +153,47 @@ class DataPanel(QWidget):
         self.columns.put(options)
 
     def look_at(self, options: EvaluateOptions) -> None:
-        """Look at other data, such as those of a step."""
+        """Show another data set, such as that of a step."""
         self._put(options)
         self.load()
 
     def look_on(self, on: bool) -> None:
-        """Whether the panel is in front, where somebody sees it; then it loads what it has not yet."""
+        """Set whether the panel is visible; when it is, data that are not loaded yet are loaded."""
         self._looked_at = on
         if on and self._loaded is None:
             self._wait.start(0)
 
     def options(self) -> EvaluateOptions:
-        """What the form names; raises OptionsError."""
+        """The options set in the form; raises OptionsError."""
         return replace(EvaluateOptions(), **self.source.parts(), **self.columns.parts())
 
     def load(self) -> None:
-        """Load what the form names, unless that is what is shown."""
+        """Load the data set named in the form, unless it is already shown."""
         self._wait.stop()
         try:
-            wish = self.options()
+            options = self.options()
         except EspalierError as error:
-            self._say(str(error))
+            self._show_message(str(error))
             return
-        if self._session.document is None or wish == self._loaded:
+        if self._session.document is None or options == self._loaded:
             return
-        self._loaded = wish
+        self._loaded = options
         self._show(None)
-        if not wish.data:
-            self._say(EMPTY)
+        if not options.data:
+            self._show_message(EMPTY)
             return
-        self._say("The data are being loaded.")
-        self.loader.ask("data", wish)
+        self._show_message("The data are being loaded.")
+        self.loader.ask("data", options)
 
-    def _changed(self) -> None:
-        """What the model says has changed with it."""
+    def _on_changed(self) -> None:
+        """The model has changed: drop its predictions."""
         self.loader.drop("predictions")
         self.browser.forget_predictions()
-        self.overview.show_confusion(self.browser.told)
+        self._show_confusion()
 
-    def _page(self, wish: DataRowsOptions) -> None:
-        self._start = wish.start
-        self.loader.ask("data_rows", wish)
+    def _request_page(self, request: DataRowsOptions) -> None:
+        self._start = request.start
+        self.loader.ask("data_rows", request)
 
     def _predict(self, split: str) -> None:
         if self._loaded:
@@ -179,47 +211,71 @@ class DataPanel(QWidget):
         else:
             self.browser.predict.setEnabled(True)
             self.browser.show_predictions(part)
-            self.overview.show_confusion(self.browser.told)
+            self._show_confusion()
 
     def _failed(self, name: str, error: EspalierError) -> None:
-        words = f"{error.message} {error.hint}".strip()
+        text = f"{error.message} {error.hint}".strip()
         field = self.source.editors["data"]
-        if name == "data" and field.tells(error):  # what is wrong stands there, what to do stands here
-            self._say(error.hint)
+        if name == "data" and field.tells(error):  # the field shows the message, so only the hint goes here
+            self._show_message(error.hint)
         elif name == "data":
-            self._say(words, bad=True)
+            self._show_message(text, bad=True)
         elif name == "data_rows":
-            self.browser.fail(words)
+            self.browser.fail(text)
         else:
             self.browser.predict.setEnabled(True)
-            self.overview.tell_misfit(words)
+            self._show_misfit(text)
 
-    def _stands(self, name: str) -> None:
+    def _on_progress(self, name: str) -> None:
         job = self.loader.job(name)
         if name == "predictions":
             self.browser.predict.setEnabled(job is None)
-            self.browser.predict.setText(_predicting(job))
+            self.browser.predict.setText(_prediction_status(job))
         elif name == "data" and job and self._seen is None:
-            waits = next((j.title for j in self._session.jobs if j.state == "running" and j is not job), "")
-            self._say(f"The data are loaded after {waits}." if waits else "The data are being loaded.")
+            blocking = next((j.title for j in self._session.jobs if j.state == "running" and j is not job), "")
+            self._show_message(f"The data are loaded after {blocking}." if blocking else "The data are being loaded.")
         elif name == "data" and job is None and self._seen is None:
-            self._loaded = None  # stopped by hand: Enter loads them
+            self._loaded = None  # stopped by the user: Enter loads the data again
 
     def _show(self, part: tuple[DataLook, tuple[str, str]] | None) -> None:
         self._seen = part[0] if part else None
-        self.browser.told = None
+        self.browser.predictions = None
         if part is None or self._loaded is None:
             self._pages.setCurrentIndex(0)
             return
         seen, (message, hint) = part
-        self.overview.look_at(seen, f"{message} {hint}".strip())
+        self._show_misfit(f"{message} {hint}".strip())
+        self.facts.setText(_facts(seen))
+        self.classes.look_at(seen)
+        self.lengths.look_at(seen)
+        self._show_confusion()
         self._pages.setCurrentIndex(1)
-        wish = self._loaded
-        shared = {n: getattr(wish, n) for n in ("data", "text", "label", "tokenizer", "max_length")}
+        shared = {n: getattr(self._loaded, n) for n in ("data", "text", "label", "tokenizer", "max_length")}
         self.browser.show_data(seen, DataRowsOptions(**shared))
 
-    def _say(self, words: str, bad: bool = False) -> None:
-        self._empty.setText(words)
+    def _show_confusion(self) -> None:
+        predictions, seen = self.browser.predictions, self._seen
+        if predictions is not None:
+            self.confusion.show_matrix(predictions.confusion(), predictions.classes)
+        self.confusion.setVisible(predictions is not None)
+        self._update_class_chart()
+        self.lengths.setVisible(predictions is None and seen is not None and seen.kind == "text")
+
+    def _update_class_chart(self) -> None:
+        """Show the class chart next to a confusion matrix only where the panel is wide."""
+        self.classes.setVisible(self.browser.predictions is None or self.width() >= WIDE)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._seen is not None:
+            self._update_class_chart()
+
+    def _show_misfit(self, text: str) -> None:
+        self.misfit.setText(text)
+        self.misfit.setVisible(bool(text))
+
+    def _show_message(self, text: str, bad: bool = False) -> None:
+        self._empty.setText(text)
         self._empty.setWordWrap(True)
         self._empty.setProperty("role", "bad" if bad else "muted")
         self._empty.style().unpolish(self._empty)
@@ -227,10 +283,23 @@ class DataPanel(QWidget):
         self._pages.setCurrentIndex(0)
 
 
-def _predicting(job: JobInfo | None) -> str:
+def _prediction_status(job: JobInfo | None) -> str:
     if job is None:
         return "Find what the model gets wrong"
     done = job.progress
     if job.state == "waiting" or done is None or not done.total:
-        return "The model is being asked"
-    return f"Asked {count(done.done)} of {count(done.total)}"
+        return "Predictions are being computed"
+    return f"Predicted {count(done.done)} of {count(done.total)}"
+
+
+def _facts(seen: DataLook) -> str:
+    """The figures of a data set in a few lines of rich text."""
+    sizes = " · ".join(f"{s.name} {count(s.samples)}" for s in seen.splits)
+    kind = "texts" if seen.kind == "text" else f"images, {' × '.join(map(str, seen.shape))}"
+    classes = f"{plural(len(seen.classes), 'class', 'classes')}; {balance(seen.counts, seen.classes)}."
+    accuracy = f"Majority-class accuracy: {percent(seen.judged.majority)}"
+    majority = f"{accuracy} on {seen.judged.name}; a model must beat it."
+    lines = [f"<b>{count(sum(seen.counts))} {escape(kind)}</b>", *map(escape, (sizes, classes, majority))]
+    if seen.kind == "text":
+        lines.append(f"Half of the texts have up to {plural(seen.median, 'token')}, the longest {count(seen.longest)}.")
+    return "<p style='margin:0 0 5px 0'>" + "</p><p style='margin:0 0 5px 0'>".join(lines) + "</p>"

@@ -1,4 +1,4 @@
-"""The samples of a split as a table that grows while it is scrolled; the window holds only what has been looked at."""
+"""Samples of a split as a table that loads pages while it is scrolled."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.table import Index, Row, alignment, columns_of, to_text
 from espalier.app.words import column_title, shown
 
-LINES, PICTURE = 38, 52  # heights of a row with two lines of text, with a picture
-TIP = 100  # characters of a line of a tooltip
-NOWHERE = QModelIndex()
+TEXT_HEIGHT, PICTURE_HEIGHT = 38, 52  # of a row with two lines of text, of a row with a picture
+TIP_WIDTH = 100  # characters in a line of a tooltip
+ROOT = QModelIndex()
 Pictures = Mapping[int, tuple[int, int, int, bytes]]
 
 
 class SampleModel(QAbstractTableModel):
-    """The pages that were loaded; `wanted` asks for the next one, from how many on."""
+    """Loaded pages of samples; `wanted` requests the next page, with the index of its first sample."""
 
     wanted = Signal(int)
 
@@ -31,19 +31,19 @@ class SampleModel(QAbstractTableModel):
         self.columns: list[str] = []
         self.found = 0
         self._pictures: dict[int, QPixmap] = {}
-        self._asked = False
+        self._requested = False
 
     def clear(self) -> None:
-        """Show nothing."""
+        """Remove all samples."""
         self.beginResetModel()
-        self.rows, self.columns, self.found, self._asked = [], [], 0, False
+        self.rows, self.columns, self.found, self._requested = [], [], 0, False
         self._pictures.clear()
         self.endResetModel()
 
     def begin(self, rows: Sequence[Row], found: int, pictures: Pictures) -> None:
-        """Show the first page of so many."""
+        """Show the first page of `found` samples."""
         self.beginResetModel()
-        self.rows, self.found, self._asked = list(rows), found, False
+        self.rows, self.found, self._requested = list(rows), found, False
         self.columns = columns_of(self.rows)
         if pictures:
             self.columns.insert(1, "picture")
@@ -51,28 +51,28 @@ class SampleModel(QAbstractTableModel):
         self.endResetModel()
 
     def append(self, rows: Sequence[Row], pictures: Pictures) -> None:
-        """Show another page below."""
-        self._asked = False
+        """Append another page."""
+        self._requested = False
         self._pictures |= {at: picture(*given) for at, given in pictures.items()}
-        self.beginInsertRows(NOWHERE, len(self.rows), len(self.rows) + len(rows) - 1)
+        self.beginInsertRows(ROOT, len(self.rows), len(self.rows) + len(rows) - 1)
         self.rows += rows
         self.endInsertRows()
 
     def canFetchMore(self, parent: Index) -> bool:
-        return not parent.isValid() and not self._asked and 0 < len(self.rows) < self.found
+        return not parent.isValid() and not self._requested and 0 < len(self.rows) < self.found
 
     def fetchMore(self, parent: Index) -> None:
-        self._asked = True
+        self._requested = True
         self.wanted.emit(len(self.rows))
 
-    def rowCount(self, parent: Index = NOWHERE) -> int:
+    def rowCount(self, parent: Index = ROOT) -> int:
         return 0 if parent.isValid() else len(self.rows)
 
-    def columnCount(self, parent: Index = NOWHERE) -> int:
+    def columnCount(self, parent: Index = ROOT) -> int:
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """What the view asks of a cell."""
+        """Value of a cell for a role."""
         name, row = self.columns[index.column()], self.rows[index.row()]
         if name == "picture":
             return self._pictures.get(row["sample"]) if role == Qt.ItemDataRole.DecorationRole else None
@@ -80,10 +80,10 @@ class SampleModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return shown(name, value)
         if role == Qt.ItemDataRole.ToolTipRole and name == "text":
-            return textwrap.fill(str(value), TIP)
+            return textwrap.fill(str(value), TIP_WIDTH)
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return alignment(value)
-        if role == Qt.ItemDataRole.ForegroundRole and name == "told" and value != row["class"]:
+        if role == Qt.ItemDataRole.ForegroundRole and name == "predicted" and value != row["class"]:
             return QColor(self.bad)
         return None
 
@@ -98,17 +98,17 @@ class SampleModel(QAbstractTableModel):
 
 
 def picture(height: int, width: int, channels: int, data: bytes) -> QPixmap:
-    """A small picture, in whole multiples of its pixels where it is tiny."""
+    """A pixmap scaled to the height of a row, without smoothing."""
     kind = QImage.Format.Format_RGB888 if channels == 3 else QImage.Format.Format_Grayscale8
     plain = data if channels in (1, 3) else data[::channels]
     image = QImage(plain, width, height, width * (3 if channels == 3 else 1), kind).copy()
-    side = PICTURE - 6
+    side = PICTURE_HEIGHT - 6
     fast = Qt.TransformationMode.FastTransformation
     return QPixmap.fromImage(image.scaled(side, side, Qt.AspectRatioMode.KeepAspectRatio, fast))
 
 
 class SampleTable(QTableView):
-    """Two lines of text a row; the current row shows all of its text. Ctrl+C copies."""
+    """Table with two lines of text a row; the current row expands to its full text. Ctrl+C copies."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -123,18 +123,18 @@ class SampleTable(QTableView):
         self.verticalHeader().hide()
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         self.horizontalHeader().setHighlightSections(False)
-        self.selectionModel().currentRowChanged.connect(self._unfold)
-        self.samples.modelReset.connect(self._fit)
+        self.selectionModel().currentRowChanged.connect(self._expand_row)
+        self.samples.modelReset.connect(self._fit_columns)
         copy = QShortcut(QKeySequence(QKeySequence.StandardKey.Copy), self)
         copy.setContext(Qt.ShortcutContext.WidgetShortcut)
         copy.activated.connect(self._copy)
 
     @property
     def _height(self) -> int:
-        return PICTURE if "picture" in self.samples.columns else LINES
+        return PICTURE_HEIGHT if "picture" in self.samples.columns else TEXT_HEIGHT
 
-    def _fit(self) -> None:
-        """Widths for what the first page holds; the text has the rest."""
+    def _fit_columns(self) -> None:
+        """Set column widths from the first page; the text column stretches."""
         self.samples.bad = tokens(self).bad
         self.verticalHeader().setDefaultSectionSize(self._height)
         header, stretch = self.horizontalHeader(), QHeaderView.ResizeMode.Stretch
@@ -145,8 +145,8 @@ class SampleTable(QTableView):
                 title = header.sectionSizeHint(at)
                 self.setColumnWidth(at, min(max(self.sizeHintForColumn(at) + 6, title), 130))
 
-    def _unfold(self, now: Index, before: Index) -> None:
-        """The current row is as high as its text."""
+    def _expand_row(self, now: Index, before: Index) -> None:
+        """Expand the current row to the height of its text."""
         if before.isValid() and before.row() < len(self.samples.rows):
             self.setRowHeight(before.row(), self._height)
         if now.isValid():

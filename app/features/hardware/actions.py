@@ -1,4 +1,4 @@
-"""The panel Hardware in its window: folders to write to, forms of its passes, colours of the graph."""
+"""Window wiring of the panel Hardware: folder dialogs, pass forms, colours of the graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def connect(host: Host, panel: HardwarePanel) -> None:
-    """Let the window do what the panel asks for."""
+    """Connect the panel's signals to the window."""
 
     def colours() -> None:
         host.findings.show_all({mode: panel.overlay(mode) for mode in MODULES})
@@ -30,10 +30,10 @@ def connect(host: Host, panel: HardwarePanel) -> None:
     panel.mode_wanted.connect(host.canvas.set_mode)
     panel.overlay_changed.connect(colours)
     panel.save_wanted.connect(lambda table: save(host, panel, table))
-    panel.held.kept.connect(colours)
-    panel.held.kept.connect(host.keep)
+    panel.hardware.stored.connect(colours)
+    panel.hardware.stored.connect(host.keep)
     host.session.changed.connect(lambda _: colours())
-    panel.held.arrived.connect(lambda: _emitted(host, panel))
+    panel.hardware.result_ready.connect(lambda: _emitted(host, panel))
 
 
 def emit(host: Host, panel: HardwarePanel) -> None:
@@ -54,17 +54,17 @@ def save(host: Host, panel: HardwarePanel, table: Table | None) -> None:
 
 
 def _emitted(host: Host, panel: HardwarePanel) -> None:
-    """Say what was written, and where."""
-    made = panel.held.made
-    if made is None or made.verb != "emit":
+    """Show what was written, with a link to the folder."""
+    result = panel.hardware.result
+    if result is None or result.verb != "emit":
         return
-    home = made.summary["folder"]
-    show = ("Show in folder", lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(home)))
-    host.banner.tell(f"{plural(len(made.summary['files']), 'file')} written to {home}.", buttons=[show])
+    folder = result.summary["folder"]
+    show = ("Show in folder", lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(folder)))
+    host.banner.tell(f"{plural(len(result.summary['files']), 'file')} written to {folder}.", buttons=[show])
 
 
 def panel_of(host: Host) -> HardwarePanel:
-    """The panel, brought to the front."""
+    """Bring the panel to the front and return it."""
     panel = host.panel("hardware")
     assert isinstance(panel, HardwarePanel)
     host.show_dock("hardware")

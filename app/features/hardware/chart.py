@@ -1,4 +1,4 @@
-"""Area against interval: a point a design from fully folded to as parallel as it helps, budgets as lines."""
+"""Chart of area against interval: one point per design, budgets as lines."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ STEPS = (1, 2, 5)
 
 
 def within(row: Row, budgets: Mapping[str, int]) -> bool:
-    """Whether a design keeps all budgets; what is not known keeps none."""
-    return all(row.get(k) is not None and float(row[k]) <= most for k, most in budgets.items() if most)
+    """Whether a design meets all budgets; an unknown area meets none."""
+    return all(row.get(k) is not None and float(row[k]) <= limit for k, limit in budgets.items() if limit)
 
 
 class AreaFront(Chart):
-    """`picked` tells the row that was clicked. `present`: the place of the design that the graph has; −1: none.
+    """Emits `picked` with the index of a clicked row. `present`: index of the graph's present design, −1 if none.
 
-    `own`: (interval, areas) of the graph where it is no such design.
+    `own`: interval and areas of the graph if it is none of the designs.
     """
 
     picked = Signal(int)
@@ -50,20 +50,20 @@ class AreaFront(Chart):
 
     def show_rows(self, rows: Sequence[Row], area: str, present: int, budgets: Mapping[str, int],
                   own: Row | None = None) -> None:  # fmt: skip
-        """Draw designs; `area`: a key of AREAS, `budgets`: the most of each."""
+        """Draw designs; `area`: a key of AREAS, `budgets`: upper limits."""
         self.rows, self.area, self.present, self.budgets = tuple(rows), area, present, dict(budgets)
         self.own = own if present < 0 and own and own.get(area) is not None else None
         self.draw(self.look)
 
     @property
     def drawn(self) -> tuple[Row, ...]:
-        """The designs whose area is known: a module without an estimate is in all of them, or in none."""
+        """The designs whose area is known."""
         return tuple(r for r in self.rows if r.get(self.area) is not None)
 
     # -- drawing
 
     def draw(self, palette: Palette) -> None:
-        """Axes, the front, the budget, and what lies beyond it faded."""
+        """Draw axes, front and budget; designs beyond a budget are grey."""
         self.plot.clear()
         self._axes()
         if not self.drawn:
@@ -72,11 +72,11 @@ class AreaFront(Chart):
         colour = self._colour("linear")
         line = self.plot.plot([x for x, _ in spots], [y for _, y in spots], pen=pen(colour, alpha=140))
         line.setZValue(1)
-        good_ones = [self._within(r) for r in self.drawn]
+        in_budget = [self._within(r) for r in self.drawn]
         for good in (False, True):
-            places = [s for s, w in zip(spots, good_ones, strict=True) if w is good]
-            ground = QColor(colour if good else palette.line)
-            dots = pg.ScatterPlotItem([x for x, _ in places], [y for _, y in places], size=9, brush=ground,
+            places = [s for s, w in zip(spots, in_budget, strict=True) if w is good]
+            fill = QColor(colour if good else palette.line)
+            dots = pg.ScatterPlotItem([x for x, _ in places], [y for _, y in places], size=9, brush=fill,
                                       pen=pen(palette.panel, 1.0))  # fmt: skip
             dots.setZValue(2)
             self.plot.addItem(dots)
@@ -98,19 +98,19 @@ class AreaFront(Chart):
         return within(row, self.budgets)
 
     def _budget(self, palette: Palette) -> None:
-        most = self.budgets.get(self.area, 0)
-        if most:
-            at = math.log10(most + 1.0)
+        limit = self.budgets.get(self.area, 0)
+        if limit:
+            at = math.log10(limit + 1.0)
             line = pen(palette.accent, 1.4)
             line.setStyle(Qt.PenStyle.DashLine)
-            words = {"position": 0.98, "color": palette.accent, "anchors": [(1, 1), (1, 1)]}
-            self.plot.addItem(pg.InfiniteLine(at, 0, pen=line, label=f"{AREAS[self.area]} ≤ {count(most)}",
-                                              labelOpts=words))  # fmt: skip
+            label = {"position": 0.98, "color": palette.accent, "anchors": [(1, 1), (1, 1)]}
+            self.plot.addItem(pg.InfiniteLine(at, 0, pen=line, label=f"{AREAS[self.area]} ≤ {count(limit)}",
+                                              labelOpts=label))  # fmt: skip
 
     def _bound(self, spots: Sequence[tuple[float, float]]) -> None:
         xs, ys = [x for x, _ in spots], [y for _, y in spots]
-        if most := self.budgets.get(self.area, 0):
-            ys.append(math.log10(most + 1.0))
+        if limit := self.budgets.get(self.area, 0):
+            ys.append(math.log10(limit + 1.0))
         across, up = max((max(xs) - min(xs)) * 0.05, 0.05), max((max(ys) - min(ys)) * 0.09, 0.05)
         self.plot.setXRange(min(xs) - across, max(xs) + across, padding=0)
         self.plot.setYRange(min(ys) - up, max(ys) + up, padding=0)
@@ -127,37 +127,37 @@ class AreaFront(Chart):
         return QColor(plain).lighter(135).name() if self.look.dark else plain
 
     def legend(self) -> tuple[tuple[str, str], ...]:
-        """(word, colour) of what is drawn."""
-        found = [("balanced designs", self._colour("linear"))]
-        found += [("beyond a budget", self.look.muted)] if not all(map(self._within, self.rows)) else []
-        found += [("the graph as it is", self._colour("activation"))] if self.present >= 0 or self.own else []
-        return tuple(found)
+        """(label, colour) of each kind of mark that is drawn."""
+        entries = [("balanced designs", self._colour("linear"))]
+        entries += [("beyond a budget", self.look.muted)] if not all(map(self._within, self.rows)) else []
+        entries += [("present graph", self._colour("activation"))] if self.present >= 0 or self.own else []
+        return tuple(entries)
 
     # -- pointing
 
-    def spot(self, place: int) -> QPointF:
-        """Where a design lies on the widget."""
-        scene = self.plot.vb.mapViewToScene(QPointF(*self._spot(self.rows[place])))
+    def spot(self, index: int) -> QPointF:
+        """The widget position of a design."""
+        scene = self.plot.vb.mapViewToScene(QPointF(*self._spot(self.rows[index])))
         return QPointF(self.mapFromScene(scene))
 
-    def place_at(self, at: QPointF) -> int:
-        """The design that is nearest to a place; −1 where none is near."""
-        far = [math.hypot(s.x() - at.x(), s.y() - at.y()) for s in map(self.spot, range(len(self.drawn)))]
-        best = min(range(len(far)), key=far.__getitem__, default=-1)
-        return best if best >= 0 and far[best] <= NEAR else -1
+    def index_at(self, at: QPointF) -> int:
+        """Index of the nearest design within NEAR pixels, or −1."""
+        distances = [math.hypot(s.x() - at.x(), s.y() - at.y()) for s in map(self.spot, range(len(self.drawn)))]
+        best = min(range(len(distances)), key=distances.__getitem__, default=-1)
+        return best if best >= 0 and distances[best] <= NEAR else -1
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        place = self.place_at(event.position())
-        self.setCursor(Qt.CursorShape.PointingHandCursor if place >= 0 else Qt.CursorShape.ArrowCursor)
-        words = told(self.rows[place], place == self.present) if place >= 0 else ""
-        QToolTip.showText(event.globalPosition().toPoint(), words, self)
+        index = self.index_at(event.position())
+        self.setCursor(Qt.CursorShape.PointingHandCursor if index >= 0 else Qt.CursorShape.ArrowCursor)
+        text = design_text(self.rows[index], index == self.present) if index >= 0 else ""
+        QToolTip.showText(event.globalPosition().toPoint(), text, self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         event.accept()
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        if event.button() == Qt.MouseButton.LeftButton and (place := self.place_at(event.position())) >= 0:
-            self.picked.emit(place)
+        if event.button() == Qt.MouseButton.LeftButton and (index := self.index_at(event.position())) >= 0:
+            self.picked.emit(index)
         event.accept()
 
     def table(self) -> Table:
@@ -166,23 +166,23 @@ class AreaFront(Chart):
 
 
 def round_values(values: Sequence[float], most: int) -> list[float]:
-    """1, 2 and 5 times powers of ten that lie among values, at most so many."""
+    """At most `most` tick values of the form 1, 2 or 5 times a power of ten within the range of `values`."""
     low, high = max(min(values, default=1), 1), max(max(values, default=1), 1)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in (STEPS, STEPS[:1]):
-        found = [m * 10.0**p for p in powers for m in steps if 0.8 * low <= m * 10.0**p <= 1.25 * high]
-        if len(found) <= most:
+        ticks = [m * 10.0**p for p in powers for m in steps if 0.8 * low <= m * 10.0**p <= 1.25 * high]
+        if len(ticks) <= most:
             break
-    return found if len(found) > 1 or steps is STEPS else [float(low), float(high)]
+    return ticks if len(ticks) > 1 or steps is STEPS else [float(low), float(high)]
 
 
-def told(row: Row, present: bool) -> str:
-    """What a design says of itself."""
+def design_text(row: Row, present: bool) -> str:
+    """Tooltip of a design."""
     areas = _areas(row)
-    waits = {k: v for k, v in (row.get("fifos") or {}).items() if v}
-    areas += f"\nof it FIFOs: {_areas(waits)}" if waits else ""
-    now = "\nthe graph as it is" if present else "\nclick: take it, as one step that can be undone"
-    pace = f"a sample every {count(int(row['interval']))} cycles, {count(int(row['multipliers']))} multipliers"
+    fifos = {k: v for k, v in (row.get("fifos") or {}).items() if v}
+    areas += f"\nFIFOs alone: {_areas(fifos)}" if fifos else ""
+    now = "\npresent graph" if present else "\nclick: apply it as one undo step"
+    pace = f"one sample every {count(int(row['interval']))} cycles, {count(int(row['multipliers']))} multipliers"
     return f"{pace}\n{areas}\nslowest: {row.get('bottleneck', '')}{now}"
 
 

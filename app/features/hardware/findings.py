@@ -1,4 +1,4 @@
-"""What slang finds in a module while it is written: a short list below the text."""
+"""List of slang's diagnostics below the source text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from PySide6.QtWidgets import QListWidget, QListWidgetItem
 from espalier.app.theme import ROW
 from espalier.app.widgets.source.text import Mark
 
-MOST = 2  # lines that are seen at once
+VISIBLE = 2  # visible lines
 DATA = Qt.ItemDataRole.UserRole
 
 
 class Findings(QListWidget):
-    """Hidden while there is none. `chosen`: one to go to."""
+    """List of diagnostics, hidden while empty; emits `chosen` with the one to go to."""
 
     chosen = Signal(object)
 
@@ -29,7 +29,7 @@ class Findings(QListWidget):
         self.hide()
 
     def show_marks(self, marks: Sequence[Mark]) -> None:
-        """Show what was found; nothing is good news."""
+        """Show diagnostics."""
         self.clear()
         for mark in marks:
             where = f"line {mark.line}: " if mark.line else "in the design: "
@@ -37,7 +37,7 @@ class Findings(QListWidget):
             item.setToolTip(mark.text)
             item.setData(DATA, mark)
             self.addItem(item)
-        self.setFixedHeight(min(len(marks), MOST) * ROW + 4)
+        self.setFixedHeight(min(len(marks), VISIBLE) * ROW + 4)
         self.setVisible(bool(marks))
 
     def _choose(self, item: QListWidgetItem) -> None:

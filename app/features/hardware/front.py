@@ -1,4 +1,4 @@
-"""Area against interval in the panel Hardware: designs to choose from, under budgets."""
+"""Tab Area of the panel Hardware: area against interval of designs to choose from, with budgets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.features.hardware.chart import AREAS, COLUMNS, AreaFront, within
-from espalier.app.features.hardware.fitting import FittedTable
+from espalier.app.features.hardware.elided_table import ElidedTable
 from espalier.app.widgets.forms.fields import Choice, NumberField
 from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.heading import empty_state, link, muted
@@ -23,41 +23,41 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 NONE = "Area against interval, from fully folded to the useful maximum of parallelism. Compute it and choose a design."
-OLD = "of an earlier state: compute it again"
+OLD = "of an earlier state: compute again"
 BUDGETS = ("lut", "dsp")
-ABOUT = "Estimated areas of the whole designs, the FIFOs between nodes among them"
+ABOUT = "Estimated areas of whole designs, including the FIFOs between nodes"
 
 
 class FrontView(QWidget):
-    """`wanted`: compute it. `save_wanted`: the chart is to be saved."""
+    """Emits `wanted` to compute the front and `save_wanted` to save the chart."""
 
     wanted = Signal()
     save_wanted = Signal()
 
-    def __init__(self, session: Session, held: Hardware) -> None:
+    def __init__(self, session: Session, hardware: Hardware) -> None:
         super().__init__()
-        self._session, self._held = session, held
-        self.chart, self.table = AreaFront(), FittedTable()
+        self._session, self._hardware = session, hardware
+        self.chart, self.table = AreaFront(), ElidedTable()
         self.area = Choice(tuple(AREAS), tuple(AREAS.values()))
         self.area.setAccessibleName("Area")
         self.budgets = {name: NumberField(int, 0, optional=True, zero="any") for name in BUDGETS}
-        self.best = link("Fastest within them", self._take_best)
+        self.best = link("Fastest within budget", self._take_best)
         self.note = muted("", wrap=False)
         self._again = link("Compute again", self.wanted.emit)
         self._legend = QLabel()
         self._legend.setTextFormat(Qt.TextFormat.RichText)
         self._words, self._pages = empty_state(NONE), QStackedWidget()
         self._compute = link("Compute", self.wanted.emit)
-        self._owed = False  # the chart is drawn once it is seen
+        self._owed = False  # drawing is deferred until the chart is visible
         self.note.setToolTip(ABOUT)
         self._build()
         self.area.edited.connect(self._draw)
         for field in self.budgets.values():
             field.edited.connect(self._draw)
         self.chart.picked.connect(self.take)
-        self.chart.themed.connect(self._tell)
+        self.chart.themed.connect(self._update_texts)
         self.table.activated.connect(lambda at: self._take_row(at.row()))
-        held.fronted.connect(self.refresh)
+        hardware.front_ready.connect(self.refresh)
         session.changed.connect(lambda _: self.refresh(rows=False))
 
     def _build(self) -> None:
@@ -100,19 +100,19 @@ class FrontView(QWidget):
         outer.setContentsMargins(0, 0, 0, 0)
         outer.addWidget(self._pages)
 
-    # -- what is shown
+    # -- display
 
     @property
     def rows(self) -> tuple[dict[str, Any], ...]:
-        """The designs."""
-        return self._held.front.rows if self._held.front else ()
+        """Rows of the designs."""
+        return self._hardware.front.rows if self._hardware.front else ()
 
     def refresh(self, rows: bool = True) -> None:
-        """Show the front as it is known now; `rows`: it is another."""
+        """Update the view; `rows`: the front has changed."""
         if rows:
             self.table.show_rows([{c: r.get(c) for c in COLUMNS} for r in self.rows])
         self._pages.setCurrentIndex(1 if self.rows else 0)
-        busy = self._held.job is not None
+        busy = self._hardware.job is not None
         self._compute.setVisible(not busy)
         self._words.setText("The designs are being computed." if busy else NONE)
         self._again.setEnabled(not busy)
@@ -125,46 +125,46 @@ class FrontView(QWidget):
 
     def _draw(self) -> None:
         self._owed = not self.isVisible()
-        if self._owed:  # a keystroke in a module must not pay for it
+        if self._owed:  # keeps typing in a module fast
             return
         document = self._session.document
-        present = present_of(self.rows, document.graph) if document and not self._held.front_stale else -1
-        made = self._held.made if not self._held.stale else None
-        own = {"interval": made.summary["interval"], **areas_of(made.rows)} if made else None
-        self.chart.show_rows(self.rows, self.area.get(), present, self._most, own)
-        self._tell()
+        present = present_of(self.rows, document.graph) if document and not self._hardware.front_stale else -1
+        result = self._hardware.result if not self._hardware.stale else None
+        own = {"interval": result.summary["interval"], **areas_of(result.rows)} if result else None
+        self.chart.show_rows(self.rows, self.area.get(), present, self._limits, own)
+        self._update_texts()
 
     @property
-    def _most(self) -> dict[str, int]:
-        """The budgets that are set."""
+    def _limits(self) -> dict[str, int]:
+        """The budgets that are set, by area."""
         return {name: int(f.text()) for name, f in self.budgets.items() if f.text().isdigit()}
 
-    def _tell(self) -> None:
-        words = (f'<span style="color:{colour}">●</span> {escape(word)}' for word, colour in self.chart.legend())
-        self._legend.setText(" &nbsp; ".join(words))
-        missing = self._held.front.unknown if self._held.front else ()
-        unknown = f"; area not known: there is no estimate of {', '.join(missing)}" if missing else ""
-        self.note.setText(OLD if self._held.front_stale else plural(len(self.rows), "design") + unknown)
-        self.best.setEnabled(any(self._most.values()))
+    def _update_texts(self) -> None:
+        entries = (f'<span style="color:{colour}">●</span> {escape(word)}' for word, colour in self.chart.legend())
+        self._legend.setText(" &nbsp; ".join(entries))
+        missing = self._hardware.front.unknown if self._hardware.front else ()
+        unknown = f"; area unknown: no estimate for {', '.join(missing)}" if missing else ""
+        self.note.setText(OLD if self._hardware.front_stale else plural(len(self.rows), "design") + unknown)
+        self.best.setEnabled(any(self._limits.values()))
 
-    # -- taking one
+    # -- applying
 
-    def take(self, place: int) -> None:
-        """Take a design, as one step that can be undone."""
-        self.table.selectRow(place) if place < len(self.table.rows.shown) and self._plain else None
-        self._held.apply(int(self.rows[place]["multipliers"]))
+    def take(self, index: int) -> None:
+        """Apply the design at an index as one undo step."""
+        self.table.selectRow(index) if index < len(self.table.rows.shown) and self._plain else None
+        self._hardware.apply(int(self.rows[index]["multipliers"]))
 
     @property
     def _plain(self) -> bool:
-        """Whether the table stands in the chart's order."""
+        """Whether the table has the chart's order."""
         return [r["multipliers"] for r in self.table.rows.shown] == [r["multipliers"] for r in self.rows]
 
     def _take_row(self, at: int) -> None:
-        self._held.apply(int(self.table.rows.shown[at]["multipliers"]))
+        self._hardware.apply(int(self.table.rows.shown[at]["multipliers"]))
 
     def _take_best(self) -> None:
-        """The fastest design that keeps all budgets; where none does, that is told."""
-        good = [k for k, r in enumerate(self.rows) if within(r, self._most)]
+        """Apply the fastest design within all budgets, or show that there is none."""
+        good = [k for k, r in enumerate(self.rows) if within(r, self._limits)]
         if good:
             self.take(min(good, key=lambda k: self.rows[k]["interval"]))
         else:
@@ -172,11 +172,11 @@ class FrontView(QWidget):
 
 
 def areas_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Areas of a whole design; without those that are not known."""
+    """Known areas of a whole design."""
     return {k: sum(r[k] for r in rows) for k in AREAS if rows and all(r.get(k) is not None for r in rows)}
 
 
 def present_of(rows: tuple[dict[str, Any], ...], graph: Graph) -> int:
-    """The place of the design that a graph has; −1 where it has another."""
+    """Index of the design with the graph's parallelism, or −1."""
     now = {n.id: n.parallel.label for n in graph if n.parallel and n.parallel.label != "1×1"}
     return next((k for k, row in enumerate(rows) if dict(row.get("parallelism") or {}) == now), -1)

@@ -1,7 +1,8 @@
-"""Hardware: the model as SystemVerilog, checked, scheduled and simulated; its modules beside their text."""
+"""Panel Hardware: the model as SystemVerilog, linted, scheduled and simulated; module tree and source text."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,9 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.canvas.colouring import Overlay
-from espalier.app.features.hardware.links import Links
+from espalier.app.features.hardware.run_text import ABOUT, FIRST, NO_FORMATS, NO_MODEL, summary_html
 from espalier.app.features.hardware.state.hardware import Hardware
-from espalier.app.features.hardware.views import MODULES, SUMMED, Views
-from espalier.app.features.hardware.words import ABOUT, FIRST, NO_FORMATS, NO_MODEL, told
+from espalier.app.features.hardware.views import MODULES, SOURCE, SUMMED, Views
 from espalier.app.jobs.status import doing
 from espalier.app.widgets.bench import Bench, invitation
 from espalier.app.widgets.forms.fields import Recolouring, tokens
@@ -30,10 +30,12 @@ FIELDS = (
     "sizes", "name",
 )  # fmt: skip
 WORDS = 520
+FIFOS = ("fifo", "fifo_ram")
+_INSTANCE = re.compile(r"\) u_(\w+) \(")
 
 
 class HardwarePanel(Bench):
-    """`*_wanted` ask the window for what needs a dialog; `overlay_changed`: the colours of the graph are others."""
+    """Emits `*_wanted` for actions of the window, and `overlay_changed` when the node colours change."""
 
     begun = Signal()
     folder_wanted = Signal()
@@ -46,22 +48,22 @@ class HardwarePanel(Bench):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self.held = Hardware(session)
+        self.hardware = Hardware(session)
         self.form = Form(HardwareOptions, only=FIELDS, brief=True)
         self.form.editors["data"].narrow()
-        self.views = Views(session, self.held)
-        self.links = Links(session, self.held, self.views)
-        self._about, self._words = muted(NO_MODEL), QLabel(wordWrap=True)
+        self.views = Views(session, self.hardware)
+        self._following = False
+        self._about, self._summary = muted(NO_MODEL), QLabel(wordWrap=True)
         self._quantise = link("Quantise…", lambda: self.pass_wanted.emit("quantize"))
-        self._doing, self._wrong = muted("", wrap=True), warning()
-        self._show_node = link("Show node", lambda: self.node_wanted.emit(self._wrong_node))
+        self._status, self._error = muted("", wrap=True), warning()
+        self._show_node = link("Show node", lambda: self.node_wanted.emit(self._error_node))
         self.buttons = {
             "check": _button("Check", lambda: self.run("check"), "Lint the design and estimate its cycles"),
             "simulate": _button(
                 "Simulate", lambda: self.run("simulate"), "Compare every stream with the integer model"
             ),
             "emit": _button("Emit…", self.folder_wanted.emit, "Write the design into a folder"),
-            "stop": _button("Stop", self.held.stop, "End the run"),
+            "stop": _button("Stop", self.hardware.stop, "Stop the run"),
         }
         self._build()
         self._connect()
@@ -76,7 +78,7 @@ class HardwarePanel(Bench):
         box = QVBoxLayout(inside)
         box.setContentsMargins(12, 8, 12, 8)
         box.addWidget(self.form)
-        self._lay_out(page, inside, self._foot(), self._shown(), [270, 900])
+        self._lay_out(page, inside, self._foot(), self._results(), [270, 900])
 
     def _foot(self) -> QWidget:
         foot, row = QWidget(), QHBoxLayout()
@@ -98,33 +100,39 @@ class HardwarePanel(Bench):
         box.addLayout(links)
         return foot
 
-    def _shown(self) -> QWidget:
-        held = QWidget()
-        self._words.setTextFormat(Qt.TextFormat.RichText)
-        self._words.setMinimumWidth(1)
-        self._wrong.setMinimumWidth(1)
-        self._wrong.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    def _results(self) -> QWidget:
+        widget = QWidget()
+        self._summary.setTextFormat(Qt.TextFormat.RichText)
+        self._summary.setMinimumWidth(1)
+        self._error.setMinimumWidth(1)
+        self._error.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         line = QHBoxLayout()
         line.setContentsMargins(12, 6, 12, 4)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        for part in (self._words, self._doing, self._wrong):
-            words.addWidget(part)
-        words.addStretch(1)
-        line.addLayout(words, 1)
+        labels = QVBoxLayout()
+        labels.setSpacing(2)
+        for part in (self._summary, self._status, self._error):
+            labels.addWidget(part)
+        labels.addStretch(1)
+        line.addLayout(labels, 1)
         line.addWidget(self._show_node, 0, Qt.AlignmentFlag.AlignTop)
-        box = QVBoxLayout(held)
+        box = QVBoxLayout(widget)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addLayout(line)
         box.addWidget(self.views, 1)
-        return held
+        return widget
 
     def _connect(self) -> None:
         session, views = self._session, self.views
-        self.held.changed.connect(self.refresh)
-        self.held.arrived.connect(self._arrived)
+        self.hardware.changed.connect(self.refresh)
+        self.hardware.result_ready.connect(self._on_result)
         session.opened.connect(self._opened)
+        session.selection_changed.connect(self._selected)
+        views.tree.picked.connect(self._picked)
+        views.tree.opened.connect(self._find_instance)
+        views.tree.line_wanted.connect(self._show_line)
+        views.source.text.clicked.connect(self._clicked)
+        views.source.choice.edited.connect(self._file_chosen)
         views.colour.connect(self.mode_wanted)
         views.save_wanted.connect(self.save_wanted)
         views.front.wanted.connect(self.find_front)
@@ -135,83 +143,144 @@ class HardwarePanel(Bench):
     # -- running
 
     def run(self, verb: str, folder: str = "") -> None:
-        """Check, simulate or emit with the settings of the form; what is wrong with them is told."""
+        """Check, simulate or emit with the settings of the form; show errors."""
         try:
             options = self.form.value()
-            self.held.start(verb, replace(options, folder=folder))
+            self.hardware.start(verb, replace(options, folder=folder))
         except EspalierError as error:
             self._session.problem.emit(error)
             return
         self.begun.emit()
 
     def find_front(self) -> None:
-        """Compute the area against the interval, for the sizes of the form."""
+        """Compute area against interval with the sizes of the form."""
         try:
-            self.held.find_front(BalanceFrontOptions(sizes=self.form.value().sizes))
+            self.hardware.find_front(BalanceFrontOptions(sizes=self.form.value().sizes))
         except EspalierError as error:
             self._session.problem.emit(error)
 
     @property
-    def _wrong_node(self) -> str:
-        return (self.held.error.node if self.held.error else None) or ""
+    def _error_node(self) -> str:
+        return (self.hardware.error.node if self.hardware.error else None) or ""
 
-    # -- what is shown
+    # -- display
 
     def _opened(self) -> None:
-        """Another document: its data, or the settings of its last run."""
-        document, made = self._session.document, self.held.made
-        plain = HardwareOptions(data=(document.project.source.data or "") if document else "")
-        self.form.put(replace(made.options, folder="", modules={}) if made else plain)
+        """Fill the form for a new document: its data, or the settings of its last run."""
+        document, result = self._session.document, self.hardware.result
+        defaults = HardwareOptions(data=(document.project.source.data or "") if document else "")
+        self.form.put(replace(result.options, folder="", modules={}) if result else defaults)
         self.refresh()
 
     def refresh(self) -> None:
-        """Show how the run stands."""
-        held, document = self.held, self._session.document
-        self._pages.setCurrentIndex(1 if held.quantised or held.made or held.job else 0)
+        """Show the state of the run."""
+        hardware, document = self.hardware, self._session.document
+        self._pages.setCurrentIndex(1 if hardware.quantised or hardware.result or hardware.job else 0)
         self._about.setText(f"{ABOUT}\n\n{NO_FORMATS}" if document else NO_MODEL)
         self._about.setMinimumHeight(self._about.heightForWidth(WORDS))
         self._quantise.setVisible(document is not None)
-        running = held.job is not None
+        running = hardware.job is not None
         for name, button in self.buttons.items():
             button.setVisible(running == (name == "stop") or name != "stop")
             button.setEnabled(running == (name == "stop"))
-        self._words.setText(told(held.made, tokens(self), held.stale) if held.made else FIRST)
-        self._doing.setText(doing(held.job, held.stopped))
-        self._doing.setVisible(bool(self._doing.text()))
+        self._summary.setText(summary_html(hardware.result, tokens(self), hardware.stale) if hardware.result else FIRST)
+        self._status.setText(doing(hardware.job, hardware.stopped))
+        self._status.setVisible(bool(self._status.text()))
         self.views.front.refresh(rows=False)
-        error = held.error
-        self._wrong.setText(f"{error.message} {error.hint}".strip() if error else "")
-        self._wrong.setVisible(error is not None)
-        self._show_node.setVisible(bool(self._wrong_node))
+        error = hardware.error
+        self._error.setText(f"{error.message} {error.hint}".strip() if error else "")
+        self._error.setVisible(error is not None)
+        self._show_node.setVisible(bool(self._error_node))
 
-    def _arrived(self) -> None:
-        self.views.show_design(self.held.made)
+    def _on_result(self) -> None:
+        self.views.show_design(self.hardware.result)
         self.overlay_changed.emit()
-        self.links.show_selected(self._session.selection)
+        self._selected(self._session.selection)
 
     def overlay(self, column: str) -> Overlay:
-        """Values of the nodes for the colours of the graph."""
-        return overlay(self.held, column)
+        """Node values for colouring the graph: maximum or sum over a node's instances."""
+        title, unit = MODULES[column]
+        values: dict[str, float] = {}
+        unknown: set[str] = set()
+        for row in self.hardware.result.rows if self.hardware.result else ():
+            value = row.get(column)
+            if value is None and column in SUMMED:
+                unknown.add(row["node"])
+            if isinstance(value, int | float) and (value or column in SUMMED):
+                before = values.get(row["node"], 0.0)
+                values[row["node"]] = before + value if column in SUMMED else max(before, float(value))
+        note = (
+            ""
+            if values and not self.hardware.stale
+            else "of an earlier state"
+            if values
+            else "check the hardware first"
+        )
+        return Overlay(title, {n: v for n, v in values.items() if n not in unknown}, unit, note)
+
+    # -- node ↔ instance ↔ text
+
+    def _selected(self, ids: tuple[str, ...]) -> None:
+        """Mark the graph's selection in all tables and show the module of a single node."""
+        if self.hardware.result is None:
+            return
+        self.views.select_nodes(ids)
+        if self._following:
+            return
+        rows = self.views.tree.select_where("node", ids)
+        if len(ids) == 1 and rows:
+            self._show_module(next((r for r in reversed(rows) if r["module"] not in FIFOS), rows[-1]))
+
+    def _picked(self, rows: list[dict[str, Any]]) -> None:
+        """Select the nodes of the instances chosen in the tree."""
+        if rows:
+            self._show_module(rows[-1])
+            self._select(r["node"] for r in rows)
+        elif self.hardware.result:
+            self.views.source.show_file(self.hardware.result.file_of(self.hardware.result.name))
+
+    def _show_module(self, row: dict[str, Any]) -> None:
+        if result := self.hardware.result:
+            self.views.source.show_file(result.file_of(row["module"]))
+
+    def _find_instance(self, name: str) -> None:
+        """Show an instance in the top module's text."""
+        if result := self.hardware.result:
+            self.views.tabs.setCurrentIndex(SOURCE)
+            self.views.source.show_file(result.file_of(result.name), f") u_{name} (")
+
+    def _show_line(self, module: str, line: int) -> None:
+        """Show a line of a module's text."""
+        if result := self.hardware.result:
+            self.views.tabs.setCurrentIndex(SOURCE)
+            self.views.source.go_to(result.file_of(module), line)
+
+    def _clicked(self, paragraph: str, line: int) -> None:
+        """Select the instance at a clicked line of the text."""
+        source, tree = self.views.source, self.views.tree
+        if source.comparing:  # line numbers of a diff are not those of the module
+            return
+        if source.file.startswith("rtl/"):
+            rows = [] if source.text.editable else tree.select_inside(source.module, line)
+        else:
+            match = _INSTANCE.search(paragraph)
+            rows = tree.select_where("instance", [match[1]]) if match else []
+        if rows:
+            self._select(r["node"] for r in rows)
+
+    def _file_chosen(self) -> None:
+        """Select the instances of the chosen file's module."""
+        module = self.views.source.file.rpartition("/")[2].removesuffix(".sv")
+        self._select(r["node"] for r in self.views.tree.select_where("module", [module]))
+
+    def _select(self, nodes: Any) -> None:
+        self._following = True
+        self._session.select(dict.fromkeys(nodes))
+        self._following = False
 
 
-def _button(title: str, act: Any, words: str) -> QPushButton:
+def _button(title: str, act: Any, tooltip: str) -> QPushButton:
     button = QPushButton(title)
-    button.setToolTip(words)
+    button.setToolTip(tooltip)
     button.clicked.connect(lambda: act())
     return button
-
-
-def overlay(held: Hardware, column: str) -> Overlay:
-    """Values of the nodes for the colours of the graph: the most, or the sum, of a node's instances."""
-    title, unit = MODULES[column]
-    found: dict[str, float] = {}
-    unknown: set[str] = set()
-    for row in held.made.rows if held.made else ():
-        value = row.get(column)
-        if value is None and column in SUMMED:
-            unknown.add(row["node"])
-        if isinstance(value, int | float) and (value or column in SUMMED):
-            before = found.get(row["node"], 0.0)
-            found[row["node"]] = before + value if column in SUMMED else max(before, float(value))
-    note = "" if found and not held.stale else "of an earlier state" if found else "check the hardware first"
-    return Overlay(title, {n: v for n, v in found.items() if n not in unknown}, unit, note)

@@ -1,4 +1,4 @@
-"""The text of the modules: to be read, and, as a copy that the project keeps, to be edited and checked while typing."""
+"""Source text of the modules; copies can be edited, are stored in the project and checked while typing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.hardware.findings import Findings
-from espalier.app.features.hardware.state.copies import Copies, ours
+from espalier.app.features.hardware.state.edited_modules import EditedModules, built_in
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.forms.fields import Choice, tokens
 from espalier.app.widgets.forms.flow import Flow
@@ -23,35 +23,35 @@ from espalier.verilog.proof.lint_while_editing import can_check, check, uses
 from espalier.verilog.rtl.edited_modules import Edited
 
 FIND = QKeySequence.StandardKey.Find
-PAUSE = 250  # milliseconds without a key before the text is looked at
+PAUSE = 250  # milliseconds without a key before the text is checked
 SLOT = "diagnostics"
-NO_TOOL = "no errors while you type: slang is missing (pip install espalier[rtl])"
-GENERATED = "It is generated from the graph and its weights: change those."
+NO_TOOL = "no checks while typing: slang is missing (pip install espalier[rtl])"
+GENERATED = "Generated from the graph and its weights: change those."
 
 
 class SourceView(QWidget):
-    """A choice of files and the text. `file_shown` tells which is in front; `changes` are shown as a diff."""
+    """File choice and text view; emits `file_shown` with the file in front."""
 
     file_shown = Signal(str)
 
-    def __init__(self, copies: Copies) -> None:
+    def __init__(self, copies: EditedModules) -> None:
         super().__init__()
         self._files: dict[str, str] = {}
         self._marks: dict[str, dict[int, str]] = {}
         self._copies = copies
-        self._gone: Edited | None = None
+        self._reverted: Edited | None = None
         self.choice, self.text = Choice(), SourceText()
         self.finder, self.findings = Find(self.text), Findings()
         self.state = QLabel()
         self.state.setTextFormat(Qt.TextFormat.RichText)
-        self._checked = ""
+        self._diagnosis = ""
         self.edit = link("Edit a copy", self._begin)
         self.compare = link("Changes", lambda: self._show_changes(not self.comparing))
-        self.settle = link("Keep mine", lambda: copies.settle(self.module))
+        self.settle = link("Keep copy", lambda: copies.settle(self.module))
         self.revert = link("Revert", self._revert)
-        self.bring_back = link("Bring my copy back", self._bring_back)
-        self.compare.setToolTip("What differs from ours")
-        self.revert.setToolTip("Let the copy go and use ours")
+        self.restore = link("Restore copy", self._restore)
+        self.compare.setToolTip("Differences from the built-in module")
+        self.revert.setToolTip("Discard the copy and use the built-in module")
         self.settle.setToolTip("The built-in module has changed since this copy was made; keep the copy")
         self.comparing = False
         self._previews = Previews(self)
@@ -65,7 +65,7 @@ class SourceView(QWidget):
         self.edit.setToolTip("The project keeps the copy and uses it instead of the built-in module")
         bar = Flow(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
-        tools = (self.edit, self.compare, self.settle, self.revert, self.bring_back)
+        tools = (self.edit, self.compare, self.settle, self.revert, self.restore)
         for part in (self.choice, self.finder, self.state, *tools):
             bar.addWidget(part)
         box = QVBoxLayout(self)
@@ -78,14 +78,14 @@ class SourceView(QWidget):
     def _connect(self) -> None:
         self.choice.edited.connect(lambda: self._show(self.choice.get()))
         self.text.typed.connect(self._typed)
-        self._wait.timeout.connect(self._look)
-        self._previews.ready.connect(lambda slot, key, found: self._looked(key, found))
-        self._previews.failed.connect(lambda slot, error: self._told(f"slang failed: {error}"))
+        self._wait.timeout.connect(self._check)
+        self._previews.ready.connect(lambda slot, key, findings: self._on_checked(key, findings))
+        self._previews.failed.connect(lambda slot, error: self._set_diagnosis(f"slang failed: {error}"))
         self.findings.chosen.connect(self._go_to)
-        self._copies.changed.connect(self._copied)
+        self._copies.changed.connect(self._on_copy_changed)
 
     def event(self, event: QEvent) -> bool:
-        """Take Ctrl+F before the window does: in here it searches the file, not the graph."""
+        """Claim Ctrl+F before the window: here it searches the file, not the graph."""
         if event.type() == QEvent.Type.ShortcutOverride and event.matches(FIND):  # type: ignore[attr-defined]
             event.accept()
         return super().event(event)
@@ -109,7 +109,7 @@ class SourceView(QWidget):
         return module_of(self.file)
 
     def show_files(self, files: Mapping[str, str], marks: Mapping[str, dict[int, str]]) -> None:
-        """Offer other files; the one that is shown stays where it is among them."""
+        """Offer files; keep the shown one if it is among them."""
         before = self.file
         self._files, self._marks = dict(files), dict(marks)
         self._offer()
@@ -122,12 +122,12 @@ class SourceView(QWidget):
     def _offer(self) -> None:
         names = tuple(sorted(self._files, key=lambda n: ("/" in n, n)))
         files = (n.removeprefix("rtl/") for n in names)
-        texts = tuple(f"{f} · yours" if module_of(f) in self._copies.held else f for f in files)
+        texts = tuple(f"{f} · edited" if module_of(f) in self._copies.modules else f for f in files)
         with QSignalBlocker(self.choice):
             self.choice.offer(names, texts)
 
     def show_file(self, name: str, text: str = "") -> None:
-        """Show a file; at the first line that holds `text`."""
+        """Show a file at the first line that contains `text`."""
         if name not in self._files:
             return
         if name != self.file or self.comparing:
@@ -137,12 +137,12 @@ class SourceView(QWidget):
             self.text.go_to(line)
 
     def _show(self, name: str) -> None:
-        self.comparing, self._checked = False, ""
+        self.comparing, self._diagnosis = False, ""
         self._previews.forget(SLOT)
-        copy = self._copies.held.get(module_of(name))
+        copy = self._copies.modules.get(module_of(name))
         if copy:
             self.text.show_editable(name, copy.text)
-            self._look()
+            self._check()
         else:
             self.text.show_text(self._files.get(name, ""), self._marks.get(name, {}))
             self._refresh()
@@ -154,70 +154,70 @@ class SourceView(QWidget):
         if name == self.file:
             self.text.go_to(line)
 
-    # -- the copy
+    # -- edited copy
 
     def _begin(self) -> None:
-        """Edit the file in front: its text becomes the project's own."""
+        """Begin an edited copy of the file in front."""
         module = self.module
-        if self.file.startswith("rtl/") and (text := ours(module)) is not None:
-            self._gone = None
+        if self.file.startswith("rtl/") and (text := built_in(module)) is not None:
+            self._reverted = None
             self._copies.begin(module, text)
             self.text.setFocus()
 
     def _revert(self) -> None:
-        self._gone = self._copies.held.get(self.module)
+        self._reverted = self._copies.modules.get(self.module)
         self._copies.revert(self.module)
 
-    def _bring_back(self) -> None:
-        """Take the copy that was let go last."""
-        if copy := self._gone:
-            self._gone = None
+    def _restore(self) -> None:
+        """Restore the copy reverted last."""
+        if copy := self._reverted:
+            self._reverted = None
             self._copies.begin(copy.module, copy.original)
             self._copies.edit(copy.module, copy.text)
             if (name := f"rtl/{copy.module}.sv") in self._files:
                 self.choice.put(name)
-                self._show(name)  # in front or not: the text is that from before
+                self._show(name)  # the shown text is outdated
 
     def _typed(self) -> None:
-        if self.module in self._copies.held and not self.comparing:
+        if self.module in self._copies.modules and not self.comparing:
             self._wait.start()
             self._copies.edit(self.module, self.text.toPlainText())
 
-    def _copied(self, module: str) -> None:
-        """A copy began, changed or went."""
+    def _on_copy_changed(self, module: str) -> None:
+        """Update after a copy began, changed or was reverted."""
         if not module:  # another document
             self.text.forget()
-            self._gone = None
+            self._reverted = None
             return
-        held = module in self._copies.held
-        shown = self.text.editable or self.comparing  # the copy, or what it changes
-        if module == self.module and shown != held:
+        exists = module in self._copies.modules
+        shown = self.text.editable or self.comparing  # the copy or its diff
+        if module == self.module and shown != exists:
             self._offer()
-            if not held:
+            if not exists:
                 self.text.forget(self.file)
-                self._files[self.file] = ours(module) or (self._gone.original if self._gone else "")
+                self._files[self.file] = built_in(module) or (self._reverted.original if self._reverted else "")
                 self._marks.pop(self.file, None)
             self._show(self.file)
-        elif not self._wait.isActive():  # else once it has been looked at
+        elif not self._wait.isActive():  # otherwise after the check
             self._refresh()
 
     def _show_changes(self, wanted: bool) -> None:
-        """The copy's differences from ours, to be read; or the copy again."""
-        copy, name = self._copies.held.get(self.module), self.file
+        """Show the copy's diff against the built-in module, or the copy again."""
+        copy, name = self._copies.modules.get(self.module), self.file
         if not wanted or copy is None:
             self._show(name)
             return
-        lines = difflib.unified_diff((ours(copy.module) or copy.original).splitlines(), copy.text.splitlines(),
-                                     "ours", "yours", lineterm="")  # fmt: skip
+        lines = difflib.unified_diff((built_in(copy.module) or copy.original).splitlines(), copy.text.splitlines(),
+                                     "built-in", "edited", lineterm="")  # fmt: skip
         self.comparing = True
-        self.text.show_text("\n".join(lines) or "// The copy is as ours.", {})
+        self.text.show_text("\n".join(lines) or "// The copy equals the built-in module.", {})
         self.findings.show_marks([])
         self._refresh()
 
     def _refresh(self) -> None:
-        """What can be done with the file in front, and how its copy stands."""
-        copy, module = self._copies.held.get(self.module), self.module
-        library = self.file.startswith("rtl/") and ours(module) is not None
+        """Update the actions and the state text of the file in front."""
+        copy, module = self._copies.modules.get(self.module), self.module
+        library = self.file.startswith("rtl/") and built_in(module) is not None
         self.edit.setVisible(bool(self.file) and copy is None)
         self.edit.setEnabled(library)
         self.edit.setToolTip(
@@ -228,44 +228,46 @@ class SourceView(QWidget):
         self.compare.setText("Back" if self.comparing else "Changes")
         self.settle.setVisible(old)
         self.revert.setVisible(copy is not None)
-        self.bring_back.setVisible(self._gone is not None and copy is None and self._gone.module == module)
-        self.state.setText("" if copy is None else " · ".join(filter(None, (copy_words(copy, old), self._checked))))
+        self.restore.setVisible(self._reverted is not None and copy is None and self._reverted.module == module)
+        self.state.setText("" if copy is None else " · ".join(filter(None, (copy_text(copy, old), self._diagnosis))))
         self.state.setVisible(copy is not None)
         if copy is None:
             self.findings.show_marks([])
 
-    # -- what is wrong while somebody types
+    # -- checks while typing
 
-    def _look(self) -> None:
-        """Ask slang, in a pool thread; the latest text alone."""
+    def _check(self) -> None:
+        """Check the latest text with slang in a pool thread."""
         name, module = self.file, self.module
-        if module not in self._copies.held or self.comparing:
+        if module not in self._copies.modules or self.comparing:
             return
         self._refresh()
         if not can_check():
-            self._told(NO_TOOL)
+            self._set_diagnosis(NO_TOOL)
             return
-        copied = {f"rtl/{m}.sv": e.text for m, e in self._copies.held.items()}
+        copied = {f"rtl/{m}.sv": e.text for m, e in self._copies.modules.items()}
         files = {n: t for n, t in {**self._files, **copied}.items() if n.startswith("rtl/")}
         top = next((t for n, t in self._files.items() if "/" not in n), "")
         key = name, files[name], hash(top)
-        found = self._previews.ask(
+        findings = self._previews.ask(
             SLOT, key, lambda stop: tuple(check(name, module, files, uses(module, top), stop)))  # fmt: skip
-        if found is not None:
-            self._looked(key, found)
+        if findings is not None:
+            self._on_checked(key, findings)
 
-    def _looked(self, key: tuple[str, str, int], found: tuple[Finding, ...]) -> None:
+    def _on_checked(self, key: tuple[str, str, int], findings: tuple[Finding, ...]) -> None:
         if key[0] == self.file and self.text.editable and not self.comparing:
-            own = [Mark(f.line, f.text, f.column) if f.file == self.file else Mark(0, f.text) for f in found]
-            self.text.show_marks(own)
-            self.findings.show_marks(own)
-            look = tokens(self)
-            good = f'<span style="color:{look.good}">✓ slang</span>'
-            self._told(f'<span style="color:{look.bad}">✗ {plural(len(own), "error")}</span>' if own else good)
+            marks = [Mark(f.line, f.text, f.column) if f.file == self.file else Mark(0, f.text) for f in findings]
+            self.text.show_marks(marks)
+            self.findings.show_marks(marks)
+            palette = tokens(self)
+            clean = f'<span style="color:{palette.good}">✓ slang</span>'
+            self._set_diagnosis(
+                f'<span style="color:{palette.bad}">✗ {plural(len(marks), "error")}</span>' if marks else clean
+            )
 
-    def _told(self, words: str) -> None:
-        """What slang said, beside how the copy stands."""
-        self._checked = words
+    def _set_diagnosis(self, text: str) -> None:
+        """Set slang's verdict in the state text."""
+        self._diagnosis = text
         self._refresh()
 
     def _go_to(self, mark: Mark) -> None:
@@ -274,14 +276,14 @@ class SourceView(QWidget):
 
 
 def module_of(file: str) -> str:
-    """The module that a file holds."""
+    """The module name of a file."""
     return file.rpartition("/")[2].removesuffix(".sv")
 
 
-def copy_words(copy: Edited, outdated: bool) -> str:
-    """How a copy stands to ours."""
-    now = (ours(copy.module) or copy.original).splitlines()
+def copy_text(copy: Edited, outdated: bool) -> str:
+    """State text of a copy relative to the built-in module."""
+    now = (built_in(copy.module) or copy.original).splitlines()
     steps = difflib.SequenceMatcher(None, now, copy.text.splitlines(), autojunk=False).get_opcodes()
     different = sum(max(b - a, d - c) for kind, a, b, c, d in steps if kind != "equal")
-    words = f"{plural(different, 'line')} changed" if different else "as ours"
-    return f"{words} · built-in module has changed since" if outdated else words
+    text = f"{plural(different, 'line')} changed" if different else "unchanged"
+    return f"{text} · built-in module has changed since" if outdated else text

@@ -1,4 +1,4 @@
-"""The modules of a design: the top, its instances with node, cycles and how busy each is, and what is inside them."""
+"""Module tree of a design: the top module, its instances with node, cycles and load, and nested instances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeWidget, QTreeWidgetItem
 
-from espalier.app.features.hardware.fitting import FittedColumns
+from espalier.app.features.hardware.elided_table import ElidedColumns
 from espalier.app.words import count, shown
 from espalier.verilog.rtl.hierarchy import TextInstance, instances_in
 
@@ -16,13 +16,13 @@ Row = dict[str, Any]
 COLUMNS = ("instance", "module", "node", "cycles", "busy", "waits")
 HELP = {
     "cycles": "Cycles of a sample in its slowest part",
-    "busy": "The share of the interval in which it works",
+    "busy": "Share of the interval in which it is active",
     "waits": "Maximum occupancy of this FIFO in beats",
 }
 WIDTHS = (240, 110, 110, 74, 66, 52)
 NUMBERS = ("cycles", "busy", "waits")
 VALUE = Qt.ItemDataRole.UserRole
-ROW, PLACE = VALUE + 1, VALUE + 2  # of an instance; (module, line) where one inside a module stands
+ROW, PLACE = VALUE + 1, VALUE + 2  # PLACE: (module, line) of a nested instance
 
 
 class _Item(QTreeWidgetItem):
@@ -38,14 +38,14 @@ class _Item(QTreeWidgetItem):
 
 
 class ModuleTree(QTreeWidget):
-    """`picked` tells the rows of what a person selects (none: the top), `opened` an instance to find in the top.
+    """Emits `picked` with the selected rows (none: the top) and `opened` with an instance to find in the top.
 
-    What is inside a module is put in when it is opened: `place_wanted` tells the module and line where it stands.
+    Nested instances are added on expansion; `line_wanted` gives the module and line of one.
     """
 
     picked = Signal(list)
     opened = Signal(str)
-    place_wanted = Signal(str, int)
+    line_wanted = Signal(str, int)
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class ModuleTree(QTreeWidget):
                 self.headerItem().setTextAlignment(k, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.header().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         self.header().setStretchLastSection(False)
-        FittedColumns(self, WIDTHS, soft=3)
+        ElidedColumns(self, WIDTHS, soft=3)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setUniformRowHeights(True)
         self.setIndentation(14)
@@ -65,17 +65,17 @@ class ModuleTree(QTreeWidget):
         self._items: dict[str, list[QTreeWidgetItem]] = {}
         self.itemSelectionChanged.connect(lambda: self.picked.emit(self.rows()))
         self._texts: Mapping[str, str] = {}
-        self._known: dict[str, tuple[TextInstance, ...]] = {}
+        self._nested: dict[str, tuple[TextInstance, ...]] = {}
         self.setExpandsOnDoubleClick(False)
         self.itemDoubleClicked.connect(lambda item, _: self._open(item))
         self.itemExpanded.connect(self._fill)
 
     def show_design(self, name: str, rows: Sequence[Row], texts: Mapping[str, str] | None = None) -> None:
-        """Show another design, in the order of its data; `texts`: module → its SystemVerilog."""
+        """Show a design in data order; `texts`: module → SystemVerilog."""
         with QSignalBlocker(self):
             self.clear()
             self.setSortingEnabled(False)
-            self._items, self._texts, self._known = {}, texts or {}, {}
+            self._items, self._texts, self._nested = {}, texts or {}, {}
             top = QTreeWidgetItem([name, name])
             self.addTopLevelItem(top)
             for place, row in enumerate(rows):
@@ -89,7 +89,7 @@ class ModuleTree(QTreeWidget):
         item = _Item()
         for k, name in enumerate(COLUMNS):
             value = row.get(name)
-            item.setText(k, _words(name, value))
+            item.setText(k, _cell_text(name, value))
             item.setData(k, VALUE, value)
             if name in NUMBERS:
                 item.setTextAlignment(k, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
@@ -101,15 +101,15 @@ class ModuleTree(QTreeWidget):
         self._items.setdefault(str(row["node"]), []).append(item)
         return item
 
-    # -- inside a module
+    # -- nested instances
 
     def _inside(self, module: str) -> tuple[TextInstance, ...]:
-        if module not in self._known:
-            self._known[module] = instances_in(self._texts.get(module, ""), self._texts.keys() - {module})
-        return self._known[module]
+        if module not in self._nested:
+            self._nested[module] = instances_in(self._texts.get(module, ""), self._texts.keys() - {module})
+        return self._nested[module]
 
     def _mark(self, item: QTreeWidgetItem, module: str) -> None:
-        """Whether an instance can be opened."""
+        """Show the expansion arrow if the module contains instances."""
         if self._inside(module):
             item.setChildIndicatorPolicy(QTreeWidgetItem.ChildIndicatorPolicy.ShowIndicator)
 
@@ -130,29 +130,29 @@ class ModuleTree(QTreeWidget):
 
     def _open(self, item: QTreeWidgetItem) -> None:
         place = item.data(0, PLACE)
-        self.place_wanted.emit(*place) if place else self.opened.emit(item.text(0))
+        self.line_wanted.emit(*place) if place else self.opened.emit(item.text(0))
 
     def select_inside(self, module: str, line: int) -> list[Row]:
-        """Select what stands at a line of a module's text, telling nobody; in the instance that is selected, if it can.
+        """Select the instance at a line of a module, without signals, if possible within the selected instance.
 
-        Returns its row; nothing where no instance stands.
+        Returns its rows; empty if there is no instance.
         """
         lines = [each.line for each in self._inside(module) if each.line <= line <= each.last]
         items = [*self.selectedItems(), *(i for items in self._items.values() for i in items)]
-        home = next((h for h in (self._home(item, module) for item in items) if h), None) if lines else None
-        if home is None:
+        parent = next((h for h in (self._instance_of(item, module) for item in items) if h), None) if lines else None
+        if parent is None:
             return []
         with QSignalBlocker(self):
-            self._fill(home)
-            home.setExpanded(True)
-            part = next(c for c in _parts(home) if c.data(0, PLACE)[1] == lines[0])
+            self._fill(parent)
+            parent.setExpanded(True)
+            part = next(c for c in _parts(parent) if c.data(0, PLACE)[1] == lines[0])
             self.clearSelection()
             self.setCurrentItem(part)
         self.scrollToItem(part)
         return self.rows()
 
-    def _home(self, item: QTreeWidgetItem, module: str) -> QTreeWidgetItem | None:
-        """The instance of a module that an item is, that it lies in, or that lies in it."""
+    def _instance_of(self, item: QTreeWidgetItem, module: str) -> QTreeWidgetItem | None:
+        """The instance of a module that is the item, one of its ancestors or one of its descendants."""
         above: QTreeWidgetItem | None = item
         while above is not None and (row := above.data(0, ROW)):
             if row["module"] == module:
@@ -164,7 +164,7 @@ class ModuleTree(QTreeWidget):
         module = item.data(0, ROW)["module"]
         if module == wanted:
             return item
-        if module in above or not self._reaches(module, wanted, ()):  # a copy may hold itself
+        if module in above or not self._reaches(module, wanted, ()):  # an edited module may instantiate itself
             return None
         self._fill(item)
         return next((f for f in (self._below(p, wanted, (*above, module)) for p in _parts(item)) if f), None)
@@ -179,12 +179,12 @@ class ModuleTree(QTreeWidget):
     # -- selecting
 
     def rows(self) -> list[Row]:
-        """The rows of the selected instances; of what is inside one, its row with the inner module."""
-        found = (item.data(0, ROW) for item in self.selectedItems())
-        return [row for row in found if row]
+        """The rows of the selected instances; a nested one has its parent's row with its own module."""
+        rows = (item.data(0, ROW) for item in self.selectedItems())
+        return [row for row in rows if row]
 
     def select_where(self, key: str, values: Iterable[str]) -> list[Row]:
-        """Select the instances with one of these values, telling nobody; returns their rows."""
+        """Select the instances with one of these values, without signals; return their rows."""
         wanted = set(values)
         with QSignalBlocker(self):
             self.clearSelection()
@@ -202,7 +202,7 @@ def _parts(item: QTreeWidgetItem) -> list[QTreeWidgetItem]:
     return [part for k in range(item.childCount()) if (part := item.child(k))]
 
 
-def _words(name: str, value: object) -> str:
+def _cell_text(name: str, value: object) -> str:
     if name == "busy" and isinstance(value, float):
         return shown(name, value) if value else ""
     return count(value) if isinstance(value, int) and value else "" if value in (None, 0) else str(value)

@@ -1,4 +1,4 @@
-"""What stands beside the modules of a design: text, report, mismatches, lint, host, handshakes, and area."""
+"""Tabs of the panel Hardware: source, report, mismatches, lint, host, handshakes, and area."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSplitter, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from espalier.app.canvas.colouring import MEASURED
-from espalier.app.features.hardware.fitting import FittedTable
+from espalier.app.features.hardware.elided_table import ElidedTable
 from espalier.app.features.hardware.front import FrontView
+from espalier.app.features.hardware.run_text import host_rows, lint_rows, mismatch_rows
 from espalier.app.features.hardware.source import SourceView, module_of
-from espalier.app.features.hardware.state.kept import Made
+from espalier.app.features.hardware.state.project_tables import RunResult
 from espalier.app.features.hardware.tree import ModuleTree
 from espalier.app.features.hardware.waves import WavesView
-from espalier.app.features.hardware.words import host_rows, lint_rows, mismatch_rows
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.heading import empty_state, link
@@ -26,36 +26,36 @@ if TYPE_CHECKING:
 
 TABS = ("Source", "Table", "Mismatches", "Lint", "Host", "Handshakes", "Area")
 SOURCE, TABLE, MISMATCHES, LINT, HOST, WAVES, FRONT = range(7)
-# Columns that colour the graph: the most of a node's instances, or their sum.
+# Columns for colouring the graph: maximum over a node's instances, or sum for SUMMED.
 MODULES = {name: MEASURED[name] for name in ("cycles", "busy", "lut", "dsp", "bram")}
 SUMMED = ("lut", "dsp", "bram")
 COLOUR = "Colour by …"
 NOT_MADE = "Nothing has been written yet."
 NOT_RUN = "Not simulated yet."
-ALIKE = "Every beat of every stream is as the integer model has it."
+ALIKE = "Every beat of every stream equals the integer model."
 CLEAN = "Lint has no findings."
-NO_LINT = "No tool that lints is here: pip install espalier[rtl], or apt install verilator."
-NO_TEXT = "The top module is not kept with the project. Check writes it again."
+NO_LINT = "No lint tool is installed: pip install espalier[rtl], or apt install verilator."
+NO_TEXT = "The top module is not stored in the project. Check writes it again."
 
 
 class Views(QWidget):
-    """The tree at the left, tabs at the right. `colour`: a column that the graph is to be coloured by.
+    """Module tree and tabs. Emits `colour` with the column to colour the graph by.
 
-    `save_wanted`: a table (or None: the chart) is to be saved.
+    Emits `save_wanted` with a table to save (None: the chart).
     """
 
     colour = Signal(str)
     save_wanted = Signal(object)
 
-    def __init__(self, session: Session, held: Hardware) -> None:
+    def __init__(self, session: Session, hardware: Hardware) -> None:
         super().__init__()
-        self.tree, self.source = ModuleTree(), SourceView(held.copies)
-        self.table, self.mismatches, self.lint, self.host = (FittedTable() for _ in range(4))
-        self.waves, self.front = WavesView(), FrontView(session, held)
+        self.tree, self.source = ModuleTree(), SourceView(hardware.copies)
+        self.table, self.mismatches, self.lint, self.host = (ElidedTable() for _ in range(4))
+        self.waves, self.front = WavesView(), FrontView(session, hardware)
         self.tables = {TABLE: self.table, MISMATCHES: self.mismatches, LINT: self.lint, HOST: self.host}
         self.tabs, self._pages = QTabBar(), QStackedWidget()
         self._words = empty_state(NOT_MADE)
-        self._held, self._made = held, held.made
+        self._hardware, self._result = hardware, hardware.result
         self.colours = Choice((None, *MODULES), (COLOUR, *(f"by {title}" for title, _ in MODULES.values())))
         self._tools = (
             link("Show node", self._want_node), link("Copy", lambda: self._now().copy()),
@@ -75,14 +75,14 @@ class Views(QWidget):
         self.tabs.setUsesScrollButtons(True)
         self.tabs.setElideMode(Qt.TextElideMode.ElideNone)
         self.colours.setAccessibleName("Colour the graph by")
-        whole = QVBoxLayout(self)  # from the outside in: what comes into another takes its style anew
+        whole = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
         whole.setContentsMargins(0, 0, 0, 0)
         split, right = QSplitter(Qt.Orientation.Horizontal), QWidget()
         whole.addWidget(split)
         split.setHandleWidth(1)
         for part in (self.tree, right):
             split.addWidget(part)
-        bar = Flow(spacing=6)  # what does not fit goes on below
+        bar = Flow(spacing=6)  # wraps
         bar.setContentsMargins(4, 0, 12, 2)
         for part in (self.tabs, *self._tools):
             bar.addWidget(part)
@@ -97,23 +97,23 @@ class Views(QWidget):
         split.setStretchFactor(1, 3)
         split.setSizes([400, 660])
 
-    def show_design(self, made: Made | None) -> None:
-        """Show what a run gave; what is wrong comes to the front."""
-        self._made = made
-        wrong, found = (mismatch_rows(made), lint_rows(made)) if made else ([], [])
-        self.tree.show_design(made.name, made.rows, texts_of(made)) if made else self.tree.clear()
+    def show_design(self, result: RunResult | None) -> None:
+        """Show a result; mismatches are brought to the front."""
+        self._result = result
+        mismatches, findings = (mismatch_rows(result), lint_rows(result)) if result else ([], [])
+        self.tree.show_design(result.name, result.rows, texts_of(result)) if result else self.tree.clear()
         marks: dict[str, dict[int, str]] = {}
-        for row in found:
+        for row in findings:
             marks.setdefault(row["file"], {})[row["line"]] = row["finding"]
-        self.source.show_files(made.sources if made else {}, marks)
-        self.table.show_rows(made.rows if made else ())
-        self.mismatches.show_rows(wrong)
-        self.lint.show_rows(found)
-        self.host.show_rows(host_rows(made) if made else ())
-        self.waves.show_folder(self._held.waves, bool(made and "simulator" in made.summary))
-        for at, rows in ((MISMATCHES, wrong), (LINT, found)):
+        self.source.show_files(result.sources if result else {}, marks)
+        self.table.show_rows(result.rows if result else ())
+        self.mismatches.show_rows(mismatches)
+        self.lint.show_rows(findings)
+        self.host.show_rows(host_rows(result) if result else ())
+        self.waves.show_folder(self._hardware.waves, bool(result and "simulator" in result.summary))
+        for at, rows in ((MISMATCHES, mismatches), (LINT, findings)):
             self.tabs.setTabText(at, f"{TABS[at]} {len(rows)}" if rows else TABS[at])
-        if wrong and made and made.graph is not None and made.verb == "simulate":
+        if mismatches and result and result.graph is not None and result.verb == "simulate":
             self.tabs.setCurrentIndex(MISMATCHES)
         self._show_tab()
 
@@ -127,7 +127,7 @@ class Views(QWidget):
         at = self.tabs.currentIndex()
         empty = self._empty(at)
         inside = self.focusWidget()
-        if inside and self._pages.isAncestorOf(inside):  # a table that gets the focus by itself would choose a node
+        if inside and self._pages.isAncestorOf(inside):  # focus moving on to a table would select a node
             self.tabs.setFocus()
         self._words.setText(empty)
         self._pages.setCurrentIndex(len(TABS) if empty else at)
@@ -136,22 +136,22 @@ class Views(QWidget):
         self._tools[0].setVisible(at in (TABLE, MISMATCHES, HOST) and not empty)
 
     def _empty(self, at: int) -> str:
-        """What is said in the place of a tab that has nothing."""
-        made = self._made
+        """Text shown instead of an empty tab."""
+        result = self._result
         if at == FRONT:
             return ""
-        if made is None:
+        if result is None:
             return NOT_MADE
-        if at == SOURCE and not made.sources:
+        if at == SOURCE and not result.sources:
             return NO_TEXT
         if at == MISMATCHES and not self.mismatches.rows.shown:
-            return ALIKE if "simulator" in made.summary else NOT_RUN
+            return ALIKE if "simulator" in result.summary else NOT_RUN
         if at == LINT and not self.lint.rows.shown:
-            return CLEAN if made.summary["lint"]["tools"] else NO_LINT
+            return CLEAN if result.summary["lint"]["tools"] else NO_LINT
         return ""
 
     def select_nodes(self, nodes: tuple[str, ...]) -> None:
-        """Mark what belongs to these nodes in every table and in the handshakes."""
+        """Mark the rows of these nodes in all tables and in the handshakes."""
         for table in self.tables.values():
             table.mark_nodes(nodes)
         self.waves.select_nodes(nodes)
@@ -163,6 +163,6 @@ class Views(QWidget):
             self.source.go_to(row["file"], row["line"])
 
 
-def texts_of(made: Made) -> dict[str, str]:
-    """Module → its text, without the top's, whose instances the report tells."""
-    return {module_of(f): text for f, text in made.sources.items() if f.startswith("rtl/")}
+def texts_of(result: RunResult) -> dict[str, str]:
+    """Module → text, without the top module, whose instances come from the report."""
+    return {module_of(f): text for f, text in result.sources.items() if f.startswith("rtl/")}

@@ -1,4 +1,4 @@
-"""The rows of the streams, drawn a column of pixels at a time: a million cycles cost what a thousand do."""
+"""Draws the handshakes of streams per pixel column, so that the cost does not depend on the number of cycles."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from espalier.app.widgets.forms.fields import tokens
 from espalier.app.words import count, percent
 from espalier.verilog.proof.waves import State
 
-ROW, BAR, HEAD = 22, 12, 24  # pixels: of a row, of its band, of the axis above
-NAMES, SHARE = 190, 62  # of the names and of the column of shares, where there is room
-# Okabe and Ito's, told apart by all eyes; idle has the ground's own grey.
+ROW, BAR, HEAD = 22, 12, 24  # pixels: row height, band height, axis height
+NAMES, SHARE = 190, 62  # pixels: widths of the name and share columns
+# Okabe and Ito's palette, safe for colour blindness; idle is background grey.
 COLOURS = {State.STARVED: "#56B4E9", State.STALLED: "#D55E00", State.TRANSFER: "#009E73"}
 
 
 class WaveCanvas(QAbstractScrollArea):
-    """What is seen of the streams, and how it is drawn; WaveView puts hands on it."""
+    """Drawing and geometry of the handshake view; WaveView adds mouse and keys."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,10 +46,10 @@ class WaveCanvas(QAbstractScrollArea):
         self._picture: QImage | None = None
         self._drawn: object = None
 
-    # -- what is shown
+    # -- content
 
     def show_rows(self, rows: Rows | None) -> None:
-        """Show other streams, whole."""
+        """Show streams over all cycles."""
         self.rows, self.at, self.row, self._picture = rows, -1, -1, None
         if rows:
             self.span = rows.whole
@@ -57,13 +57,13 @@ class WaveCanvas(QAbstractScrollArea):
         self.viewport().update()
 
     def sort(self, state: State | None) -> None:
-        """Other rows first; the column tells the share of that state."""
+        """Sort the rows by the share of a state, shown in the column; None: data order."""
         if self.rows:
-            held = self.rows.lane(self.row).name if self.row >= 0 else ""
+            name = self.rows.lane(self.row).name if self.row >= 0 else ""
             self._state = State.STALLED if state is None else state
             self.rows.sort(state)
             names = [self.rows.lane(k).name for k in range(len(self.rows.order))]
-            self.row = names.index(held) if held in names else -1
+            self.row = names.index(name) if name in names else -1
             self._picture = None
             self.viewport().update()
 
@@ -71,18 +71,18 @@ class WaveCanvas(QAbstractScrollArea):
         """Mark the rows of nodes, and bring the first into view."""
         self.marked = frozenset(nodes)
         if self.rows and nodes and (self.row < 0 or self.rows.lane(self.row).node not in nodes):
-            found = [k for k in range(len(self.rows.order)) if self.rows.lane(k).node in self.marked]
-            self.row = found[0] if found else -1
+            rows = [k for k in range(len(self.rows.order)) if self.rows.lane(k).node in self.marked]
+            self.row = rows[0] if rows else -1
             self.reveal()
         self.viewport().update()
 
     def fit(self) -> None:
-        """All cycles."""
+        """Show all cycles."""
         if self.rows:
             self.see(self.rows.whole)
 
     def see(self, span: Span) -> None:
-        """Other cycles."""
+        """Show a span of cycles."""
         if span != self.span:
             self.span = span
             self.viewport().update()
@@ -101,28 +101,28 @@ class WaveCanvas(QAbstractScrollArea):
             room = self.viewport().height() - HEAD - ROW
             bar.setValue(min(max(bar.value(), top - room), top))
 
-    # -- where things are
+    # -- geometry
 
     @property
     def left(self) -> int:
-        """Where the bands begin: the names give way in a narrow view."""
+        """Left edge of the bands in pixels; the name column shrinks in a narrow view."""
         return min(NAMES, max(self.viewport().width() // 4, 70)) + SHARE
 
     @property
     def wide(self) -> int:
-        """Pixels of the bands."""
+        """Width of the bands in pixels."""
         return max(self.viewport().width() - self.left - 8, 1)
 
     def x_of(self, cycle: float) -> float:
-        """Where a cycle begins."""
+        """The x position at which a cycle begins."""
         return self.left + (cycle - self.span.begin) / self.span.length * self.wide
 
     def cycle_at(self, x: float) -> float:
-        """The cycle under a place, with its part."""
+        """The (fractional) cycle at an x position."""
         return self.span.begin + (x - self.left) / self.wide * self.span.length
 
     def row_at(self, y: float) -> int:
-        """The row under a place; −1 where there is none."""
+        """The row at a y position, or −1."""
         row = int((y - HEAD + self.verticalScrollBar().value()) // ROW)
         return row if self.rows and y >= HEAD and 0 <= row < len(self.rows.order) else -1
 
@@ -130,11 +130,11 @@ class WaveCanvas(QAbstractScrollArea):
         return HEAD + row * ROW - self.verticalScrollBar().value()
 
     @property
-    def _seen(self) -> range:
-        """The rows that are in view."""
-        held = len(self.rows.order) if self.rows else 0
+    def _visible(self) -> range:
+        """The visible rows."""
+        total = len(self.rows.order) if self.rows else 0
         first = self.verticalScrollBar().value() // ROW
-        return range(first, min(first + (self.viewport().height() - HEAD) // ROW + 2, held))
+        return range(first, min(first + (self.viewport().height() - HEAD) // ROW + 2, total))
 
     # -- drawing
 
@@ -154,16 +154,16 @@ class WaveCanvas(QAbstractScrollArea):
         painter.end()
 
     def _paint_rows(self, painter: QPainter, rows: Rows) -> None:
-        look, seen, picture = self._look, self._seen, self._bands(rows)
-        for place, row in enumerate(seen):
+        look, visible, picture = self._look, self._visible, self._bands(rows)
+        for place, row in enumerate(visible):
             top, lane = self._top(row), rows.lane(row)
             if row == self.row or lane.node in self.marked:
                 painter.fillRect(QRect(0, top, self.viewport().width(), ROW), QColor(look.accent_ground))
             painter.setPen(QColor(look.text))
             box = QRect(12, top, self.left - SHARE - 18, ROW)
             name = lane.name if lane.name.startswith(lane.node) or not lane.node else f"{lane.name} · {lane.node}"
-            words = painter.fontMetrics().elidedText(name, Qt.TextElideMode.ElideRight, box.width())
-            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, words)
+            text = painter.fontMetrics().elidedText(name, Qt.TextElideMode.ElideRight, box.width())
+            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, text)
             painter.setPen(QColor(look.muted))
             share = percent(rows.share(row, self._state), 0)
             right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
@@ -172,18 +172,18 @@ class WaveCanvas(QAbstractScrollArea):
             painter.drawImage(band, picture, QRectF(0, place, self.wide, 1))
 
     def _bands(self, rows: Rows) -> QImage:
-        """One line of pixels a row in view, its colours mixed as the states below each pixel are."""
-        seen, wide = self._seen, self.wide
-        key = (seen, wide, self.span, rows.order, self._look.background)
+        """One pixel line a visible row; colours are mixed by the shares of the states under each pixel."""
+        visible, wide = self._visible, self.wide
+        key = (visible, wide, self.span, rows.order, self._look.background)
         if self._picture is None or self._drawn != key:
             colours = _colours(self._look)
-            pixels = np.full((len(seen), wide, 4), 255, np.uint8)
-            ground = np.array(rgb(self._look.background), float)
-            for place, row in enumerate(seen):
+            pixels = np.full((len(visible), wide, 4), 255, np.uint8)
+            background = np.array(rgb(self._look.background), float)
+            for place, row in enumerate(visible):
                 shares = rows.columns(row, self.span, wide)
                 rest = np.clip(1 - shares.sum(-1, keepdims=True), 0, 1)
-                pixels[place, :, 2::-1] = np.clip(shares @ colours + rest * ground, 0, 255)
-            image = QImage(pixels.data, wide, len(seen), wide * 4, QImage.Format.Format_RGB32).copy()
+                pixels[place, :, 2::-1] = np.clip(shares @ colours + rest * background, 0, 255)
+            image = QImage(pixels.data, wide, len(visible), wide * 4, QImage.Format.Format_RGB32).copy()
             self._picture, self._drawn = image, key
         return self._picture
 
@@ -195,9 +195,9 @@ class WaveCanvas(QAbstractScrollArea):
         painter.setPen(QColor(look.muted))
         middle = Qt.AlignmentFlag.AlignVCenter
         painter.drawText(QRect(12, 0, self.left, HEAD), middle, "stream")
-        words = "moves" if self._state is State.TRANSFER else self._state.name.lower()
+        title = "moves" if self._state is State.TRANSFER else self._state.name.lower()
         right = Qt.AlignmentFlag.AlignRight | middle
-        painter.drawText(QRect(self.left - SHARE, 0, SHARE - 12, HEAD), right, words)
+        painter.drawText(QRect(self.left - SHARE, 0, SHARE - 12, HEAD), right, title)
         least = 1 if self.span.length < 40 else 0
         for cycle in ticks(self.span.begin, self.span.end, max(self.wide // 110, 1)):
             if least and cycle != int(cycle):
@@ -217,22 +217,22 @@ class WaveCanvas(QAbstractScrollArea):
             return
         look, high = self._look, self.viewport().height()
         if each > 3:
-            ground = QColor(look.accent)
-            ground.setAlpha(40)
-            painter.fillRect(QRectF(x, HEAD, each, high), ground)
+            background = QColor(look.accent)
+            background.setAlpha(40)
+            painter.fillRect(QRectF(x, HEAD, each, high), background)
         painter.setPen(QPen(QColor(look.accent), 1.2))
         painter.drawLine(QPointF(x, HEAD - 4), QPointF(x, high))
-        words = f"cycle {count(self.at)}"
-        wide = painter.fontMetrics().horizontalAdvance(words) + 10
+        text = f"cycle {count(self.at)}"
+        wide = painter.fontMetrics().horizontalAdvance(text) + 10
         box = QRectF(min(max(x - wide / 2, self.left), self.viewport().width() - wide), 2, wide, HEAD - 6)
         painter.setBrush(QColor(look.accent))
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.drawRoundedRect(box, 3, 3)
         painter.setPen(QColor(look.on_accent))
-        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, words)
+        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
 
-    # -- the view itself
+    # -- widget events
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -246,6 +246,6 @@ class WaveCanvas(QAbstractScrollArea):
 
 
 def _colours(look: Palette) -> np.ndarray:
-    """[states, 3]: red, green and blue of each."""
+    """RGB of each state, [states, 3]."""
     names = [COLOURS.get(State(k), look.line) for k in range(len(STATES))]
     return np.array([rgb(n) for n in names], float)

@@ -1,4 +1,4 @@
-"""The rows of the streams under the hand: wheel, mouse and keys."""
+"""Handshake view with wheel, mouse and keyboard navigation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from espalier.app.widgets.charts.wave_rows import STATES, Rows, Span
 from espalier.app.words import count, percent
 from espalier.verilog.proof.waves import State
 
-ZOOM, PAN = 1.25, 0.12  # of a notch of the wheel: the factor, the part of what is seen
-TOLD = (State.TRANSFER, State.STALLED, State.STARVED)
+ZOOM, PAN = 1.25, 0.12  # per wheel notch: zoom factor, share of the visible span
+REPORTED = (State.TRANSFER, State.STALLED, State.STARVED)
 
 
 class WaveView(WaveCanvas):
-    """`node_chosen`: a row was clicked. `read`: words about the cycle that is pointed at."""
+    """Emits `node_chosen` at a click on a row and `read` with a text about the cycle under the pointer."""
 
     node_chosen = Signal(str)
     node_wanted = Signal(str)
@@ -28,10 +28,10 @@ class WaveView(WaveCanvas):
         self._drag: tuple[QPointF, Span] | None = None
         self._moved = False
 
-    # -- hands
+    # -- input
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Over the bands: zoom, with Shift along the cycles; over the names: other rows."""
+        """Zoom over the bands, pan with Shift; scroll the rows over the names."""
         if self.rows is None or event.position().x() < self.left:
             super().wheelEvent(event)
             return
@@ -51,21 +51,21 @@ class WaveView(WaveCanvas):
         if self.rows is None:
             return
         if self._drag and event.buttons() & Qt.MouseButton.LeftButton:
-            far = event.position().x() - self._drag[0].x()
-            self._moved = self._moved or abs(far) > 3
+            distance = event.position().x() - self._drag[0].x()
+            self._moved = self._moved or abs(distance) > 3
             if self._moved:
                 span = self._drag[1]
-                self.see(span.moved(-far / self.wide * span.length, self.rows.whole))
+                self.see(span.moved(-distance / self.wide * span.length, self.rows.whole))
             return
         row, cycle = self.row_at(event.position().y()), math.floor(self.cycle_at(event.position().x()))
         if row >= 0 and event.position().x() >= self.left:
-            self._tell(row, cycle)
+            self._report(row, cycle)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if self.rows and not self._moved and event.button() == Qt.MouseButton.LeftButton:
             row = self.row_at(event.position().y())
             if event.position().x() >= self.left:
-                self._place(math.floor(self.cycle_at(event.position().x())))
+                self._set_cursor(math.floor(self.cycle_at(event.position().x())))
             if row >= 0:
                 self._choose(row)
         self._drag = None
@@ -76,7 +76,7 @@ class WaveView(WaveCanvas):
             self.node_wanted.emit(self.rows.lane(row).node)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows: a cycle, with Ctrl the next change, with Shift a part of what is seen; up and down: rows."""
+        """Left and right: one cycle, with Ctrl to the next change, with Shift pan; up and down: rows."""
         key, keys, rows = event.key(), Qt.Key, self.rows
         if rows is None:
             super().keyPressEvent(event)
@@ -88,7 +88,7 @@ class WaveView(WaveCanvas):
             at = self.at + 0.5 if self.span.begin <= self.at < self.span.end else sum(self._ends) / 2
             self.see(self.span.zoomed(ZOOM if key == keys.Key_Minus else 1 / ZOOM, at, rows.whole))
         elif key in (keys.Key_Home, keys.Key_End):
-            self._place(int(rows.whole.begin if key == keys.Key_Home else rows.whole.end - 1), follow=True)
+            self._set_cursor(int(rows.whole.begin if key == keys.Key_Home else rows.whole.end - 1), follow=True)
         elif key == keys.Key_0:
             self.fit()
         elif key in (keys.Key_Return, keys.Key_Enter) and self.row >= 0:
@@ -107,10 +107,10 @@ class WaveView(WaveCanvas):
             return
         now = self.at if self.at >= 0 else int(self.span.begin)
         jump = modifiers & Qt.KeyboardModifier.ControlModifier and self.row >= 0
-        self._place(rows.next_change(self.row, now, back) if jump else now + sign, follow=True)
+        self._set_cursor(rows.next_change(self.row, now, back) if jump else now + sign, follow=True)
 
-    def _place(self, cycle: int, follow: bool = False) -> None:
-        """Put the cursor on a cycle; `follow`: see it."""
+    def _set_cursor(self, cycle: int, follow: bool = False) -> None:
+        """Set the cursor to a cycle; `follow`: scroll it into view."""
         if self.rows is None:
             return
         whole = self.rows.whole
@@ -118,7 +118,7 @@ class WaveView(WaveCanvas):
         if follow and not self.span.begin <= self.at < self.span.end:
             self.see(self.span.moved(self.at - sum(self._ends) / 2, whole))
         if self.row >= 0:
-            self._tell(self.row, self.at)
+            self._report(self.row, self.at)
         self.viewport().update()
 
     def _choose(self, row: int) -> None:
@@ -127,16 +127,16 @@ class WaveView(WaveCanvas):
             self.reveal()
             lane = self.rows.lane(row)
             self.marked = frozenset({lane.node})
-            self._tell(row, self.at)
+            self._report(row, self.at)
             self.viewport().update()
             if lane.node:
                 self.node_chosen.emit(lane.node)
 
-    def _tell(self, row: int, cycle: int) -> None:
-        """Say what a stream does in a cycle, and in all."""
+    def _report(self, row: int, cycle: int) -> None:
+        """Emit a text on a stream's state in a cycle and its shares overall."""
         if self.rows is None:
             return
         lane, state = self.rows.lane(row), self.rows.state(row, cycle) if cycle >= 0 else None
         now = f"cycle {count(cycle)}: {STATES[state]}, " if state is not None else ""
-        shares = (f"{STATES[s]} {percent(self.rows.share(row, s), 0)}" for s in TOLD)
+        shares = (f"{STATES[s]} {percent(self.rows.share(row, s), 0)}" for s in REPORTED)
         self.read.emit(f"{lane.name}: {now}{' · '.join(shares)}")

@@ -1,4 +1,4 @@
-"""Who waits for whom: the rows of a simulation's streams, what they mean, and where the files lie."""
+"""Tab Handshakes of the panel Hardware: a simulation's streams by cycle, with legend and files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GONE = "The project keeps only totals, not the cycles. Simulate again to see the
 READING = "The handshakes are being read."
 ORDERS: dict[str, tuple[str, State | None]] = {
     "stalled": ("most stalled first", State.STALLED), "starved": ("most starved first", State.STARVED),
-    "moves": ("busiest first", State.TRANSFER), "flow": ("in the order of the data", None),
+    "moves": ("busiest first", State.TRANSFER), "flow": ("in data order", None),
 }  # fmt: skip
 HELP = (
     "moves: a beat is handed over · stalled: a beat waits for its reader · starved: the reader waits for a beat. "
@@ -34,7 +34,7 @@ HELP = (
 
 
 class WavesView(QWidget):
-    """`node_chosen`: a row was clicked; `node_wanted`: its node is to be shown."""
+    """Emits `node_chosen` at a click on a row and `node_wanted` to show its node."""
 
     node_chosen = Signal(str)
     node_wanted = Signal(str)
@@ -42,11 +42,11 @@ class WavesView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.view = WaveView()
-        self.order = Choice(tuple(ORDERS), tuple(words for words, _ in ORDERS.values()))
+        self.order = Choice(tuple(ORDERS), tuple(title for title, _ in ORDERS.values()))
         self.order.setAccessibleName("Order of the streams")
-        self.told = QLabel()
-        self.told.setProperty("role", "muted")
-        self.told.setToolTip(HELP)
+        self.status = QLabel()
+        self.status.setProperty("role", "muted")
+        self.status.setToolTip(HELP)
         self.legend = QLabel()
         self.legend.setTextFormat(Qt.TextFormat.RichText)
         self.show_file = link("Show file", self._show_file)
@@ -57,9 +57,9 @@ class WavesView(QWidget):
         self.order.edited.connect(self._sort)
         self.view.node_chosen.connect(self.node_chosen)
         self.view.node_wanted.connect(self.node_wanted)
-        self.view.read.connect(self.told.setText)
+        self.view.read.connect(self.status.setText)
         self._previews.ready.connect(lambda slot, key, rows: self._ready(rows))
-        self._previews.failed.connect(lambda slot, error: self._say(str(error)))
+        self._previews.failed.connect(lambda slot, error: self._show_message(str(error)))
 
     def _build(self) -> None:
         bar = Flow(spacing=8)
@@ -67,7 +67,7 @@ class WavesView(QWidget):
         dots = (f'<span style="color:{COLOURS[s]}">■</span> {STATES[s]}' for s in LEGEND)
         self.legend.setText(" &nbsp;".join(dots))
         self.legend.setToolTip(HELP)
-        parts = (self.order, self.legend, link("Whole", self.view.fit), self.show_file, self.told)
+        parts = (self.order, self.legend, link("Fit", self.view.fit), self.show_file, self.status)
         for part in parts:
             bar.addWidget(part)
         page = QWidget()
@@ -84,37 +84,37 @@ class WavesView(QWidget):
 
     @property
     def words(self) -> str:
-        """What is said where no rows are shown; empty where they are."""
+        """The text shown instead of rows; empty if rows are shown."""
         return "" if self._pages.currentIndex() else self._words.text()
 
     def show_folder(self, folder: Path | None, ran: bool) -> None:
-        """Show the handshakes that lie in a folder; `ran`: whether there was a simulation at all."""
+        """Show the handshakes in a folder; `ran`: whether there was a simulation."""
         self._previews.forget(SLOT)
         self._folder = folder
         if folder is None:
             self.view.show_rows(None)
-            self._say(GONE if ran else NOT_RUN)
+            self._show_message(GONE if ran else NOT_RUN)
             return
         rows = self._previews.ask(SLOT, (str(folder), _stamp(folder)), lambda stop: _read(folder, stop))
         if rows is None:
-            self._say(READING)
+            self._show_message(READING)
         else:
             self._ready(rows)
 
     def _ready(self, rows: Rows) -> None:
         if not rows.found.lanes or rows.found.cycles <= rows.found.first:
-            self._say("No beat moved in this simulation.")
+            self._show_message("No beat moved in this simulation.")
             return
         self.view.show_rows(rows)
         self._sort()
-        self.told.setText(plural(len(rows.found.lanes), "stream") + ", " + plural(round(rows.whole.length), "cycle"))
+        self.status.setText(plural(len(rows.found.lanes), "stream") + ", " + plural(round(rows.whole.length), "cycle"))
         trace = rows.found.trace
         self.show_file.setToolTip(str(trace or self._folder or ""))
         self.show_file.setText(f"Show {trace.name}" if trace else "Show file")
         self._pages.setCurrentIndex(1)
 
-    def _say(self, words: str) -> None:
-        self._words.setText(words)
+    def _show_message(self, text: str) -> None:
+        self._words.setText(text)
         self._pages.setCurrentIndex(0)
 
     def _sort(self) -> None:
@@ -130,7 +130,7 @@ class WavesView(QWidget):
 
 
 def _stamp(folder: Path) -> int:
-    """When the youngest file was written; 0 where that cannot be told, which reading them then explains."""
+    """Modification time in ns of the newest file; 0 if unreadable (reading then reports the error)."""
     try:
         return max((p.stat().st_mtime_ns for p in folder.iterdir()), default=0)
     except OSError:

@@ -1,1 +1,1 @@
-"""The inspector, a file for each of its parts."""
+"""Panel Inspector: one module per section."""

@@ -1,4 +1,4 @@
-"""The pruning of what flows into the selected layers: the share of each sample, or a threshold that data tells."""
+"""Section for pruning the inputs of the selected layers: a share of each sample, or a threshold from data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from espalier.app.features.inspector.parts import ShareSlider
 from espalier.app.features.inspector.terms import TERMS
+from espalier.app.features.inspector.widgets import ShareSlider
 from espalier.app.widgets.forms.fields import MIXED, Choice, NumberField
 from espalier.app.widgets.heading import heading
 from espalier.app.words import figure, percent
@@ -23,28 +23,28 @@ from espalier.passes.transform.prune_activations import prunable_activations
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-REST = 300  # milliseconds without a move before a request goes out
+REST = 300  # milliseconds without a change before a request is sent
 RULES: dict[str, tuple[str, str]] = {"top-k": ("l1", "top_k"), "threshold": ("l1", "threshold"),
                                      "random": ("random", "top_k")}  # fmt: skip
-NO_DATA = "A threshold is measured on data: name some first (Run → Evaluate on…)."
+NO_DATA = "A threshold needs data: set it first (Run → Evaluate on…)."
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a request is for."""
+class Request:
+    """Sparsity and rule of a request."""
 
     ratio: float
     rule: str
 
 
 class ActivationPruningSection(QWidget):
-    """Requests run as jobs; until they are done the section shows what was asked for."""
+    """Edits run as jobs; the section shows the requested values until they finish."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
         self.nodes: tuple[Node, ...] = ()
-        self._asked: Asked | None = None
+        self._pending: Request | None = None
         self._timer = QTimer(self, interval=REST, singleShot=True)
         self._timer.timeout.connect(self._send)
         self.rule = Choice(tuple(RULES))
@@ -79,33 +79,33 @@ class ActivationPruningSection(QWidget):
     # -- showing
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
-        """Show the pruning of what flows into those nodes that multiply it, or have it pruned already."""
-        able = tuple(n for n in nodes if prunable_activations(n, graph) and _offered(n))
-        if tuple(n.id for n in able) != tuple(n.id for n in self.nodes):
+        """Show the input pruning of linear and matmul nodes, and of nodes whose inputs are pruned."""
+        prunable = tuple(n for n in nodes if prunable_activations(n, graph) and _offered(n))
+        if tuple(n.id for n in prunable) != tuple(n.id for n in self.nodes):
             if self._timer.isActive():
-                self._send()  # to the nodes that it was meant for
-            self._asked = None
-        self.nodes = able
-        self.setVisible(bool(able))
-        if able and not (self._asked is not None and self._waits()):
-            self._asked = None
-            self._show([n.sparsity.get("data_in") for n in able])
+                self._send()  # to the previous nodes
+            self._pending = None
+        self.nodes = prunable
+        self.setVisible(bool(prunable))
+        if prunable and not (self._pending is not None and self._busy()):
+            self._pending = None
+            self._show([n.sparsity.get("data_in") for n in prunable])
 
-    def _show(self, held: list[Sparsity | None]) -> None:
-        rules = {_rule(s) for s in held if s}
+    def _show(self, sparsities: list[Sparsity | None]) -> None:
+        rules = {_rule(s) for s in sparsities if s}
         if rules:
             self.rule.put(rules.pop() if len(rules) == 1 else MIXED)
         elif self.rule.currentIndex() < 0:
             self.rule.setCurrentIndex(0)
-        ratios = [s.ratio if s else 0.0 for s in held]
+        ratios = [s.ratio if s else 0.0 for s in sparsities]
         mean, mixed = sum(ratios) / len(ratios), max(ratios) - min(ratios) > 0.05
         self._set_slider(mean)
         self.share.put(MIXED if mixed else round(100 * mean, 2))
-        limits = [s.threshold for s in held if s and s.threshold is not None]
+        limits = [s.threshold for s in sparsities if s and s.threshold is not None]
         self.words.setVisible(bool(limits))
         if limits:
             ends = " … ".join(dict.fromkeys(figure(v) for v in (min(limits), max(limits))))
-            self.words.setText(f"|x| up to {ends} go: {percent(mean, 1)} of the data")
+            self.words.setText(f"||x| up to {ends} pruned: {percent(mean, 1)} of the data")
         self.state.hide()
 
     def _set_slider(self, ratio: float) -> None:
@@ -115,17 +115,17 @@ class ActivationPruningSection(QWidget):
         self.slider.update()
 
     def settle(self) -> None:
-        """A job ended: show the document again when none is left."""
+        """Show the document's values again after the last job has ended."""
         document = self._session.document
-        if self._asked is not None and not self._waits() and self.nodes and document:
-            self._asked = None
-            known = document.graph.nodes
-            self.show_nodes([known[n.id] for n in self.nodes if n.id in known], document.graph)
+        if self._pending is not None and not self._busy() and self.nodes and document:
+            self._pending = None
+            nodes = document.graph.nodes
+            self.show_nodes([nodes[n.id] for n in self.nodes if n.id in nodes], document.graph)
 
-    def _waits(self) -> bool:
+    def _busy(self) -> bool:
         return bool(self._session.jobs) or self._timer.isActive() or self.slider.isSliderDown()
 
-    # -- asking
+    # -- requests
 
     def _slid(self, value: int) -> None:
         self.share.put(round(value / 10, 1))
@@ -146,9 +146,9 @@ class ActivationPruningSection(QWidget):
     def _request(self, ratio: float) -> None:
         if self.rule.currentIndex() < 0:
             self.rule.setCurrentIndex(0)
-        wish = Asked(ratio, self.rule.get())
-        missing = bool(ratio) and wish.rule == "threshold" and not self._session.measured_on.data
-        self._asked = None if missing else wish
+        request = Request(ratio, self.rule.get())
+        missing = bool(ratio) and request.rule == "threshold" and not self._session.measured_on.data
+        self._pending = None if missing else request
         self.state.setText(NO_DATA if missing else "pruning …")
         self.state.show()
         if missing:
@@ -158,10 +158,10 @@ class ActivationPruningSection(QWidget):
 
     def _send(self) -> None:
         self._timer.stop()
-        if self._asked is None or not self.nodes:
+        if self._pending is None or not self.nodes:
             return
-        method, pattern = RULES[self._asked.rule]
-        values: dict[str, Any] = {"sparsity": self._asked.ratio, "method": method, "pattern": pattern}
+        method, pattern = RULES[self._pending.rule]
+        values: dict[str, Any] = {"sparsity": self._pending.ratio, "method": method, "pattern": pattern}
         if pattern == "threshold":
             values |= self._session.measured_on.which
         self._session.set_activation_sparsity(tuple(n.id for n in self.nodes), values)
@@ -171,5 +171,5 @@ def _offered(node: Node) -> bool:
     return category(node) in ("linear", "matmul") or "data_in" in node.sparsity
 
 
-def _rule(held: Sparsity) -> str:
-    return next((k for k, v in RULES.items() if v == (held.method, held.pattern)), "top-k")
+def _rule(sparsity: Sparsity) -> str:
+    return next((k for k, v in RULES.items() if v == (sparsity.method, sparsity.pattern)), "top-k")

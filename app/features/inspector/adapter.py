@@ -1,4 +1,4 @@
-"""The adapters (LoRA) of the selection, and whether its own parameters train."""
+"""Section for LoRA adapters of the selection, and for freezing its own parameters."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
     from espalier.model.document.document import Change
 
-EVERY = 200  # milliseconds between two requests while somebody types
+EVERY = 200  # milliseconds between two requests while typing
 FIELDS = ("rank", "alpha", "dropout")
-Wish = tuple[int, float, float]
+Values = tuple[int, float, float]
 
 
 class AdapterSection(QWidget):
@@ -43,11 +43,11 @@ class AdapterSection(QWidget):
         self.ids: tuple[str, ...] = ()
         self._timer = QTimer(self, interval=EVERY, singleShot=True)
         self._timer.timeout.connect(self._change)
-        usual = LoraOptions()
+        default = LoraOptions()
         self.fields = {"rank": NumberField(int, 1, 4096), "alpha": NumberField(float, 0), "dropout":
                        NumberField(float, 0, 0.99)}  # fmt: skip
         for name in FIELDS:
-            self.fields[name].put(getattr(usual, name))
+            self.fields[name].put(getattr(default, name))
         self.insert = link("Insert", self._insert)
         self.fuse, self.remove = link("Fuse", self._fuse), link("Remove", self._remove)
         self.frozen, self.words = Check(), QLabel(wordWrap=True)
@@ -93,7 +93,7 @@ class AdapterSection(QWidget):
     # -- showing
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
-        """Show the adapters of those nodes that can have one, and what of all of them trains."""
+        """Show the adapters of the adaptable nodes, and whether the nodes' parameters are trainable."""
         ids = tuple(n.id for n in nodes)
         if ids != self.ids:
             self._timer.stop()
@@ -110,23 +110,23 @@ class AdapterSection(QWidget):
             self._show(graph)
 
     def _show(self, graph: Graph) -> None:
-        held = self._adapters()
+        adapters = self._adapters()
         for name in FIELDS:
-            values = {getattr(a, name) for a in held.values()}
+            values = {getattr(a, name) for a in adapters.values()}
             if values:
                 self.fields[name].put(values.pop() if len(values) == 1 else MIXED)
             else:
-                self._usual(name)
-        left = len(self.nodes) - len(held)
-        self.insert.setVisible(bool(left))
-        self.insert.setText(f"Insert in {plural(left, 'more layer')}" if held else "Insert")
-        self.fuse.setVisible(bool(held))
-        self.remove.setVisible(bool(held))
-        self.words.setText(_sizes(self.nodes, held, graph) if held else "")
-        self.words.setVisible(bool(held))
+                self._put_default(name)
+        missing = len(self.nodes) - len(adapters)
+        self.insert.setVisible(bool(missing))
+        self.insert.setText(f"Insert in {plural(missing, 'more layer')}" if adapters else "Insert")
+        self.fuse.setVisible(bool(adapters))
+        self.remove.setVisible(bool(adapters))
+        self.words.setText(_sizes(self.nodes, adapters, graph) if adapters else "")
+        self.words.setVisible(bool(adapters))
 
-    def _usual(self, name: str) -> None:
-        """A value for a layer without an adapter: what was written last, if it is one."""
+    def _put_default(self, name: str) -> None:
+        """Keep a valid field for layers without an adapter, else put the default."""
         try:
             self.fields[name].get()
         except EspalierError:
@@ -136,51 +136,51 @@ class AdapterSection(QWidget):
         return {n.id: n.adapters[PORT] for n in self.nodes if PORT in n.adapters}
 
     def _changed(self, change: Change) -> None:
-        """Freezing changes no node, so that the inspector does not hear of it."""
+        """Refresh after freezing, which changes no node and so does not refresh the inspector."""
         document = self._session.document
-        known = document.graph.nodes if document else {}
-        nodes = [known[i] for i in self.ids if i in known]
-        told = not set(change.delta.changed).isdisjoint(self.ids)
-        if document and nodes and not told and not self.isHidden():  # also behind another tab
+        by_id = document.graph.nodes if document else {}
+        nodes = [by_id[i] for i in self.ids if i in by_id]
+        refreshed = not set(change.delta.changed).isdisjoint(self.ids)
+        if document and nodes and not refreshed and not self.isHidden():  # also while another tab is in front
             self.show_nodes(nodes, document.graph)
 
-    # -- asking
+    # -- edits
 
-    def _wish(self, held: Adapter | None) -> Wish | None:
-        """What the fields say for a layer; where they are mixed it keeps its own. None while a field is wrong."""
-        found: list[float] = []
+    def _values(self, adapter: Adapter | None) -> Values | None:
+        """The fields' values for a layer, its own where a field is mixed; None while a field is invalid."""
+        values: list[float] = []
         for name in FIELDS:
             field = self.fields[name]
-            if not field.text() and field.placeholderText() == MIXED and held is not None:
-                found.append(getattr(held, name))
+            if not field.text() and field.placeholderText() == MIXED and adapter is not None:
+                values.append(getattr(adapter, name))
                 continue
             try:
-                found.append(field.get())
+                values.append(field.get())
             except EspalierError:
                 return None
-        return int(found[0]), float(found[1]), float(found[2])
+        return int(values[0]), float(values[1]), float(values[2])
 
     def _ask(self, layers: dict[str, Adapter | None], label: str) -> None:
-        wishes: dict[Wish, tuple[str, ...]] = {}
-        for name, held in layers.items():
-            wish = self._wish(held)
-            if wish is None:
+        groups: dict[Values, tuple[str, ...]] = {}
+        for name, adapter in layers.items():
+            values = self._values(adapter)
+            if values is None:
                 return
-            wishes[wish] = (*wishes.get(wish, ()), name)
-        self._session.set_recipe(with_lora(self._session.recipe, wishes), label, ("lora", label, tuple(layers)))
+            groups[values] = (*groups.get(values, ()), name)
+        self._session.set_recipe(with_lora(self._session.recipe, groups), label, ("lora", label, tuple(layers)))
 
     def _change(self) -> None:
-        """Other values of the adapters that are there."""
-        held = self._adapters()
-        if held and any(self._wish(a) != (a.rank, a.alpha, a.dropout) for a in held.values()):
-            self._ask(dict(held), "Change LoRA")
+        """Change the values of existing adapters."""
+        adapters = self._adapters()
+        if adapters and any(self._values(a) != (a.rank, a.alpha, a.dropout) for a in adapters.values()):
+            self._ask(dict(adapters), "Change LoRA")
 
     def _insert(self) -> None:
         self._timer.stop()
-        held = self._adapters()
+        adapters = self._adapters()
         if self.nodes:
-            usual = next(iter(held.values()), None)
-            self._ask({n.id: usual for n in self.nodes if n.id not in held}, "Insert LoRA")
+            default = next(iter(adapters.values()), None)
+            self._ask({n.id: default for n in self.nodes if n.id not in adapters}, "Insert LoRA")
 
     def _remove(self) -> None:
         self._timer.stop()
@@ -203,22 +203,22 @@ class AdapterSection(QWidget):
         self._session.set_recipe(with_training(self._session.recipe, ids, not frozen), label, ("freeze", ids))
 
 
-def _sizes(nodes: Sequence[Node], held: dict[str, Adapter], graph: Graph) -> str:
-    """What the adapters add: parameters, and the share of the weights that they correct."""
+def _sizes(nodes: Sequence[Node], adapters: dict[str, Adapter], graph: Graph) -> str:
+    """Text on the added parameters and their share of the adapted weights."""
     bases: dict[str, Weight] = {}
     added = 0
     for node in nodes:
         name = weight_at(node, PORT, graph)
-        if node.id in held and name is not None and name not in bases:
+        if node.id in adapters and name is not None and name not in bases:
             bases[name] = graph.weights[name]
-            added += sum(_product(s) for s in shapes(node, bases[name], held[node.id].rank))
+            added += sum(_product(s) for s in shapes(node, bases[name], adapters[node.id].rank))
     total = sum(w.elements for w in bases.values())
-    where = "the weight" if len(bases) == 1 else f"{plural(len(bases), 'weight')}"
-    return f"adds {count(added)} parameters, {percent(added / max(total, 1))} of {where}"
+    target = "the weight" if len(bases) == 1 else f"{plural(len(bases), 'weight')}"
+    return f"adds {count(added)} parameters, {percent(added / max(total, 1))} of {target}"
 
 
 def _product(shape: tuple[int, ...]) -> int:
-    found = 1
+    product = 1
     for size in shape:
-        found *= size
-    return found
+        product *= size
+    return product

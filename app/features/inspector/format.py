@@ -1,6 +1,6 @@
-"""The format of the port in hand, by itself: bits an element, staircase, error, codes and source.
+"""Section of the current port's format: bits an element, staircase, error, codes and source.
 
-Where steps are too small to be seen over the whole range, the range near 0 comes first.
+If steps are too small over the whole range, the range near 0 is shown first.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from espalier.app.words import plural
 from espalier.model.formats.base import Format
 
 ROWS = 6
-SAID = "q(x) is the value that is stored for x: the nearest code, or the end of the range for what lies beyond it"
+TOOLTIP = "q(x) is the stored value for x: the nearest code, or the end of the range beyond it"
 WHOLE, NEAR = "whole range", "near 0"
 
 
 class FormatSection(QWidget):
-    """`show_format` says which; what takes milliseconds is computed in the previews' thread, the latest alone."""
+    """Shows a format; its data is computed in the previews' thread, the latest request only."""
 
     def __init__(self) -> None:
         super().__init__()
         self.format: Format | None = None
-        self.found: FormatFigures | None = None
-        self._near: bool | None = None  # None: as the format asks for
+        self.data: FormatFigures | None = None
+        self._near: bool | None = None  # None: automatic
         self._previews = Previews(self)
-        self._previews.ready.connect(lambda slot, key, found: self._show(found))
+        self._previews.ready.connect(lambda slot, key, data: self._show(data))
         self._previews.failed.connect(lambda slot, error: self._fail(str(error)))
         self.heading = heading("Format")
         self.stored, self.source, self.note = _line(), _line(), _line()
         self.source.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.range = link("", self._turn)
+        self.range = link("", self._toggle_range)
         self.stairs, self.error = Staircase(False), Staircase(True)
         self.stairs.setFixedHeight(112)
         self.error.setFixedHeight(66)
@@ -70,13 +70,13 @@ class FormatSection(QWidget):
         column.addWidget(self.source)
 
     def _name_plots(self) -> None:
-        """Say above each plot what it draws, the line in its own colour."""
-        look = tokens(self)
-        said = (("Staircase", look.accent, "x → q(x)"), ("Error", look.bad, "x − q(x)"))
-        for label, (name, colour, words) in zip(self.names, said, strict=True):
+        """Label the plots, in the colours of their lines."""
+        palette = tokens(self)
+        titles = (("Staircase", palette.accent, "x → q(x)"), ("Error", palette.bad, "x − q(x)"))
+        for label, (name, colour, text) in zip(self.names, titles, strict=True):
             label.setProperty("role", "small")
-            label.setToolTip(SAID)
-            label.setText(f'<b>{name}</b> &nbsp;<span style="color:{colour}">{words}</span>')
+            label.setToolTip(TOOLTIP)
+            label.setText(f'<b>{name}</b> &nbsp;<span style="color:{colour}">{text}</span>')
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
@@ -84,11 +84,11 @@ class FormatSection(QWidget):
             self._name_plots()
 
     def close_previews(self) -> None:
-        """Stop what still computes."""
+        """Stop running previews."""
         self._previews.close()
 
     def show_format(self, fmt: Format | None) -> None:
-        """Show a format; nothing for float."""
+        """Show a format; None (float) hides the section."""
         self.setVisible(fmt is not None)
         if fmt is None or fmt == self.format:
             self.format = fmt
@@ -99,15 +99,15 @@ class FormatSection(QWidget):
         self.heading.setText(fmt.title.upper())
         self.stored.setText(stored_words(fmt))
         self.source.setText(f"Source: {fmt.source}")
-        known = self._previews.ask("format", fmt, partial(_work, fmt))
-        if known is not None:
-            self._show(known)
+        cached = self._previews.ask("format", fmt, partial(_work, fmt))
+        if cached is not None:
+            self._show(cached)
 
-    def _show(self, found: FormatFigures) -> None:
-        if found.format != self.format:
+    def _show(self, data: FormatFigures) -> None:
+        if data.format != self.format:
             return
-        self.found = found
-        rows = [{"code": c.bits, "value": c.value} for c in found.codes]
+        self.data = data
+        rows = [{"code": c.bits, "value": c.value} for c in data.codes]
         self.codes.setVisible(bool(rows))
         self.copy.setVisible(bool(rows))
         self.copy.setText(f"Copy {plural(len(rows), 'code')}")
@@ -116,12 +116,12 @@ class FormatSection(QWidget):
             shown = min(len(rows), ROWS)
             head = self.codes.horizontalHeader().sizeHint().height()
             self.codes.setFixedHeight(head + shown * self.codes.verticalHeader().defaultSectionSize() + 4)
-        self.note.setText(found.note)
-        self.note.setVisible(bool(found.note))
+        self.note.setText(data.note)
+        self.note.setVisible(bool(data.note))
         self._draw()
 
     def _fail(self, text: str) -> None:
-        self.found = None
+        self.data = None
         self.note.setText(text)
         self.note.show()
         self.codes.hide()
@@ -130,16 +130,16 @@ class FormatSection(QWidget):
 
     @property
     def near(self) -> bool:
-        """Whether the range near 0 is drawn: as was asked for, else where the steps would not be seen."""
-        return self._near if self._near is not None else self.found is not None and self.found.fine
+        """Whether the range near 0 is drawn: as chosen, else if the steps would be invisible."""
+        return self._near if self._near is not None else self.data is not None and self.data.fine
 
-    def _turn(self) -> None:
+    def _toggle_range(self) -> None:
         self._near = not self.near
         self._draw()
 
     def _draw(self) -> None:
-        found = self.found
-        shown = None if found is None else found.near if self.near else found.whole
+        data = self.data
+        shown = None if data is None else data.near if self.near else data.whole
         self.range.setText(f"Show {WHOLE if self.near else NEAR}")
         for plot in (self.stairs, self.error):
             plot.show_stairs(shown)

@@ -1,4 +1,4 @@
-"""The inspector: facts, problems, precision, weight and pruning of whatever is selected."""
+"""Panel Inspector: facts, problems, precision, weight and pruning of the selection."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from espalier.app.features.inspector.activations import ActivationPruningSection
 from espalier.app.features.inspector.adapter import AdapterSection
 from espalier.app.features.inspector.figures.weights import Loss
 from espalier.app.features.inspector.format import FormatSection
+from espalier.app.features.inspector.multiple_nodes import LowestSqnr, LowestSqnrMonitor
 from espalier.app.features.inspector.parallel import ParallelSection
-from espalier.app.features.inspector.parts import ElidedLabel, FactRows
-from espalier.app.features.inspector.pattern import PatternSection
 from espalier.app.features.inspector.precision import PrecisionSection
 from espalier.app.features.inspector.pruning import PruningSection
-from espalier.app.features.inspector.several import Least, LeastSqnr
+from espalier.app.features.inspector.sparsity_map import SparsityMapSection
 from espalier.app.features.inspector.structure import StructureSection
 from espalier.app.features.inspector.weight import WeightSection
+from espalier.app.features.inspector.widgets import ElidedLabel, FactRows
 from espalier.app.figures.facts import (
     NO_SELECTION,
     common_path,
@@ -41,7 +41,7 @@ MARGIN = 12
 
 
 class InspectorPanel(QScrollArea):
-    """Shows the selection of `session`; every edit goes through the session and comes back as a change."""
+    """Shows the selection of `session`; edits go through the session and come back as changes."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -57,9 +57,9 @@ class InspectorPanel(QScrollArea):
         self.hint.setProperty("role", "muted")
         self.precision = PrecisionSection(session)
         self.weight = WeightSection(session)
-        self.least = LeastSqnr(session, self.weight.samples)
+        self.lowest = LowestSqnrMonitor(session, self.weight.samples)
         self.pruning = PruningSection(session)
-        self.pattern = PatternSection(session)
+        self.sparsity_map = SparsityMapSection(session)
         self.inputs = ActivationPruningSection(session)
         self.adapter = AdapterSection(session)
         self.structure = StructureSection(session)
@@ -81,7 +81,7 @@ class InspectorPanel(QScrollArea):
         column.addWidget(self.title)
         column.addWidget(self.path)
         for gap, widget in ((6, self.facts), (8, self.problems), (8, self.hint), (14, self.precision),
-                            (14, self.weight), (14, self.format), (14, self.pruning), (14, self.pattern),
+                            (14, self.weight), (14, self.format), (14, self.pruning), (14, self.sparsity_map),
                             (14, self.inputs), (14, self.adapter), (14, self.structure),
                             (14, self.parallel)):  # fmt: skip
             widget.setContentsMargins(0, gap, 0, 0)
@@ -98,14 +98,14 @@ class InspectorPanel(QScrollArea):
         session.job_event.connect(lambda _: self.inputs.settle())
         self.precision.port_changed.connect(self.weight.show_port)
         self.precision.format_shown.connect(self.format.show_format)
-        self.weight.measured.connect(self._measured)
-        self.least.measured.connect(self._measured_least)
-        self.weight.chooser.edited.connect(self._show_pattern)
+        self.weight.measured.connect(self._on_measured)
+        self.lowest.measured.connect(self._on_lowest)
+        self.weight.chooser.edited.connect(self._show_sparsity_map)
 
     # -- showing
 
     def refresh(self) -> None:
-        """Show the selection as it is now."""
+        """Show the selection."""
         nodes = self._nodes()
         self._show_facts(nodes)
         self._show_problems(nodes)
@@ -134,7 +134,7 @@ class InspectorPanel(QScrollArea):
             self.facts.show_facts(many_facts(nodes, document.graph))
 
     def enter(self) -> None:
-        """Put the keyboard on the first thing that can be changed."""
+        """Focus the first editable field."""
         rows = [row.editor.choice for row in self.precision.rows.values()]
         field = next((w for w in (*rows, self.pruning.slider) if w.isVisible()), self)
         field.setFocus(Qt.FocusReason.TabFocusReason)
@@ -150,17 +150,17 @@ class InspectorPanel(QScrollArea):
     def _show_problems(self, nodes: list[Node]) -> None:
         chosen = {n.id for n in nodes}
         mine = [p for p in self._session.problems if (p.node in chosen if nodes else p.node is None)]
-        self.problems.setText("\n".join(_problem_words(p) for p in mine[:5]))
+        self.problems.setText("\n".join(_problem_text(p) for p in mine[:5]))
         self.problems.setVisible(bool(mine))
 
     def _show_choices(self, nodes: list[Node]) -> None:
         document = self._session.document
         self.precision.setVisible(bool(nodes))
         if document is None or not nodes:
-            self.least.forget()
+            self.lowest.forget()
             self.weight.show_nodes((), document.graph, "weight") if document else self.weight.hide()
             self.pruning.hide()
-            self.pattern.hide()
+            self.sparsity_map.hide()
             self.inputs.hide()
             self.adapter.hide()
             self.structure.hide()
@@ -169,45 +169,45 @@ class InspectorPanel(QScrollArea):
             return
         self.precision.show_nodes(nodes, document.graph)
         self.weight.show_nodes(nodes, document.graph, self.precision.port)
-        self.least.show_nodes(nodes, document.graph)
+        self.lowest.show_nodes(nodes, document.graph)
         self.pruning.show_nodes(nodes, document.graph)
         self.adapter.show_nodes(nodes, document.graph)
         self.structure.show_nodes(nodes, document.graph)
         self.parallel.show_nodes(nodes)
-        self._show_pattern()
+        self._show_sparsity_map()
         self.inputs.show_nodes(nodes, document.graph)
 
-    def _show_pattern(self) -> None:
-        """The map is of the weight in the histogram, where that can be pruned."""
+    def _show_sparsity_map(self) -> None:
+        """Show the map of the histogram's weight if it can be pruned."""
         document, subject = self._session.document, self.weight.subject
         if document is not None:
             nodes = self._nodes()
             first = [n for n in nodes if subject is not None and n.id == subject.id]
-            self.pattern.show_nodes([*first, *nodes], document.graph)
+            self.sparsity_map.show_nodes([*first, *nodes], document.graph)
 
     def _changed(self, change: Change) -> None:
         delta = change.delta
         if delta.added or delta.removed or not self._session.selection:
             self.refresh()
         elif delta.changed and not set(delta.changed).isdisjoint(self._session.selection):
-            nodes = self._nodes()  # a node that has become another keeps its name
+            nodes = self._nodes()  # node objects are replaced by edits
             self._show_facts(nodes)
             self._show_choices(nodes)
 
-    def _measured(self, port: str, loss: Loss) -> None:
+    def _on_measured(self, port: str, loss: Loss) -> None:
         row = self.precision.rows[port]
         if len(row.formats) == 1 and row.formats != (None,) and row.count[1] == 1:
             row.show_sqnr(loss, waiting=False)
 
-    def _measured_least(self, port: str, found: Least) -> None:
-        """Of several nodes the one that loses most is told, whichever the histogram is of."""
-        self.precision.rows[port].show_least(found)
-        self.weight.show_least(port, found)
+    def _on_lowest(self, port: str, lowest: LowestSqnr) -> None:
+        """Show the lowest SQNR of several nodes."""
+        self.precision.rows[port].show_lowest(lowest)
+        self.weight.show_lowest(port, lowest)
 
-    # -- look
+    # -- style
 
     def _fit(self) -> None:
-        """Never narrower than its rows: they would be cut where nothing says so."""
+        """Set the minimum width to that of the rows, so that they are never cut."""
         bar = self.verticalScrollBar().sizeHint().width()
         self.setMinimumWidth(self.precision.fit() + 2 * MARGIN + bar)
 
@@ -218,12 +218,12 @@ class InspectorPanel(QScrollArea):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self.weight.close_previews()
-        self.least.close_previews()
+        self.lowest.close_previews()
         self.format.close_previews()
-        self.pattern.close_previews()
+        self.sparsity_map.close_previews()
         self.structure.close_previews()
         super().closeEvent(event)
 
 
-def _problem_words(problem: Problem) -> str:
+def _problem_text(problem: Problem) -> str:
     return problem.message if problem.severity == "error" else f"Note: {problem.message}"

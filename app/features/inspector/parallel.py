@@ -1,4 +1,4 @@
-"""What hardware computes of a node in a cycle: inputs × outputs × rows, to be edited by hand."""
+"""Section for hardware parallelism: inputs × outputs × rows per cycle."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 OPS = ("linear", "matmul", "conv1d", "conv2d", "softmax", "layer_norm", "rms_norm")
 AXES = {
-    "inputs": "Inputs in a cycle; it must divide the node's inputs",
-    "outputs": "Outputs in a cycle; it must divide the node's outputs",
-    "tokens": "Rows (tokens, pixels) in a cycle",
+    "inputs": "Inputs per cycle; must divide the node's inputs",
+    "outputs": "Outputs per cycle; must divide the node's outputs",
+    "tokens": "Rows (tokens, pixels) per cycle",
 }
-DIFFER = "They differ; what is typed holds for all."
+DIFFER = "The nodes differ; edits apply to all."
 
 
 class ParallelSection(QWidget):
-    """Fields for the selected nodes that have formats and that hardware can compute in parts."""
+    """Fields for the selected nodes with formats that hardware can parallelise."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class ParallelSection(QWidget):
         for k, (name, field) in enumerate(self.fields.items()):
             field.setToolTip(AXES[name])
             field.setAccessibleName(f"Parallel {name}")
-            field.editingFinished.connect(self._edited)  # while one types most numbers divide nothing
+            field.editingFinished.connect(self._edited)  # partly typed numbers are mostly invalid
             grid.addWidget(muted("rows" if name == "tokens" else name, wrap=False), 0, k)
             grid.addWidget(field, 1, k)
         column = QVBoxLayout(self)
@@ -50,29 +50,29 @@ class ParallelSection(QWidget):
         column.addWidget(heading("Hardware parallelism"))
         column.addLayout(grid)
         column.addWidget(self._note)
-        session.problem.connect(lambda _: self.show_nodes(self._nodes))  # what was refused does not hold
+        session.problem.connect(lambda _: self.show_nodes(self._nodes))  # restores the values after a refused edit
         self.hide()
 
     def show_nodes(self, nodes: Sequence[Node]) -> None:
-        """Show what these nodes compute at once."""
+        """Show the parallelism of nodes."""
         self._nodes = tuple(n for n in nodes if n.op in OPS and n.precision)
         self.setVisible(bool(self._nodes))
         if not self._nodes:
             return
-        held = [n.parallel or Parallel() for n in self._nodes]
-        self._shown = held[0] if len(set(held)) == 1 else None
-        self._note.setVisible(len(set(held)) > 1)
+        values = [n.parallel or Parallel() for n in self._nodes]
+        self._shown = values[0] if len(set(values)) == 1 else None
+        self._note.setVisible(len(set(values)) > 1)
         for name, field in self.fields.items():
-            field.put(getattr(held[0], name))
+            field.put(getattr(values[0], name))
 
     def _edited(self) -> None:
-        """Make it a step; one that does not fit is told, with what would."""
+        """Apply the fields as a recipe step; errors are shown."""
         try:
-            wish = Parallel(**{name: field.get() for name, field in self.fields.items()})
+            parallel = Parallel(**{name: field.get() for name, field in self.fields.items()})
         except EspalierError as error:
             self._session.problem.emit(error)
             return
-        if self._nodes and wish != self._shown:
-            self._shown, ids = wish, tuple(n.id for n in self._nodes)
-            recipe = with_parallel(self._session.recipe, ids, wish)
-            self._session.set_recipe(recipe, f"Parallelism {wish.label}", ("parallel", ids))
+        if self._nodes and parallel != self._shown:
+            self._shown, ids = parallel, tuple(n.id for n in self._nodes)
+            recipe = with_parallel(self._session.recipe, ids, parallel)
+            self._session.set_recipe(recipe, f"Parallelism {parallel.label}", ("parallel", ids))

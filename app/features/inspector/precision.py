@@ -1,4 +1,4 @@
-"""The precision of the selection: one row a port, then the bits and the formula of the port in hand."""
+"""Section for the selection's precision: one row per port, bits and formula of the current port."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication, QGridLayout, QHBoxLayout, QLabel, QV
 
 from espalier.app.canvas.figures import FLOATS
 from espalier.app.features.inspector.sensitivity import SensitivityLine
-from espalier.app.features.inspector.terms import TERMS, explained
+from espalier.app.features.inspector.terms import TERMS, explain_formula
 from espalier.app.figures.captions import title
 from espalier.app.glossary import meaning
 from espalier.app.widgets.bits import BitsBar, formula, key_words
@@ -31,7 +31,7 @@ from espalier.passes.choices.quantize import PORTS
 
 if TYPE_CHECKING:
     from espalier.app.features.inspector.figures.weights import Loss
-    from espalier.app.features.inspector.several import Least
+    from espalier.app.features.inspector.multiple_nodes import LowestSqnr
     from espalier.app.session.session import Session
     from espalier.model.document.document import Document
 
@@ -40,7 +40,7 @@ WIDEST_SQNR, USUAL, ARROW = "−88.8 dB", "integer", 32
 
 
 class PortRow:
-    """The widgets of one port."""
+    """Widgets of one port."""
 
     def __init__(self, port: str) -> None:
         self.port = port
@@ -52,22 +52,22 @@ class PortRow:
         self.sqnr.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.nodes: tuple[str, ...] = ()
         self.formats: tuple[Format | None, ...] = ()
-        self.given = ""  # the scales that are given from outside, in words
-        self.count: tuple[int, int] = (1, 1)  # nodes that have the port, of how many selected
+        self.given = ""  # text on externally given scales
+        self.count: tuple[int, int] = (1, 1)  # (nodes with the port, selected nodes)
 
     def show_count(self) -> None:
-        """Say how many of the selected nodes have the port, where not all do."""
+        """Show how many of the selected nodes have the port, if not all do."""
         have, selected = self.count
         if have < selected:
             self.sqnr.setText(plural(have, "node"))
         self.sqnr.setToolTip(f"{have} of the {selected} selected nodes have {self.port}" if have < selected else "")
 
     def widgets(self) -> tuple[QWidget, ...]:
-        """All of the row."""
+        """Widgets of the row."""
         return self.name, self.editor, self.sqnr
 
     def fit(self) -> None:
-        """Take the widths that the present font asks for."""
+        """Set widths by the present font."""
         self.name.fit()
         self.editor.choice.setMinimumWidth(self.editor.choice.fontMetrics().horizontalAdvance(USUAL) + ARROW)
         self.sqnr.setFixedWidth(self.sqnr.fontMetrics().horizontalAdvance(WIDEST_SQNR) + 2)
@@ -80,31 +80,31 @@ class PortRow:
             self.sqnr.setText("…" if waiting else "")
             return
         about = "≈" if loss.sampled and loss.sqnr is not None else ""
-        self.sqnr.setText("" if loss.reason else about + sqnr_words(loss.sqnr))
+        self.sqnr.setText("" if loss.reason else about + sqnr_text(loss.sqnr))
         against = "the pruned weight" if loss.whole_sqnr is not None else "the stored values"
         self.sqnr.setToolTip(loss.reason or f"{TERMS['SQNR']}, against {against}")
 
-    def show_least(self, found: Least) -> None:
-        """Show the lowest loss of several nodes, all of which have the port."""
-        if self.count[0] < self.count[1] or len(found.losses) != self.count[0]:
+    def show_lowest(self, lowest: LowestSqnr) -> None:
+        """Show the lowest SQNR of several nodes, if all have the port."""
+        if self.count[0] < self.count[1] or len(lowest.losses) != self.count[0]:
             return
-        loss, words = found.loss, "" if found.loss.reason else sqnr_words(found.loss.sqnr)
-        if words:  # a sample bounds nothing
-            words = f"≈{words}" if found.sampled else f"≥{words}" if words.endswith("dB") else words
-        self.sqnr.setText(words)
-        told = f"The lowest of the {len(found.losses)} nodes, that of {found.node}"
-        self.sqnr.setToolTip(loss.reason or told + (", of samples" if found.sampled else ""))
+        loss, text = lowest.loss, "" if lowest.loss.reason else sqnr_text(lowest.loss.sqnr)
+        if text:  # a sample gives no bound
+            text = f"≈{text}" if lowest.sampled else f"≥{text}" if text.endswith("dB") else text
+        self.sqnr.setText(text)
+        tooltip = f"The lowest of the {len(lowest.losses)} nodes, that of {lowest.node}"
+        self.sqnr.setToolTip(loss.reason or tooltip + (", of samples" if lowest.sampled else ""))
 
 
-def sqnr_words(value: float | None) -> str:
-    """`42.1 dB`; exact values say so."""
+def sqnr_text(value: float | None) -> str:
+    """Format an SQNR: `42.1 dB`, or `exact`."""
     if value is None:
         return ""
     return "exact" if math.isinf(value) else f"{value:.1f} dB".replace("-", "−")
 
 
 class PortName(QLabel):
-    """The name of a port; a click takes it in hand."""
+    """Name of a port; a click makes it the current port."""
 
     clicked = Signal()
 
@@ -113,13 +113,13 @@ class PortName(QLabel):
         self.setToolTip(TERMS[port])
 
     def fit(self) -> None:
-        """Be as wide as the longest port's name in the bold of the port in hand."""
+        """Set the width to the longest port name in bold."""
         bold = QFont(self.font())
         bold.setWeight(QFont.Weight.DemiBold)
         self.setFixedWidth(max(QFontMetrics(bold).horizontalAdvance(p) for p in PORTS) + 3)
 
     def mark(self, current: bool) -> None:
-        """Show whether this is the port in hand."""
+        """Mark the current port in bold."""
         font = QFont(self.font())
         font.setWeight(QFont.Weight.DemiBold if current else QFont.Weight.Normal)
         self.setFont(font)
@@ -129,8 +129,8 @@ class PortName(QLabel):
 
 
 class PrecisionSection(QWidget):
-    """Edits go to the session; `port_changed` tells which port the weight section should show, `format_shown` the
-    format of the port in hand (None: float, or several)."""
+    """Formats of the selection's ports; emits `port_changed` with the current port and `format_shown` with its format
+    (None: float or mixed)."""
 
     port_changed = Signal(str)
     format_shown = Signal(object)
@@ -169,27 +169,27 @@ class PrecisionSection(QWidget):
             grid.addWidget(row.editor.wrong, 2 + 2 * i, 0, 1, 3)
             row.editor.edited.connect(lambda port=row.port: self._edited(port))
             row.editor.entered.connect(self.typed.settle)
-            row.name.clicked.connect(lambda port=row.port: self.take(port))
+            row.name.clicked.connect(lambda port=row.port: self.set_port(port))
         self._column.addWidget(self.table)
 
     def _header(self, grid: QGridLayout) -> list[QLabel]:
-        words = [QLabel(t) for t in ("port", "format", *[""] * CELLS, "SQNR")]
-        for label in words:
+        labels = [QLabel(t) for t in ("port", "format", *[""] * CELLS, "SQNR")]
+        for label in labels:
             label.setToolTip(TERMS.get(label.text()) or meaning(label.text()))
             label.setProperty("role", "small")
         middle = QWidget()
         row = QHBoxLayout(middle)
         row.setContentsMargins(1, 0, 0, 0)
         row.setSpacing(GAP)
-        row.addWidget(words[1], 1)
-        for label in words[2:-1]:
+        row.addWidget(labels[1], 1)
+        for label in labels[2:-1]:
             label.setFixedWidth(CELL_WIDTH)
             label.setAlignment(Qt.AlignmentFlag.AlignHCenter)
             row.addWidget(label)
-        words[-1].setAlignment(Qt.AlignmentFlag.AlignRight)
-        for column, widget in enumerate((words[0], middle, words[-1])):
+        labels[-1].setAlignment(Qt.AlignmentFlag.AlignRight)
+        for column, widget in enumerate((labels[0], middle, labels[-1])):
             grid.addWidget(widget, 0, column)
-        return words[2:-1]
+        return labels[2:-1]
 
     def _details(self) -> None:
         self.details = QWidget()
@@ -208,7 +208,7 @@ class PrecisionSection(QWidget):
         self._column.addWidget(self.details)
 
     def fit(self) -> int:
-        """Let the rows take the font's widths; returns the least width that shows all of a row."""
+        """Fit the rows to the font; return the minimum width of a row."""
         for row in self.rows.values():
             row.fit()
         first = next(iter(self.rows.values()))
@@ -218,46 +218,46 @@ class PrecisionSection(QWidget):
     # -- showing
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
-        """Show what nodes of one selection have chosen."""
-        able = [(n, offered(n)) for n in nodes]
+        """Show the formats of nodes."""
+        ports_of = [(n, offered(n)) for n in nodes]
         for port, row in self.rows.items():
-            held = [n for n, ports in able if port in ports]
-            row.nodes = tuple(n.id for n in held)
-            chosen = [p.format if (p := n.precision.get(port)) else None for n in held]
+            having = [n for n, ports in ports_of if port in ports]
+            row.nodes = tuple(n.id for n in having)
+            chosen = [p.format if (p := n.precision.get(port)) else None for n in having]
             row.formats = tuple(dict.fromkeys(chosen))
-            shown = bool(held)
+            shown = bool(having)
             for widget in row.widgets():
                 widget.setVisible(shown)
             if shown:
                 row.editor.put_many(row.formats)
-                scales = {p.scale for n in held if (p := n.precision.get(port)) and p.scale}
+                scales = {p.scale for n in having if (p := n.precision.get(port)) and p.scale}
                 row.given = f" · scale given: {', '.join(sorted(scales)[:2])}" if scales else ""
-                row.count = len(held), len(nodes)
+                row.count = len(having), len(nodes)
                 row.sqnr.setText("exact" if row.formats == (None,) else "")
                 row.show_count()
-                if row.formats == (None,) and len(held) == len(nodes):
-                    row.sqnr.setToolTip(f"Not quantised: stays in {_stored(held, port)}")
+                if row.formats == (None,) and len(having) == len(nodes):
+                    row.sqnr.setToolTip(f"Not quantised: stays in {_stored(having, port)}")
             else:
                 row.editor.wrong.hide()
-        count = sum(1 for _, ports in able if ports)
-        self._say(nodes, count)
+        count = sum(1 for _, ports in ports_of if ports)
+        self._show_message(nodes, count)
         if not self.rows[self.port].nodes:
-            self.take(next((p for p in ("weight", *PORTS) if self.rows[p].nodes), "weight"))
+            self.set_port(next((p for p in ("weight", *PORTS) if self.rows[p].nodes), "weight"))
         self._show_port()
 
-    def _say(self, nodes: Sequence[Node], count: int) -> None:
+    def _show_message(self, nodes: Sequence[Node], count: int) -> None:
         self.table.setVisible(count > 0)
-        words = ""
+        text = ""
         if not count and len(nodes) == 1:
-            words = f"{title(nodes[0].op)} has no port that takes a format; it computes in float."
+            text = f"{title(nodes[0].op)} has no port with a format; it computes in float."
         elif not count:
-            words = f"None of the {len(nodes)} nodes has a port that takes a format."
+            text = f"None of the {len(nodes)} nodes has a port with a format."
         elif any(map(decomposable, nodes)):
-            words = "A format writes the attention out as matmuls, which take it."
+            text = "Choosing a format decomposes the attention into matmuls, which take it."
         elif count < len(nodes):
-            words = f"{plural(count, 'node')} of {len(nodes)} can be quantised."
-        self.none.setText(words)
-        self.none.setVisible(bool(words))
+            text = f"{plural(count, 'node')} of {len(nodes)} can be quantised."
+        self.none.setText(text)
+        self.none.setVisible(bool(text))
 
     def _show_port(self) -> None:
         row = self.rows[self.port]
@@ -270,7 +270,7 @@ class PrecisionSection(QWidget):
             label.setText(names[i] if i < len(names) else "")
             label.setToolTip(TERMS.get(label.text()) or meaning(label.text()))
         self.formula.setText(formula(row.port, fmt) + row.given if fmt else "")
-        self.formula.setToolTip(explained(fmt.formula) if fmt else "")
+        self.formula.setToolTip(explain_formula(fmt.formula) if fmt else "")
         self.bits.show_format(fmt)
         self.details.setVisible(fmt is not None or bool(row.editor.widgets))
         self.formula.setVisible(fmt is not None)
@@ -284,24 +284,24 @@ class PrecisionSection(QWidget):
         rows = (r.editor.parameter_names() for r in self.rows.values() if r.nodes)
         return [short_name(n) for n in next(filter(None, rows), ())]
 
-    def take(self, port: str) -> None:
-        """Take a port in hand: its bits and formula show, and its tensor below."""
+    def set_port(self, port: str) -> None:
+        """Make a port current: its bits, formula and tensor are shown."""
         if port != self.port:
             self.port = port
             self._show_port()
             self.port_changed.emit(port)
 
-    def take_if_there(self, port: str) -> None:
-        """Take a port in hand where the selection has it."""
+    def set_port_if_present(self, port: str) -> None:
+        """Make a port current if the selection has it."""
         if self.rows[port].nodes:
-            self.take(port)
+            self.set_port(port)
 
     def _focus(self, old: QWidget | None, new: QWidget | None) -> None:
         if new is None or not self.isAncestorOf(new):
             return
         for port, row in self.rows.items():
             if row.editor.isAncestorOf(new) or row.editor.more.isAncestorOf(new):
-                self.take(port)
+                self.set_port(port)
 
     # -- editing
 
@@ -312,12 +312,12 @@ class PrecisionSection(QWidget):
             wanted = {fmt: row.editor.applied(fmt) for fmt in row.formats}
         except EspalierError:
             return
-        self.take(port)
-        self.typed.wait(partial(self._give, self._session.document, port, row.nodes, wanted))
+        self.set_port(port)
+        self.typed.wait(partial(self._apply, self._session.document, port, row.nodes, wanted))
         if not row.editor.typing:
             self.typed.settle()
 
-    def _give(
+    def _apply(
         self,
         document: Document | None,
         port: str,
@@ -326,20 +326,20 @@ class PrecisionSection(QWidget):
     ) -> None:
         results = list(dict.fromkeys(wanted.values()))
         if document is not self._session.document or not document or not all(n in document.graph.nodes for n in nodes):
-            return  # meanwhile it is another graph
+            return  # the graph has changed meanwhile
         if len(results) == 1:
             self._session.set_format(nodes, port, results[0])
         else:
-            self._give_each(port, nodes, wanted)
+            self._apply_each(port, nodes, wanted)
 
-    def _give_each(self, port: str, nodes: tuple[str, ...], wanted: dict[Format | None, Format | None]) -> None:
-        """One step for a mixed selection: each node keeps what was not edited."""
-        known = self._session.open_document.graph.nodes
+    def _apply_each(self, port: str, nodes: tuple[str, ...], wanted: dict[Format | None, Format | None]) -> None:
+        """Apply to a mixed selection in one step: each node keeps its unedited parameters."""
+        nodes_by_id = self._session.open_document.graph.nodes
         rules: dict[Format | None, list[str]] = {}
         for name in nodes:
-            choice = known[name].precision.get(port)
-            held = choice.format if choice else None
-            rules.setdefault(wanted.get(held, held), []).append(name)
+            choice = nodes_by_id[name].precision.get(port)
+            present = choice.format if choice else None
+            rules.setdefault(wanted.get(present, present), []).append(name)
         recipe = self._session.recipe
         for fmt, ids in rules.items():
             recipe = with_format(recipe, tuple(ids), port, fmt)

@@ -1,4 +1,4 @@
-"""The pruning of the selection: method, scope, pattern and share, with exact counts; live while the slider moves."""
+"""Section for weight pruning: method, scope, pattern and share, applied live while the slider moves."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from espalier.app.features.inspector.parts import ShareSlider
 from espalier.app.features.inspector.pruning_fields import PatternFields, share_of
 from espalier.app.features.inspector.terms import TERMS
+from espalier.app.features.inspector.widgets import ShareSlider
 from espalier.app.figures.facts import pruned_words
 from espalier.app.widgets.forms.fields import MIXED, Choice, NumberField
 from espalier.app.widgets.heading import heading, link
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 EVERY = 100  # milliseconds between two requests while the slider moves
-REST = 600  # milliseconds without a move before a method that runs the model is asked
-NO_DATA = "looks at data: name some first (Run → Evaluate on…)."
+REST = 600  # milliseconds without a change before a method that runs the model is started
+NO_DATA = "needs data: set it first (Run → Evaluate on…)."
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a request is for."""
+class Request:
+    """Pruning settings of a request."""
 
     ratio: float
     method: str
@@ -41,14 +41,14 @@ class Asked:
     size: tuple[int, int] = (1, 1)
 
     def options(self) -> dict[str, Any]:
-        """What the pass wants beside share, method and scope."""
+        """Options of the pass besides share, method and scope."""
         names = {"n:m": ("n", "m"), "block": ("rows", "columns")}.get(self.pattern, ())
-        found: dict[str, Any] = dict(zip(names, self.size, strict=False))
-        return found | ({"pattern": self.pattern} if self.pattern != "element" else {})
+        values: dict[str, Any] = dict(zip(names, self.size, strict=False))
+        return values | ({"pattern": self.pattern} if self.pattern != "element" else {})
 
 
 class PruningSection(QWidget):
-    """Requests run as jobs; until they are done the section shows what was asked for."""
+    """Edits run as jobs; the section shows the requested values until they finish."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -56,8 +56,8 @@ class PruningSection(QWidget):
         self.nodes: tuple[Node, ...] = ()
         self._elements = 0
         self._mixed = False
-        self._asked: Asked | None = None
-        self._sent: Asked | None = None
+        self._pending: Request | None = None
+        self._sent: Request | None = None
         self._timer = QTimer(self, interval=EVERY, singleShot=True)
         self._timer.timeout.connect(self._send)
         self.method, self.scope = Choice(METHODS), Choice(SCOPES)
@@ -76,14 +76,14 @@ class PruningSection(QWidget):
             choice.edited.connect(self._chosen)
 
     def _name(self) -> None:
-        """Names for readers of the screen, tool tips."""
+        """Set accessible names and tooltips."""
         for widget, name, term in ((self.method, "pruning method", "method"), (self.scope, "pruning scope", "scope"),
                                    (self.slider, "sparsity", "sparsity"),
                                    (self.share, "sparsity in percent", "sparsity")):  # fmt: skip
             widget.setAccessibleName(name)
             widget.setToolTip(TERMS[term])
         self.words.setToolTip(TERMS["sparsity"])
-        self.remove.setToolTip("Bring all values back")
+        self.remove.setToolTip("Restore all values")
         for label in (self.state, self.changes):
             label.setProperty("role", "small")
         self.share.setFixedWidth(52)
@@ -107,36 +107,36 @@ class PruningSection(QWidget):
     # -- showing
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
-        """Show the pruning of those nodes that can have one."""
-        able = tuple(n for n in nodes if prunable(n, graph))
-        if tuple(n.id for n in able) != tuple(n.id for n in self.nodes):
-            self._forget()
-        self.nodes = able
-        self.setVisible(bool(able))
-        if not able:
+        """Show the pruning of the prunable nodes."""
+        prunable_nodes = tuple(n for n in nodes if prunable(n, graph))
+        if tuple(n.id for n in prunable_nodes) != tuple(n.id for n in self.nodes):
+            self._flush()
+        self.nodes = prunable_nodes
+        self.setVisible(bool(prunable_nodes))
+        if not prunable_nodes:
             return
-        self._elements = sum(graph.weights[weight_at(n, "weight", graph) or ""].elements for n in able)
-        if self._asked is not None and self._waits():
+        self._elements = sum(graph.weights[weight_at(n, "weight", graph) or ""].elements for n in prunable_nodes)
+        if self._pending is not None and self._busy():
             return
-        self._asked = self._sent = None
-        self._show(able)
+        self._pending = self._sent = None
+        self._show(prunable_nodes)
 
     def _show(self, nodes: Sequence[Node]) -> None:
-        held = [n.sparsity.get("weight") for n in nodes]
-        ratios = {s.ratio if s else 0.0 for s in held}
-        zeros = sum(s.zeros for s in held if s)
+        sparsities = [n.sparsity.get("weight") for n in nodes]
+        ratios = {s.ratio if s else 0.0 for s in sparsities}
+        zeros = sum(s.zeros for s in sparsities if s)
         for choice, values in (
-            (self.method, {s.method for s in held if s}),
-            (self.scope, {s.scope for s in held if s}),
+            (self.method, {s.method for s in sparsities if s}),
+            (self.scope, {s.scope for s in sparsities if s}),
         ):
             if values:
                 choice.put(values.pop() if len(values) == 1 else MIXED)
             elif choice.currentIndex() < 0:
                 choice.setCurrentIndex(0)
-        self.pattern.show_patterns({(s.pattern, s.size) for s in held if s})
+        self.pattern.show_patterns({(s.pattern, s.size) for s in sparsities if s})
         mixed = self._mixed = len(ratios) > 1
         self._set_slider(round(1000 * zeros / max(self._elements, 1)) if mixed else round(1000 * min(ratios)))
-        self.share.put(MIXED if mixed else _tidy(100 * min(ratios)))
+        self.share.put(MIXED if mixed else _rounded(100 * min(ratios)))
         self.words.setText(pruned_words(zeros, self._elements))
         self.remove.setVisible(bool(zeros))
         self.state.hide()
@@ -144,21 +144,21 @@ class PruningSection(QWidget):
         self._show_changes()
 
     def _fit(self) -> None:
-        """n of m has a share of its own."""
+        """Disable the share for n of m, which fixes it."""
         for widget in (self.slider, self.share):
             widget.setEnabled(not self.pattern.fixed)
 
     def _show_changes(self) -> None:
-        """What the last pruning changed of masks that were there before it."""
+        """Show how the last pruning changed earlier masks."""
         ids = {n.id for n in self.nodes}
-        found = next((r for r in reversed(self._session.step_reports()) if r is not None and r.pass_name == "prune"
+        report = next((r for r in reversed(self._session.step_reports()) if r is not None and r.pass_name == "prune"
                       and any(row["node"] in ids for row in r.rows)), None)  # fmt: skip
-        rows = [row for row in found.rows if row["node"] in ids] if found else []
+        rows = [row for row in report.rows if row["node"] in ids] if report else []
         dropped, restored = (sum(row.get(k, 0) for row in rows) for k in ("dropped", "restored"))
-        told = bool(restored or (dropped and dropped != sum(row["zeros"] for row in rows)))
-        self.changes.setVisible(told)
-        if told:
-            self.changes.setText(f"The last pruning dropped {count(dropped)} and brought {count(restored)} back.")
+        changed = bool(restored or (dropped and dropped != sum(row["zeros"] for row in rows)))
+        self.changes.setVisible(changed)
+        if changed:
+            self.changes.setText(f"The last pruning dropped {count(dropped)} and restored {count(restored)} values.")
 
     def _set_slider(self, value: int) -> None:
         self.slider.blockSignals(True)
@@ -167,30 +167,30 @@ class PruningSection(QWidget):
         self.slider.update()
 
     def settle(self) -> None:
-        """A job ended: show the document again when none is left."""
-        if self._asked is not None and not self._waits() and self.nodes:
+        """Show the document's values again after the last job has ended."""
+        if self._pending is not None and not self._busy() and self.nodes:
             document = self._session.document
-            self._asked = self._sent = None
+            self._pending = self._sent = None
             if document:
                 self.show_nodes([document.graph.nodes[n.id] for n in self.nodes if n.id in document.graph.nodes],
                                 document.graph)  # fmt: skip
 
-    def _waits(self) -> bool:
+    def _busy(self) -> bool:
         return bool(self._session.jobs) or self._timer.isActive() or self.slider.isSliderDown()
 
-    def _forget(self) -> None:
-        """Another selection: what was asked for goes out now, to the nodes it was meant for."""
+    def _flush(self) -> None:
+        """Send a pending request to the previous nodes before another selection is shown."""
         if self._timer.isActive():
             self._send()
-        self._asked = self._sent = None
+        self._pending = self._sent = None
 
-    # -- asking
+    # -- requests
 
     def _ratio(self) -> float:
-        return self._asked.ratio if self._asked else self.slider.value() / 1000
+        return self._pending.ratio if self._pending else self.slider.value() / 1000
 
     def _slid(self, value: int) -> None:
-        self.share.put(_tidy(value / 10))
+        self.share.put(_rounded(value / 10))
         self._request(value / 1000)
 
     def _typed(self) -> None:
@@ -208,58 +208,60 @@ class PruningSection(QWidget):
         self._request(0.0)
 
     def _method_chosen(self) -> None:
-        """Wanda compares within rows, as its paper does; who wants it otherwise chooses the scope after it."""
+        """Set the scope to row for wanda, as in its paper; another scope can be chosen afterwards."""
         if self.method.get() == "wanda" and self.scope.currentIndex() >= 0 and self.scope.get() == "local":
             self.scope.put("row")
         self._chosen()
 
     def _chosen(self) -> None:
-        """Another method, scope or pattern; nodes of several shares wait for one share, lest all take the mean."""
+        """Request a new method, scope or pattern; nodes with different shares need one share first."""
         self._fit()
-        fixed = share_of(self.pattern.held)
+        fixed = share_of(self.pattern.shape)
         if fixed is not None:
             self._set_slider(round(1000 * fixed))
-            self.share.put(_tidy(100 * fixed))
+            self.share.put(_rounded(100 * fixed))
             self._request(fixed)
         elif self._mixed:
-            self._say("The selected nodes differ in sparsity: write one share for all.")
+            self._show_message("The selected nodes differ in sparsity: write one share for all.")
         elif self._ratio() or any("weight" in n.sparsity for n in self.nodes):
             self._request(self._ratio())
 
     def _request(self, ratio: float) -> None:
-        for choice, usual in ((self.method, "l1"), (self.scope, "local")):
+        for choice, default in ((self.method, "l1"), (self.scope, "local")):
             if choice.currentIndex() < 0:
-                choice.put(usual)
+                choice.put(default)
         self._mixed = False
-        pattern, size = self.pattern.held
-        self._asked = Asked(ratio, self.method.get(), self.scope.get(), pattern, size)
-        slow = self._asked.method in WITH_DATA
+        pattern, size = self.pattern.shape
+        self._pending = Request(ratio, self.method.get(), self.scope.get(), pattern, size)
+        slow = self._pending.method in WITH_DATA
         if slow and ratio and not self._session.measured_on.data:
-            self._asked = None
+            self._pending = None
             self._timer.stop()
-            self._say(f"{self.method.get()} {NO_DATA}")
+            self._show_message(f"{self.method.get()} {NO_DATA}")
             return
         self.words.setText(pruned_words(round(ratio * self._elements), self._elements))
-        self._say("pruning …")
-        if slow or not self._timer.isActive():  # who moves on is waited for
+        self._show_message("pruning …")
+        if slow or not self._timer.isActive():  # slow methods wait for the last move
             self._timer.start(REST if slow else EVERY)
 
-    def _say(self, text: str) -> None:
+    def _show_message(self, text: str) -> None:
         self.state.setText(text)
         self.state.show()
 
     def _send(self) -> None:
         self._timer.stop()
-        if self._asked is None or self._asked == self._sent or not self.nodes:
+        if self._pending is None or self._pending == self._sent or not self.nodes:
             return
-        self._sent = self._asked
-        asked, more = self._asked, self._asked.options()
-        if asked.method in WITH_DATA and asked.ratio:
-            more |= self._session.measured_on.which
-        self._session.set_sparsity(tuple(n.id for n in self.nodes), asked.ratio, asked.method, asked.scope, **more)
+        self._sent = self._pending
+        request, options = self._pending, self._pending.options()
+        if request.method in WITH_DATA and request.ratio:
+            options |= self._session.measured_on.which
+        self._session.set_sparsity(
+            tuple(n.id for n in self.nodes), request.ratio, request.method, request.scope, **options
+        )
 
 
-def _tidy(value: float) -> float:
+def _rounded(value: float) -> float:
     return round(value, 6)
 
 

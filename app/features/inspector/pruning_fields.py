@@ -1,4 +1,4 @@
-"""The pattern of a pruning as fields: single elements, n of every m, or blocks with their size."""
+"""Fields of a pruning pattern: elements, n of m, or blocks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from espalier.model.errors import OptionsError
 from espalier.passes.choices.pruning import MOST, PATTERNS
 
 Shape = tuple[str, tuple[int, int]]
-USUAL: dict[str, tuple[int, int]] = {"element": (1, 1), "n:m": (2, 4), "block": (4, 4)}
+DEFAULTS: dict[str, tuple[int, int]] = {"element": (1, 1), "n:m": (2, 4), "block": (4, 4)}
 TEXTS = ("elements", "n of m", "blocks")
 BETWEEN = {"n:m": "of", "block": "×"}
 
 
 class PatternFields(QWidget):
-    """`held` is the pattern and its size; `edited` tells of one that can be used."""
+    """Edits a pattern and its size (`shape`); emits `edited` with valid values."""
 
     edited = Signal()
 
     def __init__(self) -> None:
         super().__init__()
-        self.held: Shape = ("element", (1, 1))
+        self.shape: Shape = ("element", (1, 1))
         self.kind = Choice(PATTERNS, TEXTS)
         self.kind.setAccessibleName("pruning pattern")
         self.kind.setToolTip(TERMS["pattern"])
@@ -45,17 +45,17 @@ class PatternFields(QWidget):
 
     @property
     def fixed(self) -> bool:
-        """Whether the pattern says itself how much goes."""
-        return share_of(self.held) is not None
+        """Whether the pattern fixes the share."""
+        return share_of(self.shape) is not None
 
     def put(self, pattern: str, size: tuple[int, int]) -> None:
-        """Show a pattern."""
-        self.held = (pattern, size)
+        """Set the pattern."""
+        self.shape = (pattern, size)
         self.kind.put(pattern)
         self._show()
 
     def show_patterns(self, patterns: Collection[Shape]) -> None:
-        """Show what nodes have: their pattern, or that they differ; of none the one in hand stays where it is free."""
+        """Show the nodes' pattern, or that it is mixed; without one a pattern with free share stays."""
         if len(patterns) == 1:
             self.put(*next(iter(patterns)))
         elif patterns:
@@ -65,7 +65,7 @@ class PatternFields(QWidget):
             self.put("element", (1, 1))
 
     def _chosen(self, pattern: str) -> None:
-        self.put(pattern, USUAL[pattern])
+        self.put(pattern, DEFAULTS[pattern])
         self.edited.emit()
 
     def _typed(self) -> None:
@@ -73,30 +73,30 @@ class PatternFields(QWidget):
             size = (self.first.get(), self.second.get())
         except OptionsError:
             return
-        pattern = self.held[0]
-        good = pattern != "n:m" or size[0] <= size[1]
-        self.first.setProperty("wrong", not good)
-        self.first.setToolTip("" if good else "n of m stay, so n is at most m")
+        pattern = self.shape[0]
+        valid = pattern != "n:m" or size[0] <= size[1]
+        self.first.setProperty("wrong", not valid)
+        self.first.setToolTip("" if valid else "n of m are kept, so n is at most m")
         self.first.style().polish(self.first)
-        if good:
-            self.held = (pattern, size)
+        if valid:
+            self.shape = (pattern, size)
             self.edited.emit()
 
     def _show(self) -> None:
-        pattern, size = self.held
+        pattern, size = self.shape
         sized = pattern in BETWEEN
         for widget in (self.first, self.between, self.second):
             widget.setVisible(sized)
         if sized:
             self.between.setText(BETWEEN[pattern])
-            names = ("kept", "of so many inputs in a row") if pattern == "n:m" else ("outputs", "inputs")
+            names = ("kept", "of consecutive inputs") if pattern == "n:m" else ("outputs", "inputs")
             for field, value, name in zip((self.first, self.second), size, names, strict=True):
                 field.put(value)
                 field.setAccessibleName(f"{self.kind.currentText()}: {name}")
                 field.setToolTip(name)
 
 
-def share_of(held: Shape) -> float | None:
-    """The share that goes by the pattern alone."""
-    pattern, (first, second) = held
+def share_of(shape: Shape) -> float | None:
+    """The pruned share fixed by the pattern, or None."""
+    pattern, (first, second) = shape
     return 1 - first / second if pattern == "n:m" else None

@@ -1,4 +1,4 @@
-"""One line below a port's format: the divergence that it costs, and what the next finer and coarser ones would."""
+"""Line with the divergence of a port's format and of the next finer and coarser formats."""
 
 from __future__ import annotations
 
@@ -15,53 +15,53 @@ from espalier.passes.sensitivity.table import Candidate, Sensitivity
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-TELL = "KL divergence of the model's outputs from those in float, nats a sample, where this port alone is changed"
+TOOLTIP = "KL divergence of the model's outputs from those in float, nats a sample, with only this port changed"
 
 
 class SensitivityLine(QLabel):
-    """Hidden where nothing is known of the port in hand."""
+    """Sensitivity of the current port, hidden if unknown."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(wordWrap=True)
-        self._known, self._estimate = sensitivities_of(session), estimate_of(session)
-        self._asked: tuple[str, str, Format | None] | None = None
+        self._sensitivities, self._estimate = sensitivities_of(session), estimate_of(session)
+        self._port: tuple[str, str, Format | None] | None = None
         self.setProperty("role", "small")
-        self.setToolTip(TELL)
-        self._known.changed.connect(self._tell)
-        self._estimate.changed.connect(self._tell)
+        self.setToolTip(TOOLTIP)
+        self._sensitivities.changed.connect(self._update_text)
+        self._estimate.changed.connect(self._update_text)
         self.hide()
 
     def show_port(self, nodes: tuple[str, ...], port: str, fmt: Format | None) -> None:
-        """Show the port of a single node; of several there is none."""
-        self._asked = (nodes[0], port, fmt) if len(nodes) == 1 else None
-        self._tell()
+        """Show the port of a single node; hidden for several."""
+        self._port = (nodes[0], port, fmt) if len(nodes) == 1 else None
+        self._update_text()
 
-    def _tell(self) -> None:
-        words = ""
-        if self._asked and not self._known.stale:
-            node, port, fmt = self._asked
-            row = next((r for r in self._known.table if (r.node, r.port) == (node, port)), None)
-            words = sensitivity_words(row, fmt, self._estimate.cost(node, port)) if row else ""
-        self.setText(words)
-        self.setVisible(bool(words))
+    def _update_text(self) -> None:
+        text = ""
+        if self._port and not self._sensitivities.stale:
+            node, port, fmt = self._port
+            row = next((r for r in self._sensitivities.table if (r.node, r.port) == (node, port)), None)
+            text = sensitivity_text(row, fmt, self._estimate.cost(node, port)) if row else ""
+        self.setText(text)
+        self.setVisible(bool(text))
 
 
-def sensitivity_words(row: Sensitivity, fmt: Format | None, cost: float | None) -> str:
-    """`KL 0.012 estimated · int 8 3.4e−5 · int 3 0.2`: the present format, the next finer and the next coarser."""
-    place = next((i for i, c in enumerate(row.candidates) if c == Candidate(fmt)), None)
-    words: list[str] = []
-    if fmt is not None and place is not None:
-        how = "predicted" if row.measured[place] is None else "measured"
-        words.append(f"KL {divergence_words(row.known[place])} {how}")
+def sensitivity_text(row: Sensitivity, fmt: Format | None, cost: float | None) -> str:
+    """Text such as `KL 0.012 estimated · int 8 3.4e−5 · int 3 0.2`: present, next finer and next coarser format."""
+    index = next((i for i, c in enumerate(row.candidates) if c == Candidate(fmt)), None)
+    parts: list[str] = []
+    if fmt is not None and index is not None:
+        how = "predicted" if row.measured[index] is None else "measured"
+        parts.append(f"KL {divergence_words(row.known[index])} {how}")
     elif fmt is not None and cost is not None:
-        words.append(f"KL {divergence_words(cost)} estimated")
+        parts.append(f"KL {divergence_words(cost)} estimated")
     bits = bits_of(Candidate(fmt))
     others = [i for i, c in enumerate(row.candidates) if c.format and not c.sparsity]
     finer = [i for i in others if bits_of(row.candidates[i]) > bits]
     coarser = [i for i in others if bits_of(row.candidates[i]) < bits]
     near = [min(finer, key=lambda i: (bits_of(row.candidates[i]), row.known[i]))] if finer else []
     near += [min(coarser, key=lambda i: (-bits_of(row.candidates[i]), row.known[i]))] if coarser else []
-    told = [f"{title_of(row.candidates[i])} {divergence_words(row.known[i])}" for i in near]
-    if told and not words:
-        return f"KL under {' · '.join(told)}"
-    return " · ".join([*words, *told])
+    neighbours = [f"{title_of(row.candidates[i])} {divergence_words(row.known[i])}" for i in near]
+    if neighbours and not parts:
+        return f"KL under {' · '.join(neighbours)}"
+    return " · ".join([*parts, *neighbours])

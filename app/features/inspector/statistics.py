@@ -1,4 +1,4 @@
-"""The statistics of the tensor in the histogram, folded away until wanted and only then computed."""
+"""Folded section with the statistics of the histogram's tensor, computed when unfolded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 
 from espalier.app.features.inspector.figures.statistics import TensorStatistics, tensor_statistics
-from espalier.app.features.inspector.parts import FactRows
+from espalier.app.features.inspector.widgets import FactRows
 from espalier.app.figures.facts import Fact
 from espalier.app.figures.parts import Stop
 from espalier.app.jobs.previews import Previews
@@ -20,49 +20,50 @@ Load = Callable[[], Tensor]
 
 
 class StatisticsFold(Fold):
-    """`show_tensor` says of what; its owner hands on what `previews` finds for SLOT."""
+    """Statistics of a tensor; the owner forwards results of `previews` for SLOT."""
 
     def __init__(self, previews: Previews) -> None:
         self.rows = FactRows()
         super().__init__("Statistics", lambda: self.rows)
         self._previews = previews
-        self._wish: tuple[Hashable, Load, Load | None] | None = None
+        self._tensor: tuple[Hashable, Load, Load | None] | None = None
         self.head.toggled.connect(lambda _: self._ask())
 
     def show_tensor(self, key: Hashable, load: Load, mask: Load | None) -> None:
-        """Show what is known of a tensor's figures, and ask for the rest."""
+        """Set the tensor and compute its statistics if unfolded."""
         self._previews.forget(SLOT)
-        self._wish = key, load, mask
+        self._tensor = key, load, mask
         self._ask()
 
-    def show_figures(self, found: TensorStatistics) -> None:
-        """Show what was computed."""
-        self.rows.show_facts(statistics_facts(found))
+    def show_figures(self, statistics: TensorStatistics) -> None:
+        """Show statistics."""
+        self.rows.show_facts(statistics_facts(statistics))
 
     def _ask(self) -> None:
-        if self._wish is None or not self.head.isChecked():
+        if self._tensor is None or not self.head.isChecked():
             return
-        key, load, mask = self._wish
-        found = self._previews.ask(SLOT, (SLOT, key), partial(_work, load, mask))
-        if found is not None:
-            self.show_figures(found)
+        key, load, mask = self._tensor
+        cached = self._previews.ask(SLOT, (SLOT, key), partial(_work, load, mask))
+        if cached is not None:
+            self.show_figures(cached)
 
 
-def statistics_facts(found: TensorStatistics) -> tuple[Fact, ...]:
-    """The figures in words, as the report of statistics calls them."""
-    others = (Fact("not finite", count(found.not_finite)),) if found.not_finite else ()
-    if not found.elements:
+def statistics_facts(statistics: TensorStatistics) -> tuple[Fact, ...]:
+    """Facts of statistics, named as in the statistics report."""
+    others = (Fact("not finite", count(statistics.not_finite)),) if statistics.not_finite else ()
+    if not statistics.elements:
         return others
-    first, *quartiles, last = map(figure, found.quantiles)
-    low, high = found.around(SIGMAS)
+    first, *quartiles, last = map(figure, statistics.quantiles)
+    low, high = statistics.around(SIGMAS)
+    zeros = percent(statistics.zeros / statistics.elements)
     return (
-        Fact("min … max", f"{figure(found.low)} … {figure(found.high)}"),
-        Fact("mean ± σ", f"{figure(found.mean)} ± {figure(found.deviation)}"),
+        Fact("min … max", f"{figure(statistics.low)} … {figure(statistics.high)}"),
+        Fact("mean ± σ", f"{figure(statistics.mean)} ± {figure(statistics.deviation)}"),
         Fact("mean ± 3σ", f"{figure(low)} … {figure(high)}"),
-        Fact("mean of |x|", figure(found.abs_mean)),
+        Fact("mean of |x|", figure(statistics.abs_mean)),
         Fact("1 % … 99 %", f"{first} … {last}"),
         Fact("quartiles", " · ".join(quartiles)),
-        Fact("zeros", f"{count(found.zeros)} of {count(found.elements)} ({percent(found.zeros / found.elements)})"),
+        Fact("zeros", f"{count(statistics.zeros)} of {count(statistics.elements)} ({zeros})"),
         *others,
     )
 

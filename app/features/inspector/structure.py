@@ -1,4 +1,4 @@
-"""What the rows and columns of a layer belong to: heads, neurons or channels, and where else these lie."""
+"""Section on the structure of a layer's weight: heads, neurons or channels, and the layers tied to them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from espalier.app.features.inspector.parts import FactRows
+from espalier.app.features.inspector.widgets import FactRows
 from espalier.app.figures.facts import Fact
 from espalier.app.figures.parts import Stop
-from espalier.app.figures.structure import KNOWN, Same
+from espalier.app.figures.structure import STRUCTURES, Same
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.heading import heading
 from espalier.model.graph.graph import Graph, Node
@@ -19,11 +19,11 @@ from espalier.passes.structure.summary import ties
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-MOST = 4  # rows of one node
+MAX_ROWS = 4  # rows shown
 
 
 class StructureSection(QWidget):
-    """Rows for one node with a weight; found in the previews' thread."""
+    """Rows for one node with a weight, computed in the previews' thread."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -31,18 +31,18 @@ class StructureSection(QWidget):
         self._previews = Previews(self, keep=8)
         self._previews.ready.connect(lambda _, __, found: self._show(found))
         self._previews.failed.connect(lambda *_: self.hide())
-        self.rows, self.words = FactRows(), QLabel(wordWrap=True)
-        self.words.setProperty("role", "small")
+        self.rows, self.description = FactRows(), QLabel(wordWrap=True)
+        self.description.setProperty("role", "small")
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
         column.addWidget(heading("Structure"))
         column.addWidget(self.rows)
-        column.addWidget(self.words)
+        column.addWidget(self.description)
         self.hide()
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
-        """Show what one node's weight is part of; nothing for several."""
+        """Show the structure of a single node's weight; hidden for several."""
         node = nodes[0] if len(nodes) == 1 else None
         if node is None or graph.runs == "module" or not ("weight" in node.ports or node.call == "get_attr"):
             self._previews.forget("structure")
@@ -50,20 +50,20 @@ class StructureSection(QWidget):
             return
 
         def work(_: Stop) -> list[tuple[str, str, str]]:
-            return ties(node, KNOWN.of(graph))
+            return ties(node, STRUCTURES.of(graph))
 
-        found = self._previews.ask("structure", (node.id, Same(graph)), work)
-        if found is not None:
-            self._show(found)
+        cached = self._previews.ask("structure", (node.id, Same(graph)), work)
+        if cached is not None:
+            self._show(cached)
 
-    def _show(self, found: list[tuple[str, str, str]]) -> None:
-        self.setVisible(bool(found))
-        shown = found[:MOST]
+    def _show(self, rows: list[tuple[str, str, str]]) -> None:
+        self.setVisible(bool(rows))
+        shown = rows[:MAX_ROWS]
         self.rows.show_facts([Fact(role, count, text) for role, count, text in shown])
         lines = [f"{role.capitalize()}: {text}." for role, _, text in shown]
-        lines += [f"And {len(found) - MOST} more."] if len(found) > MOST else []
-        self.words.setText("\n".join(lines))
+        lines += [f"And {len(rows) - MAX_ROWS} more."] if len(rows) > MAX_ROWS else []
+        self.description.setText("\n".join(lines))
 
     def close_previews(self) -> None:
-        """Stop what still computes."""
+        """Stop running previews."""
         self._previews.close()

@@ -1,11 +1,11 @@
-"""Where the values of a port come from: a stored tensor, or a sample of what flows; or why there are none."""
+"""Values of a port: a stored tensor or an activation sample, or why there are none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
-from espalier.app.features.inspector.figures.activations import ActivationSamples, Known
+from espalier.app.features.inspector.figures.activations import ActivationSamples, PortSample
 from espalier.app.figures.facts import weight_of
 from espalier.app.words import NOT_MEASURED, count
 from espalier.model.graph.graph import Graph, Node
@@ -20,9 +20,9 @@ STORED = ("weight", "bias")
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The tensor of a port; `load` is None where there is none to show, and `trouble` says why.
+    """Values of a port; `load` is None if there are none, and `trouble` says why.
 
-    `key` tells contents apart; `mask` is the key of the pruning's mask; `note` says what the values are of.
+    `key` identifies the content; `mask`: key of the pruning mask; `note`: description of the values.
     """
 
     port: str
@@ -36,50 +36,50 @@ class Values:
 
 
 def ports_shown(node: Node, graph: Graph) -> tuple[str, ...]:
-    """The ports of a node whose values can be looked at, stored ones first."""
+    """The ports of a node whose values can be shown, stored ones first."""
     return (*(p for p in STORED if weight_of(node, p, graph)), *activation_ports(node))
 
 
 def values_of(node: Node, port: str, graph: Graph, store: WeightStore, samples: ActivationSamples) -> Values:
-    """What is known of a port's values."""
+    """The values of a port."""
     if port in STORED:
         return _stored(node, port, weight_of(node, port, graph), store)
-    known = samples.sample(node.id, port)
-    return _measured(port, known, samples) if port in quantisable(node) else Values(port)
+    sample = samples.sample(node.id, port)
+    return _measured(port, sample, samples) if port in quantisable(node) else Values(port)
 
 
 def _stored(node: Node, port: str, weight: Weight | None, store: WeightStore) -> Values:
     trouble = _why_not(weight)
     if trouble or weight is None or weight.key is None:
         return Values(port, trouble=trouble)
-    key, held = weight.key, node.sparsity.get(port)
-    return Values(port, key, lambda: store.get(key), held.mask if held else None, view_at(node, port))
+    key, sparsity = weight.key, node.sparsity.get(port)
+    return Values(port, key, lambda: store.get(key), sparsity.mask if sparsity else None, view_at(node, port))
 
 
 def _why_not(weight: Weight | None) -> str:
     if weight is None:
-        return "There is no stored tensor here."
+        return "There is no stored tensor."
     if weight.key is None:
         return "The model was opened without weights."
-    return "" if weight.dtype.startswith(("float", "bfloat")) else f"Values of type {weight.dtype} take no grid."
+    return "" if weight.dtype.startswith(("float", "bfloat")) else f"Values of type {weight.dtype} have no grid."
 
 
-def _measured(port: str, known: Known | None, samples: ActivationSamples) -> Values:
-    if known is None:
+def _measured(port: str, sample: PortSample | None, samples: ActivationSamples) -> Values:
+    if sample is None:
         return _unmeasured(port, samples)
-    seen, number = known.sample, known.number
-    note = f"{count(seen.rows.size)} of {count(seen.elements)} values"
-    tensor = Tensor(seen.rows, "float32")
-    values = Values(port, (seen.node, port, number), lambda: tensor, note=note)
-    if known.present:
+    data, number = sample.sample, sample.number
+    note = f"{count(data.rows.size)} of {count(data.elements)} values"
+    tensor = Tensor(data.rows, "float32")
+    values = Values(port, (data.node, port, number), lambda: tensor, note=note)
+    if sample.present:
         return values
-    words = "being measured again …" if samples.busy else "measured before the last edits"
-    return replace(values, note=f"{note}, {words}", measurable=not samples.busy)
+    state = "measuring again …" if samples.busy else "measured before the last edits"
+    return replace(values, note=f"{note}, {state}", measurable=not samples.busy)
 
 
 def _unmeasured(port: str, samples: ActivationSamples) -> Values:
     if samples.busy:
-        return Values(port, trouble=f"{port}: being measured …")
+        return Values(port, trouble=f"{port}: measuring …")
     if samples.options is None:
         return Values(port, trouble=f"{port}: {NOT_MEASURED}. Evaluate on data first (Run → Evaluate on…).")
     return Values(port, trouble=f"{port}: {NOT_MEASURED}.", measurable=True)

@@ -1,1 +1,1 @@
-"""All jobs of this run."""
+"""The Jobs panel."""

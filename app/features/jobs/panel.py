@@ -1,4 +1,4 @@
-"""All jobs of this run: what each does, how long it still takes, how it ended, and what it printed."""
+"""Jobs panel: all jobs of this run with status, remaining time, outcome and log."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from espalier.passes.jobs.kinds import (
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-KEPT = 40
+MAX_ROWS = 40
 EMPTY = "No jobs yet. Opening, evaluating and measuring appear here while they run."
 
 
 def series(job: JobInfo) -> object:
-    """What jobs in a row have in common when they are one wish, repeated: the same pruning, the same measurement."""
+    """Key shared by successive jobs that repeat one request, such as the same pruning or measurement."""
     match job.job:
         case ReplayJob(recipe=recipe) if recipe.active:
             last = recipe.active[-1]
@@ -63,19 +63,19 @@ def series(job: JobInfo) -> object:
 
 
 def superseded(old: JobInfo, new: JobInfo) -> bool:
-    """Whether an entry need not be kept beside a newer one: it told of an earlier value, or never ran to its end."""
+    """Whether a newer job replaces an entry: a repeated replay that is done, or a job that was stopped."""
     if series(old) != series(new):
         return False
     return old.state == "stopped" or (old.state == "done" and isinstance(old.job, ReplayJob))
 
 
 def is_quiet(job: JobInfo) -> bool:
-    """Whether a job is too small to be listed: a copy for recovery, a page of samples."""
+    """Whether a job is too small to be listed, such as a recovery copy or a page of samples."""
     return is_copy(job) or (isinstance(job.job, AnalyseJob) and job.job.step.pass_name == "data_rows")
 
 
 class JobRow(QFrame):
-    """One job: a line, a bar while it runs, Stop, and for a training Stop and keep."""
+    """One job: title, status, a progress bar while it runs, Stop, and for a training Stop and keep."""
 
     chosen = Signal(int)
 
@@ -87,20 +87,20 @@ class JobRow(QFrame):
         self._status.setTextFormat(Qt.TextFormat.PlainText)
         self._stop = link("Stop", lambda: session.cancel(job.id))
         self._stop.setAccessibleName(f"Stop {job.title}")
-        kept = isinstance(job.job, SweepJob | SearchJob)
-        self._stop.setToolTip("Stop now and keep partial results" if kept else "Stop now and discard partial results")
-        self._keep = link("Stop and keep", self._finish)
-        self._keep.setAccessibleName(f"Stop {job.title} and keep what it has")
+        keeps_partial = isinstance(job.job, SweepJob | SearchJob)
+        self._stop.setToolTip(f"Stop now and {'keep' if keeps_partial else 'discard'} partial results")
+        self._keep = link("Stop and keep", self._stop_and_keep)
+        self._keep.setAccessibleName(f"Stop {job.title} and keep the best weights")
         self._keep.setToolTip("Stop now and keep the best weights so far")
         self._session = session
-        self.heard = False  # it has told something: it does not only wait
+        self.has_reported = False  # whether any event of the job has arrived
         self._bar = Bar()
         self._only_running: list[QWidget] = [self._stop, self._keep, self._bar]
         self._box = QVBoxLayout(self)
         self._box.setContentsMargins(12, 3, 12, 3)
         self._box.setSpacing(3)
         line = QHBoxLayout()
-        self._box.addLayout(line)  # while empty: else PySide holds its items, also of widgets that are deleted
+        self._box.addLayout(line)  # added while empty: otherwise PySide keeps items of deleted widgets
         line.addWidget(self._title)
         line.addStretch(1)
         self._title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
@@ -111,10 +111,10 @@ class JobRow(QFrame):
         self.refresh(time.monotonic())
 
     def refresh(self, now: float) -> None:
-        """Show where the job stands."""
+        """Show the status of the job."""
         self._status.setText(status_text(self.job, now, elapsed=True))
         if self.job.finished is not None:
-            self._shed()
+            self._drop_controls()
             return
         self._keep.setVisible(can_keep(self.job))
         p = self.job.progress
@@ -122,21 +122,21 @@ class JobRow(QFrame):
         busy = self.job.state == "running" and not known
         self._bar.show_done(p.done if p and known else 0, 0 if busy else (p.total if p and known else 1))
 
-    def _shed(self) -> None:
-        """Only a line is left of a job that has ended: the list holds many of them."""
+    def _drop_controls(self) -> None:
+        """Delete the controls of a job that has ended: the list keeps many rows."""
         while self._only_running:
             widget = self._only_running.pop()
             widget.hide()
             widget.deleteLater()
 
-    def _finish(self) -> None:
-        """Ask once: the job ends after the step that it is in."""
+    def _stop_and_keep(self) -> None:
+        """Request the end of the job after its current step, once."""
         self._keep.setEnabled(False)
         self._keep.setText("Ends after this step")
         self._session.stop_and_keep(self.job.id)
 
     def fail(self, message: str) -> None:
-        """Say below the line why it failed."""
+        """Show the error below the line."""
         note = warning()
         note.setText(message)
         self._box.addWidget(note)
@@ -148,7 +148,7 @@ class JobRow(QFrame):
 
 
 class JobsPanel(QWidget):
-    """The list of jobs, newest first, and the log of the chosen one."""
+    """The list of jobs, newest first, and the log of the chosen job."""
 
     busy = Signal(str)
 
@@ -169,11 +169,11 @@ class JobsPanel(QWidget):
         self._build()
         self._clock = QTimer(self, interval=250)
         self._clock.timeout.connect(self._tick)
-        session.job_event.connect(self.hear)
+        session.job_event.connect(self.on_job_event)
         session.queued.connect(self._list_queued)
 
     def _list_queued(self) -> None:
-        """List jobs that wait for another too: they have told nothing yet."""
+        """Add rows for waiting jobs, which have sent no event yet."""
         for job in self._session.jobs:
             if job.id not in self._rows and job.finished is None and not is_quiet(job):
                 self._add(job)
@@ -193,17 +193,17 @@ class JobsPanel(QWidget):
         row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(split)
 
-    def hear(self, heard: JobEvent) -> None:
-        """Take an event into the list."""
-        job, event = heard.job, heard.event
+    def on_job_event(self, job_event: JobEvent) -> None:
+        """Update the list for an event of a job."""
+        job, event = job_event.job, job_event.event
         if is_quiet(job):
             return
         row = self._rows.get(job.id) or self._add(job)
-        if not row.heard:
-            row.heard = True
+        if not row.has_reported:
+            row.has_reported = True
             self._choose(job.id)
         if isinstance(event, Metric) or (isinstance(event, Progress | Found) and self._clock.isActive()):
-            return  # too many to show each; the clock does
+            return  # too frequent to show each one; the timer refreshes the row
         match event:
             case LogLine(text) if job.id == self._chosen:
                 self._log.appendPlainText(text)
@@ -217,21 +217,21 @@ class JobsPanel(QWidget):
             case _:
                 self._clock.start()
         row.refresh(time.monotonic())
-        self._tell()
+        self._emit_busy()
 
     def _add(self, job: JobInfo) -> JobRow:
-        self._make_room(job)
+        self._remove_superseded(job)
         row = JobRow(self._session, job)
         row.chosen.connect(self._choose)
         self._rows[job.id] = row
         self._list.insertWidget(0, row)
         self._empty.hide()
-        for number in list(self._rows)[:-KEPT]:
+        for number in list(self._rows)[:-MAX_ROWS]:
             self._rows.pop(number).deleteLater()
         return row
 
-    def _make_room(self, job: JobInfo) -> None:
-        """A drag of a slider is one entry, and so are measurements that newer edits overtook."""
+    def _remove_superseded(self, job: JobInfo) -> None:
+        """Remove the rows that a newer job replaces, such as those of a dragged slider."""
         for number in [n for n, row in self._rows.items() if superseded(row.job, job)]:
             row = self._rows.pop(number)
             row.hide()
@@ -250,13 +250,13 @@ class JobsPanel(QWidget):
             row.refresh(now)
         if not running:
             self._clock.stop()
-        self._tell()
+        self._emit_busy()
 
-    def _tell(self) -> None:
+    def _emit_busy(self) -> None:
         running = [r.job for r in self._rows.values() if r.job.state == "running"]
         if not running:
             self.busy.emit("")
             return
-        rest = sum(not is_quiet(j) for j in self._session.jobs) - 1
-        more = f" · {rest} more" if rest > 0 else ""
+        others = sum(not is_quiet(j) for j in self._session.jobs) - 1
+        more = f" · {others} more" if others > 0 else ""
         self.busy.emit(f"{running[0].title}: {status_text(running[0], time.monotonic())}{more}")

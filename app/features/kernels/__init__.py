@@ -1,1 +1,1 @@
-"""The panel Kernels, a file for each of its tabs and parts."""
+"""Panel Kernels: one module per tab and widget."""

@@ -1,4 +1,4 @@
-"""The panel Kernels in its window: files to write and read, forms of passes, colours of the graph."""
+"""Window wiring of the panel Kernels: file dialogs, pass forms, colours of the graph."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtWidgets import QWidget
 
 from espalier.app.features.kernels.hosted import made_panel, panel_of
+from espalier.app.features.kernels.measurement_actions import connect as connect_measurements
 from espalier.app.features.kernels.panel import KernelsPanel
 from espalier.app.features.kernels.state.runs import KernelBench, Run, kernel_runs_of
-from espalier.app.features.kernels.timed_actions import connect as connect_timed
 from espalier.app.widgets.table import Table
 from espalier.model.errors import EspalierError
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from espalier.app.host import Host
 
 RUN = "Run"
-EXPLAINED = "How it works"
+EXPLANATIONS = "How it works"
 RESULTS = "Results of kernels (*.json)"
-# How a page begins what it is for, where that isn't `run`.
-STARTS: dict[str, str] = {RUN: "run_chosen", EXPLAINED: "measure"}
+# The method that starts a page's action, where it is not `run`.
+STARTS: dict[str, str] = {RUN: "run_chosen", EXPLANATIONS: "measure"}
 
 
 def connect(host: Host, panel: KernelsPanel) -> None:
-    """Let the window do what the panel asks for."""
+    """Connect the panel's signals to the window."""
     panel.begun.connect(lambda: host.show_dock("kernels"))
     panel.node_wanted.connect(host.go_to)
     panel.mode_wanted.connect(host.canvas.set_mode)
@@ -33,15 +33,15 @@ def connect(host: Host, panel: KernelsPanel) -> None:
     panel.overlay_changed.connect(host.findings.show)
     panel.save_wanted.connect(lambda what, title, name: save(host, what, title, name))
     panel.load_wanted.connect(lambda: load(host))
-    connect_timed(host, panel)
-    held = kernel_runs_of(host.session)
-    held.kept.connect(host.keep)
-    for told in (panel.bar.currentChanged, panel.begun, host.dock("kernels").visibilityChanged):
-        told.connect(lambda *_: host.refresh_actions())
+    connect_measurements(host, panel)
+    bench = kernel_runs_of(host.session)
+    bench.stored.connect(host.keep)
+    for signal in (panel.bar.currentChanged, panel.begun, host.dock("kernels").visibilityChanged):
+        signal.connect(lambda *_: host.refresh_actions())
 
 
 def save(host: Host, what: Any, title: str, name: str) -> None:
-    """Ask for a file and write a table, a chart or a result into it."""
+    """Ask for a file and save a table, a chart or a run."""
     if isinstance(what, Run):
         _save_run(host, kernel_runs_of(host.session), what)
     elif isinstance(what, Table):
@@ -50,10 +50,10 @@ def save(host: Host, what: Any, title: str, name: str) -> None:
         host.save_plots(what, title, name)
 
 
-def _save_run(host: Host, held: KernelBench, run: Run) -> None:
+def _save_run(host: Host, bench: KernelBench, run: Run) -> None:
     def write(path: Path) -> None:
         try:
-            held.save(run, path if path.suffix == ".json" else path.with_name(path.name + ".json"))
+            bench.save(run, path if path.suffix == ".json" else path.with_name(path.name + ".json"))
         except EspalierError as error:
             host.banner.error(error)
 
@@ -61,7 +61,7 @@ def _save_run(host: Host, held: KernelBench, run: Run) -> None:
 
 
 def load(host: Host) -> None:
-    """Ask for a file of results and show it."""
+    """Ask for a results file and show it."""
 
     def read(path: Path) -> None:
         page = panel_of(host).page(RUN)
@@ -74,21 +74,21 @@ def load(host: Host) -> None:
 
 
 def run(host: Host) -> None:
-    """Measure what the tab in front asks for; without one, the kernels that are selected."""
+    """Start the action of the tab in front; without one, run the selected kernels."""
     page: Any = _front(host)
     if page is None:
         page = panel_of(host).page(RUN)
     getattr(page, STARTS.get(_title(host), "run"))()
 
 
-def run_words(host: Host) -> str:
-    """What F7 does now."""
+def run_title(host: Host) -> str:
+    """Title of the present action of F7."""
     title = _title(host)
-    return {RUN: "Run kernels", EXPLAINED: "Measure what the question asks"}.get(title, f"Run the tab {title}")
+    return {RUN: "Run kernels", EXPLANATIONS: "Measure the question's figures"}.get(title, f"Run the tab {title}")
 
 
 def _front(host: Host) -> QWidget | None:
-    """The page that is seen; None where no page of Kernels is."""
+    """The visible page of Kernels, or None."""
     panel = made_panel(host)
     return panel.page(panel.title) if panel is not None and panel.isVisible() else None
 
@@ -99,29 +99,29 @@ def _title(host: Host) -> str:
 
 
 def explain(host: Host) -> None:
-    """Show what kernels' questions are answered with, and put the keyboard there."""
-    page = panel_of(host).page(EXPLAINED)
+    """Show the tab How it works and focus its list of questions."""
+    page = panel_of(host).page(EXPLANATIONS)
     page.list.setFocus()  # type: ignore[attr-defined]
 
 
 def stop(host: Host) -> None:
-    """End what the tab in front measures, else the run of kernels, else what another tab measures."""
-    if under_way := _under_way(host):
-        under_way[0].stop()
+    """Stop the measurement of the tab in front, else the kernel run, else that of another tab."""
+    if active := _active(host):
+        active[0].stop()
 
 
 def running(host: Host) -> bool:
-    """Whether there is something to end."""
-    return bool(_under_way(host))
+    """Whether a measurement is running."""
+    return bool(_active(host))
 
 
-def _under_way(host: Host) -> list[Any]:
-    """What measures now: the tab in front, then runs of kernels, then the other tabs."""
+def _active(host: Host) -> list[Any]:
+    """States with a running job: the tab in front, then kernel runs, then the other tabs."""
     runs, panel, front = kernel_runs_of(host.session), made_panel(host), _title(host)
-    found: dict[str, Any] = {RUN: (runs, runs.running.job)} if runs.running else {}
+    states: dict[str, Any] = {RUN: (runs, runs.running.job)} if runs.running else {}
     for title, page in panel.pages.items() if panel is not None else ():
-        if title != RUN and hasattr(page, "held"):
-            found[title] = page.held, page.held.job  # type: ignore[attr-defined]
-    waiting = {job.id for job in host.session.jobs}  # one that ends is heard of here before its page forgets it
-    order = sorted(found, key=lambda title: (title != front, title != RUN))
-    return [held for held, job in map(found.__getitem__, order) if job and job.id in waiting]
+        if title != RUN and hasattr(page, "state"):
+            states[title] = page.state, page.state.job  # type: ignore[attr-defined]
+    waiting = {job.id for job in host.session.jobs}  # a finished job may still be set at its page
+    order = sorted(states, key=lambda title: (title != front, title != RUN))
+    return [state for state, job in map(states.__getitem__, order) if job and job.id in waiting]

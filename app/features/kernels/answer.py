@@ -1,4 +1,4 @@
-"""What stands beside an answer's words: its picture with what it can be given, its figures as a table, its source."""
+"""Answer view: picture with its fields, metrics as a table, source; and the answer's text as HTML."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from espalier.app.features.kernels.answer_pictures import view_of
+from espalier.app.features.kernels.measurement_tab import Pages
 from espalier.app.features.kernels.source import PythonColours
-from espalier.app.features.kernels.state.answer_words import note_text, value_text
-from espalier.app.features.kernels.timed import Pages
+from espalier.app.features.kernels.state.answer_text import note_text, value_text
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import link
 from espalier.app.widgets.source.text import SourceText
@@ -22,19 +22,19 @@ from espalier.kernels.bench.answers.lines import Line
 from espalier.kernels.bench.answers.questions import Question
 
 
-class Shown(QWidget):
-    """`save_wanted`: a picture or a table, a title and a file's name."""
+class AnswerView(QWidget):
+    """Emits `save_wanted` with a picture or a table, a dialog title and a file name."""
 
     save_wanted = Signal(object, str, str)
 
-    def __init__(self, asked: Question) -> None:
+    def __init__(self, question: Question) -> None:
         super().__init__()
-        self.asked = asked
-        self.view, self.figures, self.source = view_of(asked.key), Table(), Sources(asked)
-        self.figures.setAccessibleName("Figures of the answer")
+        self.question = question
+        self.view, self.figures, self.source = view_of(question.key), Table(), Sources(question)
+        self.figures.setAccessibleName("Metrics of the answer")
         self.save = link("Save…", self._save)
-        self.save.setToolTip("The picture as PNG, SVG or CSV; the figures as CSV")
-        self.pages = Pages({"Picture": self.view, "Figures": self.figures, "Source": self.source}, (self.save,))
+        self.save.setToolTip("The picture as PNG, SVG or CSV; the metrics as CSV")
+        self.pages = Pages({"Picture": self.view, "Metrics": self.figures, "Source": self.source}, (self.save,))
         self.pages.shown.connect(lambda at: self.save.setVisible(at < 2))
         self._lines: tuple[Line, ...] | None = None
         box = QVBoxLayout(self)
@@ -42,7 +42,7 @@ class Shown(QWidget):
         box.addWidget(self.pages)
 
     def show_known(self, known: Known, lines: tuple[Line, ...]) -> None:
-        """Draw other figures."""
+        """Show measured facts and the answer's lines."""
         self.view.show_known(known)
         if lines != self._lines:
             self._lines = lines
@@ -51,19 +51,19 @@ class Shown(QWidget):
 
     def _save(self) -> None:
         if self.pages.pages.currentWidget() is self.figures:
-            self.save_wanted.emit(self.figures, "Save the figures", f"{self.asked.key}.csv")
+            self.save_wanted.emit(self.figures, "Save the metrics", f"{self.question.key}.csv")
         else:
-            self.save_wanted.emit(self.view.picture, "Save the picture", f"{self.asked.key}.png")
+            self.save_wanted.emit(self.view.picture, "Save the picture", f"{self.question.key}.png")
 
 
 class Sources(QWidget):
-    """The functions of ours that an answer is about, to be read; made when they are first looked at."""
+    """Read-only source of the functions that an answer describes; built when first shown."""
 
-    def __init__(self, asked: Question) -> None:
+    def __init__(self, question: Question) -> None:
         super().__init__()
-        self._asked = asked
+        self._question = question
         self.text: SourceText | None = None
-        self.choice = Choice(asked.sources, tuple(f"{s.name} · {s.file}" for s in asked.sources))
+        self.choice = Choice(question.sources, tuple(f"{s.name} · {s.file}" for s in question.sources))
         self.choice.setAccessibleName("Function to read")
         self.choice.edited.connect(self._show)
         self._box = QVBoxLayout(self)
@@ -84,33 +84,35 @@ class Sources(QWidget):
             self.text.show_text(self.choice.get().text, {})
 
 
-# -- words
+# -- HTML
 
 
-def text_html(asked: Question) -> str:
-    """The paragraphs."""
-    parts = [f'<p style="margin:0 0 6px 0">{html.escape(t)}</p>' for t in asked.text]
+def text_html(question: Question) -> str:
+    """The answer's paragraphs as HTML."""
+    parts = [f'<p style="margin:0 0 6px 0">{html.escape(t)}</p>' for t in question.text]
     return "".join(parts)
 
 
-def formulas_html(asked: Question) -> str:
-    """A line each, set apart."""
-    return "".join(f'<p style="margin:0 0 2px 12px">{html.escape(f)}</p>' for f in asked.formulas)
+def formulas_html(question: Question) -> str:
+    """The formulas as HTML, one indented line each."""
+    return "".join(f'<p style="margin:0 0 2px 12px">{html.escape(f)}</p>' for f in question.formulas)
 
 
 def lines_html(lines: Sequence[Line], grey: str) -> str:
-    """A table of figures; what is not measured is grey, notes stand below in small."""
+    """The metrics as an HTML table; missing values are grey, notes small below the label."""
     rows: list[str] = []
     for line in lines:
         value, note = html.escape(value_text(line)), html.escape(note_text(line))
-        shown = f"<b>{value}</b>" if line.value is not None else f'<span style="color:{grey}">{value}</span>'
-        more = f'<br><span style="color:{grey};font-size:11px">{note}</span>' if note else ""
-        rows.append(f'<tr><td style="padding:1px 12px 1px 0">{html.escape(line.label)}{more}</td>'
-                    f'<td style="padding:1px 0">{shown}</td></tr>')  # fmt: skip
+        cell = f"<b>{value}</b>" if line.value is not None else f'<span style="color:{grey}">{value}</span>'
+        small = f'<br><span style="color:{grey};font-size:11px">{note}</span>' if note else ""
+        rows.append(f'<tr><td style="padding:1px 12px 1px 0">{html.escape(line.label)}{small}</td>'
+                    f'<td style="padding:1px 0">{cell}</td></tr>')  # fmt: skip
     return f'<table cellspacing="0">{"".join(rows)}</table>'
 
 
-def links_html(asked: Question, colour: str) -> str:
-    """Where it comes from."""
-    held = [f'<a style="color:{colour}" href="{html.escape(k.url)}">{html.escape(k.text)}</a>' for k in asked.links]
-    return "Read: " + " · ".join(held)
+def links_html(question: Question, colour: str) -> str:
+    """The references as HTML links."""
+    anchors = [
+        f'<a style="color:{colour}" href="{html.escape(k.url)}">{html.escape(k.text)}</a>' for k in question.links
+    ]
+    return "Read: " + " · ".join(anchors)

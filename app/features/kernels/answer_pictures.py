@@ -1,4 +1,4 @@
-"""The picture of each answer, with fields above it where there is something to try."""
+"""Picture views of the answers, with input fields where parameters can be tried."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from espalier.app.features.kernels.charts.answers.attended import SCORES, AttendedPicture
+from espalier.app.features.kernels.charts.answers.attention import SCORES, AttentionPicture
 from espalier.app.features.kernels.charts.answers.bits import BitsPicture
 from espalier.app.features.kernels.charts.answers.compiled import CompiledPicture
 from espalier.app.features.kernels.charts.answers.ledger import LedgerPicture
+from espalier.app.features.kernels.charts.answers.memory_passes import MemoryPassesPicture
 from espalier.app.features.kernels.charts.answers.picture import Picture
-from espalier.app.features.kernels.charts.answers.tiled import TiledPicture
-from espalier.app.features.kernels.charts.answers.trips import TripsPicture
+from espalier.app.features.kernels.charts.answers.tiles import TilesPicture
 from espalier.app.features.kernels.charts.roofline import Roofline
-from espalier.app.features.kernels.state.words import spoken
+from espalier.app.features.kernels.state.row_text import row_tooltip
 from espalier.app.widgets.forms.fields import Choice, NumberField
 from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.heading import empty_state, muted
@@ -33,15 +33,15 @@ EDGES: tuple[tuple[str, int, int], ...] = (
 
 
 class View(QWidget):
-    """A picture under a line of fields."""
+    """A picture below a row of fields."""
 
     def __init__(self, picture: Any, *fields: QWidget) -> None:
         super().__init__()
         self.picture = picture
-        self.wrong = QLabel(wordWrap=True)
-        self.wrong.setProperty("role", "bad")
-        self.wrong.setContentsMargins(12, 0, 12, 2)
-        self.wrong.hide()
+        self.error = QLabel(wordWrap=True)
+        self.error.setProperty("role", "bad")
+        self.error.setContentsMargins(12, 0, 12, 2)
+        self.error.hide()
         box = QVBoxLayout(self)
         box.setContentsMargins(4, 0, 8, 4)
         box.setSpacing(2)
@@ -51,33 +51,33 @@ class View(QWidget):
             for part in fields:
                 bar.addWidget(part)
             box.addLayout(bar)
-        box.addWidget(self.wrong)
+        box.addWidget(self.error)
         box.addWidget(picture, 1)
 
     def show_known(self, known: Known) -> None:
-        """Draw other figures."""
+        """Draw measured facts."""
         self.picture.show_known(known)
 
-    def say(self, error: EspalierError | None) -> None:
-        """Tell what is wrong with the fields; what was drawn stays."""
-        self.wrong.setText(f"{error.message} {error.hint}" if error else "")
-        self.wrong.setVisible(error is not None)
+    def show_error(self, error: EspalierError | None) -> None:
+        """Show or clear the error of the fields; the picture is unchanged."""
+        self.error.setText(f"{error.message} {error.hint}" if error else "")
+        self.error.setVisible(error is not None)
 
 
-def _label(words: str, field: QWidget) -> QLabel:
-    label = muted(words, wrap=False)
-    field.setAccessibleName(words)
+def _label(text: str, field: QWidget) -> QLabel:
+    label = muted(text, wrap=False)
+    field.setAccessibleName(text)
     return label
 
 
 class RoofView(View):
-    """Kernels under the measured roof."""
+    """Roofline with the measured kernels."""
 
     def __init__(self) -> None:
         self._drawn: object = None
         self.legend, self.nothing = QLabel(), empty_state("No kernel has been measured on this device yet.")
         super().__init__(Roofline(), self.legend)
-        self.picture.words = spoken
+        self.picture.words = row_tooltip
         self.picture.themed.connect(lambda: self.legend.setText(self.picture.legend()))
         self.picture.setMinimumHeight(150)
         layout = self.layout()
@@ -85,7 +85,7 @@ class RoofView(View):
         layout.addWidget(self.nothing, 1)
 
     def show_known(self, known: Known) -> None:
-        """Draw the rows that the answer names."""
+        """Draw the rows of the answer."""
         rows = points(known)
         if (rows, known.ceilings) == self._drawn:
             return
@@ -99,13 +99,13 @@ class RoofView(View):
 
 
 class OnlineView(View):
-    """Attention, with the block of the online softmax to choose."""
+    """Attention, with a field for the block size of the online softmax."""
 
     def __init__(self) -> None:
         self.block = NumberField(int, 1, len(SCORES))
         self.block.setFixedWidth(48)
         self.block.put(4)
-        picture = AttendedPicture()
+        picture = AttentionPicture()
         super().__init__(picture, _label("Scores at once", self.block), self.block)
         self.block.edited.connect(self._edited)
 
@@ -113,13 +113,13 @@ class OnlineView(View):
         try:
             self.picture.set_block(self.block.get())
         except EspalierError as error:
-            self.say(error)
+            self.show_error(error)
         else:
-            self.say(None)
+            self.show_error(None)
 
 
 class BitsView(View):
-    """A value, or the bytes as they are stored; and edge cases."""
+    """MXINT8 dequantisation of a value or of stored bytes, with edge cases to choose."""
 
     def __init__(self) -> None:
         self.value = NumberField(float, None, None)
@@ -141,62 +141,64 @@ class BitsView(View):
         self.take(-75, 125)
 
     def take(self, code: int, stored: int) -> None:
-        """Show a code under an exponent."""
-        held = dequantised(code, stored)
+        """Show a code with a stored exponent."""
+        result = dequantised(code, stored)
         self.code.put(code)
         self.stored.put(stored)
-        self.value.put(None if held.defined != held.defined or abs(held.defined) == float("inf") else held.defined)
-        self.picture.show_code(held)
-        self.say(None)
+        self.value.put(
+            None if result.defined != result.defined or abs(result.defined) == float("inf") else result.defined
+        )
+        self.picture.show_code(result)
+        self.show_error(None)
 
     def _value_typed(self) -> None:
-        """The code of a value, as a block has whose largest element it is."""
+        """Show the code of a value that is the largest element of its block."""
         try:
             code, stored = encoded(self.value.get())
         except EspalierError as error:
-            self.say(error)
+            self.show_error(error)
             return
         self.code.put(code)
         self.stored.put(stored)
         self.picture.show_code(dequantised(code, stored))
-        self.say(None)
+        self.show_error(None)
 
     def _bytes_typed(self) -> None:
         try:
-            held = dequantised(self.code.get(), self.stored.get())
+            result = dequantised(self.code.get(), self.stored.get())
         except EspalierError as error:
-            self.say(error)
+            self.show_error(error)
             return
-        self.value.put(held.defined if abs(held.defined) < float("inf") else None)
-        self.picture.show_code(held)
-        self.say(None)
+        self.value.put(result.defined if abs(result.defined) < float("inf") else None)
+        self.picture.show_code(result)
+        self.show_error(None)
 
     def show_known(self, known: Known) -> None:
-        """Bits do not hang on what was measured."""
+        """Bits do not depend on measurements."""
 
 
 class TilesView(View):
-    """Sizes of tensor, tile and threads, and how threads are counted."""
+    """Tiling of a tensor, with fields for tensor, tile and thread sizes and the thread order."""
 
     SIZES = ("rows", "columns", "tile_rows", "tile_columns", "thread_rows", "thread_columns")
 
     def __init__(self) -> None:
-        usual = Tiling()
-        self.tiling = usual
+        defaults = Tiling()
+        self.tiling = defaults
         limits = {"rows": 512, "columns": 512}
         self.fields = {n: NumberField(int, 1, limits.get(n, 128)) for n in self.SIZES}
         for name, field in self.fields.items():
             field.setFixedWidth(37)
-            field.put(getattr(usual, name))
+            field.put(getattr(defaults, name))
         self.order = Choice(ORDERS, tuple(f"by {o}" for o in ORDERS))
-        self.order.put(usual.order)
-        self.order.setAccessibleName("How threads are counted")
+        self.order.put(defaults.order)
+        self.order.setAccessibleName("Thread order")
         self.element = Choice((1, 2, 4), ("1 B", "2 B", "4 B"))
-        self.element.put(usual.element)
-        self.element.setAccessibleName("Bytes of an element")
-        self.element.setToolTip("Bytes of an element")
-        self.order.setToolTip("Threads are counted along rows, or down columns as CuTe does unasked")
-        picture = TiledPicture()
+        self.element.put(defaults.element)
+        self.element.setAccessibleName("Bytes per element")
+        self.element.setToolTip("Bytes per element")
+        self.order.setToolTip("Threads are counted along rows, or down columns (CuTe's default)")
+        picture = TilesPicture()
         parts: list[QWidget] = []
         for first, text in (("rows", "Tensor"), ("tile_rows", "cta_tiler"), ("thread_rows", "layout_sX")):
             second = first.replace("rows", "columns")
@@ -215,9 +217,9 @@ class TilesView(View):
             tiling = Tiling(**sizes, order=self.order.get(), element=self.element.get())
             tiling.check()
         except EspalierError as error:
-            self.say(error)
+            self.show_error(error)
             return
-        self.say(None)
+        self.show_error(None)
         self.tiling = tiling
         self.picture.show_tiling(tiling, self.picture.tile, self.picture.reader)
 
@@ -225,19 +227,20 @@ class TilesView(View):
         self.picture.show_tiling(self.tiling, tile, thread)
 
     def show_known(self, known: Known) -> None:
-        """Tiles do not hang on what was measured."""
+        """Tiles do not depend on measurements."""
 
 
-def _plain(make: Callable[[], Picture]) -> Callable[[], View]:
+def _without_fields(make: Callable[[], Picture]) -> Callable[[], View]:
     return lambda: View(make())
 
 
 VIEWS: dict[str, Callable[[], View]] = {
-    "compile": _plain(CompiledPicture), "softmax": _plain(TripsPicture), "attention": OnlineView,
-    "mxint8": BitsView, "tiles": TilesView, "memory": _plain(LedgerPicture), "roofline": RoofView,
+    "compile": _without_fields(CompiledPicture), "softmax": _without_fields(MemoryPassesPicture),
+    "attention": OnlineView,
+    "mxint8": BitsView, "tiles": TilesView, "memory": _without_fields(LedgerPicture), "roofline": RoofView,
 }  # fmt: skip
 
 
 def view_of(key: str) -> View:
-    """The picture of an answer."""
+    """Build the view of an answer."""
     return VIEWS[key]()

@@ -1,4 +1,4 @@
-"""Compile: what torch.compile is worth to the model, or a part of it, on this machine; after how many calls it pays."""
+"""Tab Compile of the panel Kernels: speed-up and break-even of torch.compile on the model or a part of it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCompleter, QLabel, QScrollArea, QSplitter, QVBoxLayout, QWidget
 
-from espalier.app.features.kernels.charts.paying import EACH, SUMMED, Calls, PayingChart
-from espalier.app.features.kernels.state.timed import Measured
-from espalier.app.features.kernels.timed import OLD, Pages, TimedPage, forbid, titled
+from espalier.app.features.kernels.charts.compile_payback import EACH, SUMMED, Calls, PaybackChart
+from espalier.app.features.kernels.measurement_tab import OLD, MeasurementTab, Pages, disable_item, titled
+from espalier.app.features.kernels.state.measurement import MeasurementResult
 from espalier.app.widgets.forms.fields import Choice, Line, tokens
 from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.heading import link, muted
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
 WHOLE, SELECTED, MODULE = "", "selected", "module"
 NO_BREAKS = "None: the model is one graph."
-MODES = "Modes are of inductor alone."
-LACKING = "inductor cannot be chosen: it needs a C++ compiler, and there is none (apt install g++)."
+MODES = "Only inductor has modes."
+LACKING = "inductor is unavailable: it needs a C++ compiler (apt install g++)."
 
 
-class CompilePage(TimedPage):
-    """Runs the lab on the whole model, on the selected nodes, or on a module."""
+class CompilePage(MeasurementTab):
+    """Compiles and times the whole model, the selected nodes, or a module."""
 
     NAME, TITLE, OPTIONS, VERB = "compile", "Compile", CompileOptions, "Compile and time"
     FIELDS = ("backend", "mode", "dynamic", "device", "batch_size", "sizes", "runs", "data", "split")
-    NO_MODEL = "Open a model to see what torch.compile is worth to it on this machine."
+    NO_MODEL = "Open a model to measure torch.compile on this machine."
     FIRST = (
-        "Not compiled yet. The model runs eager and compiled in turns: the first call apart from later ones, after how "
-        "many calls compiling has paid, where the graph breaks, and why it is faster or slower here."
+        "Not compiled yet. Eager and compiled calls run interleaved. They show first call, later calls, break-even, "
+        "graph breaks, and why it is faster or slower here."
     )
 
     BUSY = (
-        "The first compiled call traces the model and builds code for it, which takes from seconds to minutes. "
-        "Then all versions are timed in turns."
+        "The first compiled call traces the model and builds code, which takes seconds to minutes. "
+        "Then all versions are timed, interleaved."
     )
 
     def __init__(self, session: Session) -> None:
@@ -55,19 +55,19 @@ class CompilePage(TimedPage):
         self.module.setAccessibleName("Module")
         self.lacking = muted(LACKING)
         self.versions, self.calls = Table(), Table()
-        self.why, self.chart, self.legend = QLabel(wordWrap=True), PayingChart(), QLabel()
-        self.kind = Choice((SUMMED, EACH), ("time in all", "each call"))
-        self.kind.setAccessibleName("What the chart shows")
+        self.why, self.chart, self.legend = QLabel(wordWrap=True), PaybackChart(), QLabel()
+        self.kind = Choice((SUMMED, EACH), ("total time", "time per call"))
+        self.kind.setAccessibleName("Kind of chart")
         super().__init__(session)
 
     # -- building
 
     def extra(self) -> tuple[QWidget, ...]:
-        """Which part is compiled."""
+        """Choice of the part to compile."""
         return titled("part", self.part, self.form), self.module, self.lacking
 
     def body(self) -> QWidget:
-        """Figures and words at the left, the chart at the right."""
+        """Table and explanation at the left, chart at the right."""
         text = QWidget()
         box = QVBoxLayout(text)
         box.setContentsMargins(12, 4, 12, 8)
@@ -100,27 +100,27 @@ class CompilePage(TimedPage):
         return split
 
     def _charts(self) -> QWidget:
-        held, bar = QWidget(), Flow(spacing=8)
+        widget, bar = QWidget(), Flow(spacing=8)
         bar.setContentsMargins(12, 2, 12, 2)
         self.legend.setTextFormat(Qt.TextFormat.RichText)
         save = link("Save as…", lambda: self.save_wanted.emit(self.chart, "Save the chart", "compile.png"))
         for part in (self.kind, self.legend, save):
             bar.addWidget(part)
-        box = QVBoxLayout(held)
+        box = QVBoxLayout(widget)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addLayout(bar)
         box.addWidget(self.chart, 1)
-        return held
+        return widget
 
     def _connect(self) -> None:
         super()._connect()
         self._session.selection_changed.connect(lambda _: self._offer_part())
         self.part.edited.connect(self._offer_part)
         self.kind.edited.connect(self._draw)
-        self.chart.themed.connect(self._tell_legend)
+        self.chart.themed.connect(self._update_legend)
         for name in ("backend", "device"):
-            self.form.editors[name].edited.connect(self._offer_ways)
+            self.form.editors[name].edited.connect(self._update_modes)
 
     @property
     def _table(self) -> Table:
@@ -130,82 +130,87 @@ class CompilePage(TimedPage):
 
     def _opened(self) -> None:
         super()._opened()
-        document, made = self._session.document, self.held.made
+        document, result = self._session.document, self.state.result
         graph = document.graph if document else None
         self.module.setCompleter(QCompleter(modules_of(graph), self.module))
-        part = made.options.part if made else ""
+        part = result.options.part if result else ""
         self.part.put(MODULE if part and "," not in part else WHOLE)
         self.module.put(part if self.part.get() == MODULE else "")
         self._offer_part()
-        self._offer_ways()
+        self._update_modes()
 
     def _offer_part(self) -> None:
         chosen = len(self._session.selection)
         self.part.setItemText(1, f"the selected {plural(chosen, 'node')}" if chosen else "the selected nodes")
-        forbid(self.part, 1, "" if chosen else "No node is selected: select some on the graph or in the outline.")
+        disable_item(self.part, 1, "" if chosen else "No node is selected: select some on the graph or in the outline.")
         self.module.setVisible(self.part.get() == MODULE)
 
-    def _offer_ways(self) -> None:
-        """What cannot run here says why; modes are of inductor."""
+    def _update_modes(self) -> None:
+        """Disable unavailable backends with the reason, and modes without inductor."""
         editors = self.form.editors
         without = editors["device"].get() == "cpu" and not has_compiler()
-        forbid(editors["backend"], editors["backend"].values.index("inductor"), COMPILER if without else "")
+        disable_item(editors["backend"], editors["backend"].values.index("inductor"), COMPILER if without else "")
         self.lacking.setVisible(without)
         inductor = editors["backend"].get() == "inductor"
         editors["mode"].setEnabled(inductor)
-        editors["mode"].setToolTip("How much inductor tries" if inductor else MODES)
+        editors["mode"].setToolTip("Optimisation effort of inductor" if inductor else MODES)
 
     def options(self) -> CompileOptions:
-        """What was chosen; raises OptionsError where no part is named."""
-        way, wish = self.part.get(), self.form.value()
-        if way == MODULE and not self.module.text().strip():
+        """The chosen options; raises OptionsError if no module is named."""
+        kind, options = self.part.get(), self.form.value()
+        if kind == MODULE and not self.module.text().strip():
             raise OptionsError("No module is named.", "Write a module's path, or choose the whole model.")
-        part = {WHOLE: "", SELECTED: ", ".join(self._session.selection), MODULE: self.module.text().strip()}[way]
-        return replace(wish, part=part)
+        part = {WHOLE: "", SELECTED: ", ".join(self._session.selection), MODULE: self.module.text().strip()}[kind]
+        return replace(options, part=part)
 
-    # -- what is shown
+    # -- display
 
-    def show_made(self, made: Measured | None) -> None:
-        """Versions, calls, words and the chart."""
-        self.versions.show_rows([version_of(r) for r in made.rows] if made else [])
-        calls = calls_of(made)
+    def show_result(self, result: MeasurementResult | None) -> None:
+        """Show versions, calls, explanation and chart."""
+        self.versions.show_rows([version_of(r) for r in result.rows] if result else [])
+        calls = calls_of(result)
         self.calls.show_rows(call_rows(calls))
         self.chart.show_calls(calls, self.kind.get())
-        self._tell_legend()
-        self.why.setText(why(made) if made else "")
+        self._update_legend()
+        self.why.setText(why(result) if result else "")
 
     def _draw(self) -> None:
         self.chart.show_calls(tuple(self.chart.calls.values()), self.kind.get())
-        self._tell_legend()
+        self._update_legend()
 
-    def _tell_legend(self) -> None:
+    def _update_legend(self) -> None:
         self.legend.setText(self.chart.legend())
 
-    def told(self, made: Measured) -> str:
-        """Whether it is faster, after how many calls it pays, and of what that is told."""
-        found, look = made.summary, tokens(self)
-        ratio, even = found["speedup"], found["break_even_calls"]
+    def summary(self, result: MeasurementResult) -> str:
+        """Speed-up, break-even and settings as rich text."""
+        summary, palette = result.summary, tokens(self)
+        ratio, even = summary["speedup"], summary["break_even_calls"]
         faster = f"{figure(ratio)} × as fast as eager"
-        if restless(made.rows):  # the reason stands below, under Why
-            colour, sign, faster = look.muted, "≈ ", f"{faster}, at best: times scatter"
+        if inconclusive(result.rows):  # the reason is under Why
+            colour, sign, faster = palette.muted, "≈ ", f"{faster}, inconclusive: times vary"
         else:
-            colour = look.good if ratio > 1.02 else look.bad if ratio < 0.98 else look.muted
+            colour = palette.good if ratio > 1.02 else palette.bad if ratio < 0.98 else palette.muted
             sign = "✓ " if ratio > 1.02 else "✗ " if ratio < 0.98 else ""
-        paid = f"compiling {time_words(max(found['compile_seconds'], 0.0))}, " + (
+        paid = f"compiling {time_words(max(summary['compile_seconds'], 0.0))}, " + (
             f"paid back after {plural(int(even), 'call')}" if even else "never paid back"
         )
-        way = found["backend"] + (f" {found['mode']}" if found["mode"] != "default" else "")
-        parts = [paid, f"{way} on {found['device']}", part_words(made.options.part), plural(found["graphs"], "graph")]
-        if found["max_error"]:
-            parts.append(f"results differ by {figure(found['max_error'])} at most")
+        way = summary["backend"] + (f" {summary['mode']}" if summary["mode"] != "default" else "")
+        parts = [
+            paid,
+            f"{way} on {summary['device']}",
+            part_title(result.options.part),
+            plural(summary["graphs"], "graph"),
+        ]
+        if summary["max_error"]:
+            parts.append(f"results differ by {figure(summary['max_error'])} at most")
         text = f'<span style="color:{colour}"><b>{sign}{faster}</b></span> · ' + " · ".join(map(escape, parts))
-        return text + (f' · <span style="color:{look.muted}">{OLD}</span>' if self.held.stale else "")
+        return text + (f' · <span style="color:{palette.muted}">{OLD}</span>' if self.state.stale else "")
 
 
-def restless(rows: Sequence[dict[str, Any]]) -> bool:
-    """Whether times scatter too much for a verdict: so much that eager and compiled calls may lie either way round."""
-    held = {r["version"]: r for r in rows}
-    eager, compiled = held.get("eager"), held.get("compiled")
+def inconclusive(rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether the spread of the times is too large to tell eager and compiled apart."""
+    by_version = {r["version"]: r for r in rows}
+    eager, compiled = by_version.get("eager"), by_version.get("compiled")
     if eager is None or compiled is None or max(eager["spread"], compiled["spread"]) <= RESTLESS:
         return False
     fast, slow = sorted((eager, compiled), key=lambda r: r["seconds"])
@@ -213,19 +218,19 @@ def restless(rows: Sequence[dict[str, Any]]) -> bool:
 
 
 def modules_of(graph: Graph | None) -> list[str]:
-    """All paths of modules that hold something."""
+    """Paths of all modules with nodes."""
     paths = {n.target if n.call == "call_module" else n.module_path for n in graph} - {""} if graph else set[str]()
     return sorted({".".join(p.split(".")[:k]) for p in paths for k in range(1, p.count(".") + 2)})
 
 
-def part_words(part: str) -> str:
-    """What was compiled."""
+def part_title(part: str) -> str:
+    """Title of the compiled part."""
     names = [p for p in part.split(",") if p.strip()]
     return "the whole model" if not names else names[0].strip() if len(names) == 1 else plural(len(names), "node")
 
 
 def version_of(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the table; figures stay numbers, so that they sort."""
+    """A table row with rounded numbers, so that columns sort."""
     shown = {
         "version": row["version"], "first (ms)": 1e3 * row["first"], "later (ms)": 1e3 * row["seconds"],
         "± %": 100 * row["spread"], "least (ms)": 1e3 * row["least"], "calls": row["calls"], "× eager": row["speedup"],
@@ -233,22 +238,22 @@ def version_of(row: dict[str, Any]) -> dict[str, Any]:
     return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in shown.items()}
 
 
-def calls_of(made: Measured | None) -> tuple[Calls, ...]:
-    """Each version's calls; none where a project holds something else there."""
-    told = made.more.get("calls", {}) if made else {}
+def calls_of(result: MeasurementResult | None) -> tuple[Calls, ...]:
+    """The calls of each version; empty if the project's data is malformed."""
+    calls = result.more.get("calls", {}) if result else {}
 
     def read() -> tuple[Calls, ...]:
-        return tuple(Calls(n, float(c["first"]), tuple(map(float, c["later"]))) for n, c in told.items() if c["later"]
+        return tuple(Calls(n, float(c["first"]), tuple(map(float, c["later"]))) for n, c in calls.items() if c["later"]
                      and n in ("eager", "captured", "compiled"))  # fmt: skip
 
     return tried(read, ())
 
 
 def call_rows(calls: tuple[Calls, ...]) -> list[dict[str, Any]]:
-    """A row for each call, a column for each version, in milliseconds."""
-    most = max((len(c.later) for c in calls), default=-1) + 1
+    """One row per call, one column per version, in milliseconds."""
+    count_ = max((len(c.later) for c in calls), default=-1) + 1
     rows = []
-    for k in range(most):
+    for k in range(count_):
         row: dict[str, Any] = {"call": k + 1}
         for each in calls:
             times = (each.first, *each.later)
@@ -257,16 +262,16 @@ def call_rows(calls: tuple[Calls, ...]) -> list[dict[str, Any]]:
     return rows
 
 
-def why(made: Measured) -> str:
-    """Why it is faster or slower here, the breaks of the graph, and what that was told from; as rich text."""
-    found = made.summary
-    breaks = [str(b) for b in made.more.get("breaks", ())]
+def why(result: MeasurementResult) -> str:
+    """Explanation of the speed-up, graph breaks, and its basis as rich text."""
+    summary = result.summary
+    breaks = [str(b) for b in result.more.get("breaks", ())]
     lines = "".join(f"<li>{escape(b)}</li>" for b in breaks)
     listed = f"<ol style='margin:0 0 0 -20px'>{lines}</ol>" if breaks else NO_BREAKS
     title = f"Graph breaks: {count(len(breaks))}" if breaks else "Graph breaks"
     shares = (
-        f"{count(found['operations'])} operations a call, {percent(found['products_share'], 0)} of their time in "
+        f"{count(summary['operations'])} operations a call, {percent(summary['products_share'], 0)} of their time in "
         "matrix products and convolutions."
     )
-    parts = [f"<b>Why</b><br>{escape(found['why'])}", f"<b>{title}</b><br>{listed}", f"<b>Seen</b><br>{shares}"]
+    parts = [f"<b>Why</b><br>{escape(summary['why'])}", f"<b>{title}</b><br>{listed}", f"<b>Basis</b><br>{shares}"]
     return "".join(f"<p style='margin:0 0 8px 0'>{p}</p>" for p in parts)

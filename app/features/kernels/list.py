@@ -1,4 +1,4 @@
-"""The kernels by family: what is selected is what runs, and what is read about."""
+"""Tree of kernels by family; the selection is what runs and whose source is shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = Qt.ItemDataRole.UserRole
 
 
 class KernelList(QWidget):
-    """A tree of families under a filter. `changed`: others are selected. A family stands for all of its kernels."""
+    """Filtered tree of families; emits `changed` at another selection. A selected family selects all its kernels."""
 
     changed = Signal()
 
@@ -37,11 +37,11 @@ class KernelList(QWidget):
         box.addWidget(self.filter)
         box.addWidget(self.tree, 1)
         self.tree.itemSelectionChanged.connect(self.changed)
-        self.filter.textChanged.connect(self._sift)
+        self.filter.textChanged.connect(self._filter)
 
     def offer(self, infos: Sequence[KernelInfo]) -> None:
-        """Show kernels; the first is selected where none was."""
-        held = [i.name for i in self.chosen]
+        """Show kernels and restore the selection, else select the first."""
+        selected = [i.name for i in self.chosen]
         self._infos = {i.name: i for i in infos}
         with QSignalBlocker(self.tree):
             self.tree.clear()
@@ -50,12 +50,12 @@ class KernelList(QWidget):
                 inside = [i for i in infos if i.family == family]
                 self._branch(family, inside)
             self.tree.expandAll()
-        self.select(held or [i.name for i in infos][:1])
+        self.select(selected or [i.name for i in infos][:1])
 
-    def say(self, words: str) -> None:
-        """Say why there is nothing to select."""
+    def show_message(self, text: str) -> None:
+        """Show a message instead of kernels."""
         self.tree.clear()
-        QTreeWidgetItem(self.tree, [words]).setFlags(Qt.ItemFlag.NoItemFlags)
+        QTreeWidgetItem(self.tree, [text]).setFlags(Qt.ItemFlag.NoItemFlags)
 
     def _branch(self, family: str, inside: Sequence[KernelInfo]) -> None:
         top = self.tree.invisibleRootItem()
@@ -71,14 +71,14 @@ class KernelList(QWidget):
             item.setData(0, NAME, info.name)
             item.setToolTip(0, f"{info.name}\n{info.about}\n{info.formula}")
 
-    # -- what is chosen
+    # -- selection
 
     @property
     def chosen(self) -> tuple[KernelInfo, ...]:
-        """The selected kernels in the order of the list; a family brings all that are seen of it."""
+        """The selected kernels in list order; a selected family gives its visible kernels."""
         names: set[str] = set()
         for item in self.tree.selectedItems():
-            inside = _inside(item) or [item]
+            inside = _children(item) or [item]
             names.update(str(i.data(0, NAME)) for i in inside if not i.isHidden())
         return tuple(info for name, info in self._infos.items() if name in names)
 
@@ -95,25 +95,25 @@ class KernelList(QWidget):
         self.changed.emit()
 
     def _items(self) -> list[QTreeWidgetItem]:
-        """All rows that are kernels."""
-        tops = _inside(self.tree.invisibleRootItem())
-        return [i for i in (*tops, *(i for top in tops for i in _inside(top))) if i.data(0, NAME)]
+        """All items of kernels."""
+        tops = _children(self.tree.invisibleRootItem())
+        return [i for i in (*tops, *(i for top in tops for i in _children(top))) if i.data(0, NAME)]
 
-    def _sift(self, text: str) -> None:
-        """Show kernels that have the words in their name, title, family or description."""
-        wish = text.casefold().split()
+    def _filter(self, text: str) -> None:
+        """Show the kernels whose name, title, family or description contains all words."""
+        wanted = text.casefold().split()
         for item in self._items():
             info = self._infos[item.data(0, NAME)]
-            words = f"{info.name} {info.title} {info.family} {info.about}".casefold()
-            item.setHidden(not all(w in words for w in wish))
+            searched = f"{info.name} {info.title} {info.family} {info.about}".casefold()
+            item.setHidden(not all(w in searched for w in wanted))
             if item.isHidden():
                 item.setSelected(False)
-        for top in _inside(self.tree.invisibleRootItem()):
-            if found := _inside(top):
-                top.setHidden(all(item.isHidden() for item in found))
+        for top in _children(self.tree.invisibleRootItem()):
+            if children := _children(top):
+                top.setHidden(all(item.isHidden() for item in children))
         self.changed.emit()
 
 
-def _inside(item: QTreeWidgetItem) -> list[QTreeWidgetItem]:
-    """The rows below a row."""
-    return [found for i in range(item.childCount()) if (found := item.child(i)) is not None]
+def _children(item: QTreeWidgetItem) -> list[QTreeWidgetItem]:
+    """The child items of an item."""
+    return [child for i in range(item.childCount()) if (child := item.child(i)) is not None]

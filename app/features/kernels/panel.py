@@ -1,4 +1,4 @@
-"""Kernels: what a machine's kernels can do, and why: run, compiled, profiled, explained. Its tabs are one table."""
+"""Panel Kernels: tabs Run, Compile, Profile, Memory and How it works, built lazily from one table."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from espalier.app.widgets.bench import Front
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-LEAST = 100  # pixels of a page that are always seen
-PASSED_ON = ("begun", "node_wanted", "mode_wanted", "pass_wanted", "overlay_changed", "save_wanted", "load_wanted")
+LEAST = 100  # minimum visible pixels of a page
+FORWARDED = ("begun", "node_wanted", "mode_wanted", "pass_wanted", "overlay_changed", "save_wanted", "load_wanted")
 
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """A page that is imported and built when it is first seen: `make` of `module` is a widget of a session."""
+    """A page that is imported and built when first shown: class `make` of `module`, constructed with the session."""
 
     title: str
     module: str
     make: str
 
     def build(self, session: Session) -> QWidget:
-        """The page."""
+        """Build the page."""
         return getattr(importlib.import_module(self.module), self.make)(session)
 
 
@@ -37,13 +37,12 @@ TABS: tuple[Tab, ...] = (
     Tab("Compile", "espalier.app.features.kernels.compile", "CompilePage"),
     Tab("Profile", "espalier.app.features.kernels.profile", "ProfilePage"),
     Tab("Memory", "espalier.app.features.kernels.memory", "MemoryPage"),
-    Tab("How it works", "espalier.app.features.kernels.explained", "KernelsExplained"),
+    Tab("How it works", "espalier.app.features.kernels.explanations", "KernelExplanations"),
 )
 
 
 class _Scrolled(QScrollArea):
-    """Pages that are as high as there is room, and scroll where there is less than they need: no page of charts and
-    tables makes the bottom of the window grow."""
+    """Pages that fill the available height and scroll below their minimum, so that they never enlarge the window."""
 
     def __init__(self, pages: QWidget) -> None:
         super().__init__()
@@ -52,7 +51,7 @@ class _Scrolled(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         pages.setProperty("surface", "panel")
         pages.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        pages.setMinimumWidth(1)  # narrower than it would be, it gives way and is not cut
+        pages.setMinimumWidth(1)  # allows narrower than the hint
         self.setWidget(pages)
 
     def minimumSizeHint(self) -> QSize:
@@ -60,10 +59,10 @@ class _Scrolled(QScrollArea):
 
 
 class KernelsPanel(QWidget):
-    """Pages under a row of tabs. Signals of PASSED_ON that a page has are told by the panel, for the window.
+    """Pages under a row of tabs; the panel forwards the pages' signals of FORWARDED to the window.
 
-    `overlay_changed`: a mode of the graph's colours and its Overlay. `save_wanted`: what is to be saved (a Table, a
-    chart, or something with `export`), a title and a file's name. `built`: a page is there, by its title.
+    `overlay_changed`: colour mode and Overlay. `save_wanted`: a Table, a chart or an object with `export`, dialog
+    title and file name. `built`: title of a page that was built.
     """
 
     begun = Signal()
@@ -98,11 +97,11 @@ class KernelsPanel(QWidget):
 
     @property
     def title(self) -> str:
-        """Of the tab that is chosen."""
+        """Title of the current tab."""
         return TABS[self.bar.currentIndex()].title
 
     def page(self, title: str) -> QWidget:
-        """The page of a tab, brought to the front."""
+        """Bring the page of a tab to the front and return it."""
         at = next(i for i, tab in enumerate(TABS) if tab.title == title)
         self.bar.setCurrentIndex(at)
         page = self._page(TABS[at])
@@ -110,13 +109,13 @@ class KernelsPanel(QWidget):
         return page
 
     def prepared(self, title: str) -> QWidget:
-        """The page of a tab, wherever it stands: built, but not brought."""
+        """The page of a tab, built if necessary, without bringing it to the front."""
         return self._page(next(tab for tab in TABS if tab.title == title))
 
     def _page(self, tab: Tab) -> QWidget:
         if tab.title not in self.pages:
             page = self.pages[tab.title] = tab.build(self._session)
-            for name in PASSED_ON:
+            for name in FORWARDED:
                 if hasattr(page, name):
                     getattr(page, name).connect(getattr(self, name))
             self._pages.addWidget(page)
@@ -124,12 +123,12 @@ class KernelsPanel(QWidget):
         return self.pages[tab.title]
 
     def _show(self) -> None:
-        """Put the chosen tab's page in front; nothing is built for those that nobody sees."""
+        """Show the current tab's page; pages are built only while the panel is visible."""
         if self.isVisible():
             self._pages.setCurrentWidget(self._page(TABS[self.bar.currentIndex()]))
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Build what is looked at: a paint is sure to be seen, while docks are shown before they become tabs."""
+        """Build the current page: a paint implies visibility, while docks are shown before they become tabs."""
         super().paintEvent(event)
         if TABS[self.bar.currentIndex()].title not in self.pages:
             self._soon.start()

@@ -1,4 +1,4 @@
-"""The timeline of a run as it is drawn: lanes of spans, and below them the memory that is held."""
+"""Drawing of a run's timeline: lanes of spans and the allocated memory below."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame
 
-from espalier.app.features.kernels.charts.run_lanes import COLOURS, Floats, Lane, Run, Span, rows_of, seen_of
+from espalier.app.features.kernels.charts.run_lanes import COLOURS, Floats, Lane, Run, Span, rows_of, visible_lane
 from espalier.app.figures.curves import ticks
 from espalier.app.theme import CATEGORIES, Palette, rgb
 from espalier.app.widgets.charts.picture import Table, in_light, write_chart
@@ -30,14 +30,14 @@ from espalier.app.widgets.charts.wave_rows import Span as Stretch
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.words import mebibytes, time_words
 
-HEAD, GAP, MEMORY, NAMES = 24, 2, 44, 74  # pixels: the axis, between lanes, the curve below, the lanes' names
+HEAD, GAP, MEMORY, NAMES = 24, 2, 44, 74  # pixels: axis, lane gap, memory curve, lane names
 HIGH = {"module": 18, "node": 22, "operation": 14, "device": 18}
-READABLE = 26  # pixels of a span that has room for words
+READABLE = 26  # pixels from which a span is labelled
 MIDDLE = Qt.AlignmentFlag.AlignVCenter
 
 
 class TimelineCanvas(QAbstractScrollArea):
-    """What is seen of a run; TimelineView puts hands on it."""
+    """Drawing and geometry of the timeline; TimelineView adds mouse and keys."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,10 +57,10 @@ class TimelineCanvas(QAbstractScrollArea):
     def sizeHint(self) -> QSize:
         return QSize(480, 200)
 
-    # -- what is shown
+    # -- content
 
     def show_run(self, run: Run | None) -> None:
-        """Show another run, whole."""
+        """Show a run from begin to end."""
         self.run, self.under = run, None
         self.seen = self.whole
         self._bound()
@@ -68,44 +68,44 @@ class TimelineCanvas(QAbstractScrollArea):
 
     @property
     def whole(self) -> Stretch:
-        """All of the run."""
+        """Interval of the whole run."""
         return Stretch(0.0, self.run.length if self.run else 1.0)
 
     def fit(self) -> None:
-        """All of the run."""
+        """Interval of the whole run."""
         self.see(self.whole)
 
     def see(self, stretch: Stretch) -> None:
-        """Another stretch of time."""
+        """Show an interval of time."""
         if stretch != self.seen:
             self.seen = stretch
             self.viewport().update()
 
-    # -- where things are
+    # -- geometry
 
     @property
     def wide(self) -> int:
-        """Pixels of the spans."""
+        """Width of the spans' area in pixels."""
         return max(self.viewport().width() - NAMES - 8, 1)
 
     def x_of(self, time: Floats) -> Floats:
-        """Where a time lies."""
+        """The x positions of times."""
         return NAMES + (time - self.seen.begin) / self.seen.length * self.wide
 
     def time_at(self, x: float) -> float:
-        """The time at a place."""
+        """The time at an x position."""
         return self.seen.begin + (x - NAMES) / self.wide * self.seen.length
 
     def tops(self) -> list[tuple[Lane, int]]:
-        """The lanes and where each begins, from the top of the view."""
-        top, found = HEAD - self.verticalScrollBar().value(), list[tuple[Lane, int]]()
+        """The lanes with their y positions in the view."""
+        top, lanes = HEAD - self.verticalScrollBar().value(), list[tuple[Lane, int]]()
         for lane in self.run.lanes if self.run else ():
-            found.append((lane, top))
+            lanes.append((lane, top))
             top += HIGH[lane.kind] + GAP
-        return found
+        return lanes
 
     def lane_at(self, y: float) -> Lane | None:
-        """The lane under a place."""
+        """The lane at a y position, or None."""
         return next((lane for lane, top in self.tops() if y >= HEAD and top <= y < top + HIGH[lane.kind]), None)
 
     @property
@@ -141,7 +141,7 @@ class TimelineCanvas(QAbstractScrollArea):
         painter.end()
 
     def _box_under(self) -> QRectF | None:
-        """Of the span under the pointer."""
+        """Box of the span under the pointer, or None."""
         for lane, top in self.tops() if self.under else ():
             if self.under in lane.spans[slice(*lane.among(self.under.begin, self.under.begin))]:
                 left, right = self.x_of(np.array([self.under.begin, self.under.begin + self.under.length]))
@@ -150,11 +150,11 @@ class TimelineCanvas(QAbstractScrollArea):
 
     @property
     def _foot(self) -> int:
-        """Where the lanes end."""
+        """The y position at which the lanes end."""
         return self.viewport().height() - (MEMORY if self._memory else 0)
 
     def paint(self, painter: QPainter) -> None:
-        """Draw all on the ground of the theme."""
+        """Draw the timeline on the theme's background."""
         area = self.viewport().rect()
         painter.fillRect(area, QColor(self.look.panel))
         if self.run is None:
@@ -162,64 +162,64 @@ class TimelineCanvas(QAbstractScrollArea):
         font = QFont(self.font())
         font.setPixelSize(11)
         painter.setFont(font)
-        foot = self._foot
-        shown = [(lane, top) for lane, top in self.tops() if top + HIGH[lane.kind] >= HEAD and top <= foot]
+        bottom = self._foot
+        lanes = [(lane, top) for lane, top in self.tops() if top + HIGH[lane.kind] >= HEAD and top <= bottom]
         painter.save()
-        painter.setClipRect(QRect(0, HEAD, NAMES, foot - HEAD))
+        painter.setClipRect(QRect(0, HEAD, NAMES, bottom - HEAD))
         painter.setPen(QColor(self.look.muted))
-        for lane, top in shown:
+        for lane, top in lanes:
             painter.drawText(QRect(12, top, NAMES - 16, HIGH[lane.kind]), MIDDLE, lane.title)
-        painter.setClipRect(QRect(NAMES, HEAD, self.wide, foot - HEAD))
-        for lane, top in shown:
+        painter.setClipRect(QRect(NAMES, HEAD, self.wide, bottom - HEAD))
+        for lane, top in lanes:
             self._paint_lane(painter, lane, top)
         painter.restore()
         if self._memory:
-            self._paint_memory(painter, self.run, foot)
+            self._paint_memory(painter, self.run, bottom)
         self._paint_head(painter)
 
     def _paint_lane(self, painter: QPainter, lane: Lane, top: int) -> None:
-        """Narrow spans as one line of pixels, the others one by one."""
-        seen, high = seen_of(lane, self.seen.begin, self.seen.end, self.wide), HIGH[lane.kind]
-        inks = inks_of(self.look, faint=lane.kind == "operation")
+        """Draw narrow spans as one pixel line, the others individually."""
+        seen, high = visible_lane(lane, self.seen.begin, self.seen.end, self.wide), HIGH[lane.kind]
+        inks = span_colours(self.look, faint=lane.kind == "operation")
         table = np.array([rgb(c.name()) for c in inks] + [rgb(self.look.panel)], np.uint8)
         pixels = np.full((1, self.wide, 4), 255, np.uint8)
         pixels[0, :, 2::-1] = table[seen.codes]
         image = QImage(pixels.data, self.wide, 1, self.wide * 4, QImage.Format.Format_RGB32)
         painter.drawImage(QRectF(NAMES, top, self.wide, high), image, QRectF(0, 0, self.wide, 1))
-        for place, left, right in zip(seen.large.tolist(), seen.lefts.tolist(), seen.rights.tolist(), strict=True):
+        for index, left, right in zip(seen.large.tolist(), seen.lefts.tolist(), seen.rights.tolist(), strict=True):
             box = QRectF(NAMES + left, top, right - left - 1, high)
-            self._paint_span(painter, lane.spans[place], box, inks[lane.codes[place]])
+            self._paint_span(painter, lane.spans[index], box, inks[lane.codes[index]])
         painter.setPen(QPen(QColor(self.look.accent), 2))
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        for place in (k for node in self.marked for k in lane.places.get(node, ()) if lane.kind != "operation"):
-            span = lane.spans[place]
+        for index in (k for node in self.marked for k in lane.places.get(node, ()) if lane.kind != "operation"):
+            span = lane.spans[index]
             left, right = self.x_of(np.array([span.begin, span.begin + span.length]))
             painter.drawRect(QRectF(left + 1, top + 1, max(right - left - 3, 1.0), high - 2))
 
-    def _paint_span(self, painter: QPainter, span: Span, box: QRectF, ground: QColor) -> None:
-        painter.fillRect(box, ground)
+    def _paint_span(self, painter: QPainter, span: Span, box: QRectF, fill: QColor) -> None:
+        painter.fillRect(box, fill)
         if span.rounds:
             painter.fillRect(box, QBrush(QColor(self.look.panel), Qt.BrushStyle.BDiagPattern))
         if box.width() >= READABLE:
             left = max(box.left(), float(NAMES))
-            place = QRectF(left + 4, box.top(), min(box.right(), NAMES + self.wide) - left - 6, box.height())
-            words = fitted(span.name, painter.fontMetrics(), int(place.width()))
-            painter.setPen(QColor(_ink(ground)))
-            if len(words) > 2:
-                painter.drawText(place, MIDDLE, words)
+            box_text = QRectF(left + 4, box.top(), min(box.right(), NAMES + self.wide) - left - 6, box.height())
+            text = elided_path(span.name, painter.fontMetrics(), int(box_text.width()))
+            painter.setPen(QColor(_ink(fill)))
+            if len(text) > 2:
+                painter.drawText(box_text, MIDDLE, text)
 
     def _paint_memory(self, painter: QPainter, run: Run, top: int) -> None:
-        look, most = self.look, max(float(run.held.max()), 1.0)
+        look, peak = self.look, max(float(run.held.max()), 1.0)
         painter.setPen(QColor(look.line))
         painter.drawLine(0, top, self.viewport().width(), top)
         painter.setPen(QColor(look.muted))
         painter.drawText(QRect(12, top + 4, NAMES - 12, 16), MIDDLE, "memory")
-        painter.drawText(QRect(12, top + 20, NAMES - 12, 16), MIDDLE, mebibytes(most))
+        painter.drawText(QRect(12, top + 20, NAMES - 12, 16), MIDDLE, mebibytes(peak))
         first = max(int(np.searchsorted(run.times, self.seen.begin, "right")) - 1, 0)
         after = int(np.searchsorted(run.times, self.seen.end, "right"))
         times = np.append(run.times[first:after], self.seen.end)
         levels = np.append(run.held[first:after], run.held_at(self.seen.end))
-        xs, ys = self.x_of(times), top + MEMORY - 4 - levels / most * (MEMORY - 10)
+        xs, ys = self.x_of(times), top + MEMORY - 4 - levels / peak * (MEMORY - 10)
         points = [QPointF(max(xs[0], NAMES), top + MEMORY - 4)]
         for k in range(len(xs)):
             if k:
@@ -227,9 +227,9 @@ class TimelineCanvas(QAbstractScrollArea):
             points.append(QPointF(max(xs[k], NAMES), ys[k]))
         points.append(QPointF(max(xs[-1], NAMES), top + MEMORY - 4))
         painter.setPen(QPen(QColor(look.bar), 1.2))
-        ground = QColor(look.bar)
-        ground.setAlpha(60)
-        painter.setBrush(ground)
+        fill = QColor(look.bar)
+        fill.setAlpha(60)
+        painter.setBrush(fill)
         painter.save()
         painter.setClipRect(QRect(NAMES, top, self.wide, MEMORY))
         painter.drawPolygon(QPolygonF(points))
@@ -244,18 +244,18 @@ class TimelineCanvas(QAbstractScrollArea):
             painter.setPen(QColor(look.line))
             painter.drawLine(QPointF(x, HEAD - 6), QPointF(x, HEAD - 1))
             painter.setPen(QColor(look.muted))
-            words = time_words(time / 1e6) if time else "0"
-            if x + 3 + painter.fontMetrics().horizontalAdvance(words) < wide:
-                painter.drawText(QPointF(x + 3, HEAD - 8), words)
+            text = time_words(time / 1e6) if time else "0"
+            if x + 3 + painter.fontMetrics().horizontalAdvance(text) < wide:
+                painter.drawText(QPointF(x + 3, HEAD - 8), text)
 
-    # -- the view itself
+    # -- widget events
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._bound()
 
     def set_theme(self, palette: Palette) -> None:
-        """Take other colours."""
+        """Apply the theme's colours."""
         self.look = palette
         self.viewport().update()
 
@@ -267,12 +267,12 @@ class TimelineCanvas(QAbstractScrollArea):
     # -- files
 
     def table(self) -> Table:
-        """A row for each span."""
+        """One row per span."""
         rows = tuple(rows_of(self.run)) if self.run else ()
         return ("lane", "span", "node", "begin (µs)", "length (µs)"), rows
 
     def export(self, path: Path) -> None:
-        """Write what is seen to a .png or .svg file, or all spans to a .csv; raises FileError."""
+        """Export the view to a .png or .svg file, or all spans to a .csv; raises FileError."""
         with in_light(self, path):
             write_chart(self.viewport(), path, self.table, self._paint_on)
 
@@ -283,18 +283,18 @@ class TimelineCanvas(QAbstractScrollArea):
         painter.end()
 
 
-def inks_of(look: Palette, faint: bool) -> list[QColor]:
-    """Of COLOURS: by the kind of operation, modules grey; fainter, as operations of torch below their node are."""
+def span_colours(look: Palette, faint: bool) -> list[QColor]:
+    """The colours of COLOURS: by operation category, modules grey; `faint`: for torch operations."""
     plain = [QColor(CATEGORIES.get(name, look.chip)) for name in COLOURS]
     return [_mixed(c, QColor(look.panel), 0.45) for c in plain] if faint else plain
 
 
-def fitted(name: str, metrics: QFontMetrics, room: int) -> str:
-    """As many of the last parts of a path as there is room for."""
+def elided_path(name: str, metrics: QFontMetrics, room: int) -> str:
+    """The longest end of a dotted path that fits the width, else its elided last part."""
     parts = name.split(".")
     for k in range(len(parts)):
-        if metrics.horizontalAdvance(words := ".".join(parts[k:])) <= room:
-            return words
+        if metrics.horizontalAdvance(text := ".".join(parts[k:])) <= room:
+            return text
     return metrics.elidedText(parts[-1], Qt.TextElideMode.ElideRight, room)
 
 
@@ -304,7 +304,7 @@ def _mixed(one: QColor, other: QColor, share: float) -> QColor:
     return QColor(round(red), round(green), round(share * one.blue() + rest * other.blue()))
 
 
-def _ink(ground: QColor) -> str:
-    """Black or white, whichever is read better."""
-    light = 0.299 * ground.red() + 0.587 * ground.green() + 0.114 * ground.blue()
+def _ink(background: QColor) -> str:
+    """Text colour with the better contrast."""
+    light = 0.299 * background.red() + 0.587 * background.green() + 0.114 * background.blue()
     return "#1C2127" if light > 140 else "#FFFFFF"

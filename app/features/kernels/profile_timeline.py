@@ -1,4 +1,4 @@
-"""The timeline of a run under the hand: wheel, mouse and keys."""
+"""Timeline with wheel, mouse and keyboard navigation."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from espalier.app.features.kernels.profile_canvas import NAMES, TimelineCanvas
 from espalier.app.widgets.charts.wave_rows import Span as Stretch
 from espalier.app.words import mebibytes, percent, plural, time_words
 
-ZOOM, PAN = 1.25, 0.12  # of a notch of the wheel: the factor, the part of what is seen
+ZOOM, PAN = 1.25, 0.12  # per wheel notch: zoom factor, share of the visible interval
 NEAR = 3.0  # pixels
 HELP = (
     "Wheel: zoom; Shift and wheel or drag: move; click: select the node; double click: show it; ← →: the next node; "
-    "+ −: zoom; 0: whole."
+    "+ −: zoom; 0: fit."
 )
 
 
 class TimelineView(TimelineCanvas):
-    """`nodes_chosen`: a span was clicked, and these are its nodes; `node_wanted`: its node is to be shown."""
+    """Emits `nodes_chosen` with the nodes of a clicked span, and `node_wanted` to show its node."""
 
     nodes_chosen = Signal(tuple)
     node_wanted = Signal(str)
@@ -31,23 +31,23 @@ class TimelineView(TimelineCanvas):
         super().__init__()
         self._drag: tuple[QPointF, Stretch] | None = None
         self._moved = False
-        self._at = -1  # the span of the nodes' lane that the keys stand on
+        self._at = -1  # index of the current span in the node lane
 
     def show_run(self, run: Run | None) -> None:
-        """Show another run, whole."""
+        """Show a run from begin to end."""
         self._at = -1
         super().show_run(run)
 
     def mark(self, nodes: Iterable[str]) -> None:
-        """Mark the spans of nodes, and bring the first into view."""
+        """Mark the spans of nodes and scroll the first into view."""
         self.marked = frozenset(nodes)
         lane = self.run.nodes if self.run else None
         if lane and self.marked:
-            found = next((k for k, s in enumerate(lane.spans) if self.marked.intersection(s.nodes)), -1)
+            first = next((k for k, s in enumerate(lane.spans) if self.marked.intersection(s.nodes)), -1)
             now = (
                 self._at
                 if 0 <= self._at < len(lane.spans) and self.marked.intersection(lane.spans[self._at].nodes)
-                else found
+                else first
             )
             self._at = now
             if now >= 0:
@@ -60,13 +60,13 @@ class TimelineView(TimelineCanvas):
             self.see(self.seen.moved(middle - (self.seen.begin + self.seen.end) / 2, self.whole))
 
     def span_at(self, spot: QPointF) -> tuple[Lane, Span] | None:
-        """What lies at a place."""
+        """The lane and span at a position, or None."""
         lane = self.lane_at(spot.y()) if self.run and spot.x() >= NAMES else None
-        found = lane.at(self.time_at(spot.x()), NEAR / self.wide * self.seen.length) if lane else None
-        return (lane, found) if lane and found else None
+        span = lane.at(self.time_at(spot.x()), NEAR / self.wide * self.seen.length) if lane else None
+        return (lane, span) if lane and span else None
 
-    def words(self, lane: Lane, span: Span) -> str:
-        """What a span says of itself."""
+    def tooltip(self, lane: Lane, span: Span) -> str:
+        """Tooltip of a span."""
         share = span.length / self.run.length if self.run else 0.0
         lines = [span.name, f"{time_words(span.length / 1e6)} · {percent(share)} of the run · from "
                             f"{time_words(span.begin / 1e6)}"]  # fmt: skip
@@ -78,10 +78,10 @@ class TimelineView(TimelineCanvas):
             lines.append(plural(len(span.nodes), "node"))
         return "\n".join(lines)
 
-    # -- hands
+    # -- input
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Over the spans: zoom, with Shift along the time; over the names: other lanes."""
+        """Zoom over the spans, pan with Shift; scroll the lanes over the names."""
         if self.run is None or event.position().x() < NAMES:
             super().wheelEvent(event)
             return
@@ -100,38 +100,34 @@ class TimelineView(TimelineCanvas):
         if self.run is None:
             return
         if self._drag and event.buttons() & Qt.MouseButton.LeftButton:
-            far = event.position().x() - self._drag[0].x()
-            self._moved = self._moved or abs(far) > 3
+            distance = event.position().x() - self._drag[0].x()
+            self._moved = self._moved or abs(distance) > 3
             if self._moved:
                 stretch = self._drag[1]
-                self.see(stretch.moved(-far / self.wide * stretch.length, self.whole))
+                self.see(stretch.moved(-distance / self.wide * stretch.length, self.whole))
             return
-        found, words = self.span_at(event.position()), ""
-        under = found[1] if found else None
+        hit, text = self.span_at(event.position()), ""
+        under = hit[1] if hit else None
         if under is not self.under:
             self.under = under
             self.viewport().update()
-        if found:
-            words = self.words(*found)
+        if hit:
+            text = self.tooltip(*hit)
         elif event.position().x() >= NAMES and len(self.run.held) > 1:
             time = self.time_at(event.position().x())
-            words = f"{mebibytes(self.run.held_at(time))} held at {time_words(max(time, 0.0) / 1e6)}"
+            text = f"{mebibytes(self.run.held_at(time))} allocated at {time_words(max(time, 0.0) / 1e6)}"
         self.setCursor(Qt.CursorShape.PointingHandCursor if under else Qt.CursorShape.ArrowCursor)
-        QToolTip.showText(event.globalPosition().toPoint(), words, self)
+        QToolTip.showText(event.globalPosition().toPoint(), text, self)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        if (
-            not self._moved
-            and event.button() == Qt.MouseButton.LeftButton
-            and (found := self.span_at(event.position()))
-        ):
-            self._choose(found[1])
+        if not self._moved and event.button() == Qt.MouseButton.LeftButton and (hit := self.span_at(event.position())):
+            self._choose(hit[1])
         self._drag = None
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        found = self.span_at(event.position())
-        if found and found[1].nodes:
-            self.node_wanted.emit(found[1].nodes[0])
+        hit = self.span_at(event.position())
+        if hit and hit[1].nodes:
+            self.node_wanted.emit(hit[1].nodes[0])
 
     def _choose(self, span: Span) -> None:
         """Select the nodes of a span."""
@@ -144,7 +140,7 @@ class TimelineView(TimelineCanvas):
             self.nodes_chosen.emit(span.nodes)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows: the next node, with Shift a part of what is seen; plus, minus, nought: zoom."""
+        """Arrows: next or previous node, with Shift pan; plus, minus, 0: zoom."""
         key, keys = event.key(), Qt.Key
         lane = self.run.nodes if self.run else None
         if lane is None:
@@ -152,7 +148,7 @@ class TimelineView(TimelineCanvas):
         elif key in (keys.Key_Left, keys.Key_Right):
             self._step(lane, -1 if key == keys.Key_Left else 1, event.modifiers())
         elif key in (keys.Key_Home, keys.Key_End):
-            self._go(lane, 0 if key == keys.Key_Home else len(lane.spans) - 1)
+            self._go_to(lane, 0 if key == keys.Key_Home else len(lane.spans) - 1)
         elif key in (keys.Key_Plus, keys.Key_Equal, keys.Key_Minus):
             self.see(self.seen.zoomed(ZOOM if key == keys.Key_Minus else 1 / ZOOM, self._centre(lane), self.whole))
         elif key == keys.Key_0:
@@ -163,7 +159,7 @@ class TimelineView(TimelineCanvas):
             super().keyPressEvent(event)
 
     def _centre(self, lane: Lane) -> float:
-        """Where keys zoom: at the chosen node where it is in view."""
+        """Centre of keyboard zoom: the chosen node if in view, else the middle."""
         if 0 <= self._at < len(lane.spans):
             span = lane.spans[self._at]
             middle = span.begin + span.length / 2
@@ -175,9 +171,9 @@ class TimelineView(TimelineCanvas):
         if modifiers & Qt.KeyboardModifier.ShiftModifier:
             self.see(self.seen.moved(by * PAN * self.seen.length, self.whole))
         else:
-            self._go(lane, self._at + by)
+            self._go_to(lane, self._at + by)
 
-    def _go(self, lane: Lane, at: int) -> None:
+    def _go_to(self, lane: Lane, at: int) -> None:
         at = min(max(at, 0), len(lane.spans) - 1)
         self._choose(lane.spans[at])
         self._at = at

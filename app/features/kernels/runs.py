@@ -1,4 +1,4 @@
-"""The tab Run of the panel Kernels: kernels and settings at the left, what came of them at the right."""
+"""Tab Run of the panel Kernels: kernels and settings at the left, results at the right."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
-from espalier.app.features.kernels.beside import show_names
+from espalier.app.features.kernels.comparison import show_names
 from espalier.app.features.kernels.list import KernelList
 from espalier.app.features.kernels.setup import KernelSetup
+from espalier.app.features.kernels.state.row_text import busy_text, limits_text
 from espalier.app.features.kernels.state.runs import Run, kernel_runs_of
-from espalier.app.features.kernels.state.words import busy_words, limits_words
 from espalier.app.features.kernels.views import SOURCE, Views
 from espalier.app.widgets.bench import FormArea
 from espalier.app.widgets.forms.fields import Choice, wear_field_style
@@ -28,7 +28,7 @@ LIST, SETUP = 220, 256
 
 
 class KernelRuns(QWidget):
-    """`save_wanted` and `load_wanted` ask the window for a file; `begun`: a run has."""
+    """Emits `save_wanted` and `load_wanted` for the window's file dialogs, and `begun` when a run starts."""
 
     begun = Signal()
     save_wanted = Signal(object, str, str)
@@ -36,30 +36,30 @@ class KernelRuns(QWidget):
 
     def __init__(self, session: Session) -> None:
         super().__init__()
-        self._session, self._eager = session, False
-        self.held = kernel_runs_of(session)
+        self._session, self._run_pending = session, False
+        self.state = kernel_runs_of(session)
         self.list, self.setup = KernelList(), KernelSetup()
         self.split = QSplitter(Qt.Orientation.Horizontal)
-        self.choice, self._status, self._wrong = Choice(), Elided("", "muted", 40), warning()
+        self.choice, self._status, self._error = Choice(), Elided("", "muted", 40), warning()
         self._busy = muted("")
         self._save = link("Save results…", self._want_results)
         self._load = link("Load…", self.load_wanted.emit)
         self._remove = link("Remove", self._drop)
-        self._again = link("List them again", self.held.want_lab)
+        self._again = link("List again", self.state.want_lab)
         self.views = Views(self._save, self._load, self._remove)
         self._build()
         self._connect()
         wear_field_style(self)
-        self.held.want_lab()
-        self._known()
-        self._listed()
+        self.state.want_lab()
+        self._on_lab()
+        self._on_listed()
 
     # -- building
 
     def _build(self) -> None:
         self.choice.setAccessibleName("Run")
-        self._save.setToolTip("As JSON, which kernels --compare and other windows read")
-        self._load.setToolTip("Results of this or another machine, as the command line writes them")
+        self._save.setToolTip("As JSON, for kernels --compare and other windows")
+        self._load.setToolTip("Results file of this or another machine")
         middle = QWidget()
         column = QVBoxLayout(middle)
         column.setContentsMargins(0, 0, 0, 0)
@@ -67,7 +67,7 @@ class KernelRuns(QWidget):
         column.addWidget(FormArea(self.setup), 1)
         column.addWidget(self.setup.foot)
         self.split.setHandleWidth(1)
-        for part in (self.list, middle, self._shown()):
+        for part in (self.list, middle, self._results()):
             self.split.addWidget(part)
         self.split.setStretchFactor(2, 1)
         self.split.setSizes([LIST, SETUP, 1000])
@@ -75,54 +75,54 @@ class KernelRuns(QWidget):
         box.setContentsMargins(0, 0, 0, 0)
         box.addWidget(self.split)
 
-    def _shown(self) -> QWidget:
-        held, bar = QWidget(), row_of(8)
+    def _results(self) -> QWidget:
+        widget, bar = QWidget(), row_of(8)
         bar.setContentsMargins(12, 4, 12, 0)
         bar.addWidget(self.choice)
         bar.addWidget(self._status, 1)
         bar.addWidget(self._again)
-        for line in (self._busy, self._wrong):
+        for line in (self._busy, self._error):
             line.setContentsMargins(12, 2, 12, 0)
             line.setMinimumWidth(1)
-        box = QVBoxLayout(held)
+        box = QVBoxLayout(widget)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addLayout(bar)
         box.addWidget(self._busy)
-        box.addWidget(self._wrong)
+        box.addWidget(self._error)
         box.addWidget(self.views, 1)
-        return held
+        return widget
 
     def _connect(self) -> None:
-        held, views = self.held, self.views
-        held.known.connect(self._known)
-        held.listed.connect(self._listed)
-        held.changed.connect(self._changed)
+        state, views = self.state, self.views
+        state.lab_changed.connect(self._on_lab)
+        state.listed.connect(self._on_listed)
+        state.changed.connect(self._on_run_changed)
         self.list.changed.connect(self._selected)
         self.setup.run_wanted.connect(self.start)
-        self.setup.stop_wanted.connect(held.stop)
+        self.setup.stop_wanted.connect(state.stop)
         self.choice.edited.connect(self._choose)
         views.save_wanted.connect(self.save_wanted)
         views.load_wanted.connect(self.load_wanted)
 
-    # -- what there is
+    # -- kernels and runs
 
-    def _known(self) -> None:
-        """The kernels are listed, or cannot be."""
-        lab, error = self.held.lab, self.held.lab_error
+    def _on_lab(self) -> None:
+        """Offer the listed kernels, or show why they cannot be listed."""
+        lab, error = self.state.lab, self.state.lab_error
         if lab:
             self.setup.use(lab)
             self.list.offer(lab.kernels)
             self.views.source.offer(lab.kernels)
             self._selected()
-            if self._eager:
+            if self._run_pending:
                 self.setup.run()
-        self._eager = False
+        self._run_pending = False
         self._again.setVisible(lab is None and error is not None)
-        words = f"{error.message} {error.hint}" if error else "The kernels are being listed."
-        self.views.source.say(words)
+        text = f"{error.message} {error.hint}" if error else "The kernels are being listed."
+        self.views.source.show_message(text)
         if lab is None:
-            self.list.say("not listed" if error else "being listed …")
+            self.list.show_message("not listed" if error else "being listed …")
         self._show_state()
 
     def _selected(self) -> None:
@@ -131,9 +131,9 @@ class KernelRuns(QWidget):
         if infos:
             self.views.source.show_kernel(infos[0].name)
 
-    def _listed(self) -> None:
-        """Another list of runs."""
-        runs = self.held.runs
+    def _on_listed(self) -> None:
+        """Offer the runs after the list has changed."""
+        runs = self.state.runs
         titles = {n: f"{i}: {_title(r)}" for i, (n, r) in enumerate(runs.items(), 1)}
         before = self.choice.get() if self.choice.values else None
         self.choice.offer(tuple(runs), tuple(titles.values()))
@@ -144,55 +144,55 @@ class KernelRuns(QWidget):
 
     def _choose(self) -> None:
         self.views.show_run(self.run)
-        self._offer_beside()
+        self._offer_comparison()
         self._show_state()
 
-    def _offer_beside(self) -> None:
-        runs = {n: r for n, r in self.held.runs.items() if r.rows and not r.job}
-        numbers = {n: i for i, n in enumerate(self.held.runs, 1)}
+    def _offer_comparison(self) -> None:
+        runs = {n: r for n, r in self.state.runs.items() if r.rows and not r.job}
+        numbers = {n: i for i, n in enumerate(self.state.runs, 1)}
         titles = {n: f"{numbers[n]}: {_title(r)} · {r.machine}" for n, r in runs.items()}
-        self.views.beside.offer(runs, titles, self.run.name if self.run else "")
+        self.views.comparison.offer(runs, titles, self.run.name if self.run else "")
 
-    def _changed(self, run: Run) -> None:
+    def _on_run_changed(self, run: Run) -> None:
         if run is self.run:
             self.views.show_run(run)
         if not run.job:
-            self._offer_beside()
+            self._offer_comparison()
         self._show_state()
 
     @property
     def run(self) -> Run | None:
-        """The run that is shown."""
-        return self.held.runs.get(self.choice.get()) if self.choice.values else None
+        """The shown run."""
+        return self.state.runs.get(self.choice.get()) if self.choice.values else None
 
     def _show_state(self) -> None:
-        run, busy = self.run, self.held.running
+        run, busy = self.run, self.state.running
         self.setup.show_running(busy is not None)
         for part in (self.choice, self._status, self._save, self._remove):
             part.setVisible(run is not None)
         self._save.setEnabled(bool(run and run.rows))
-        self._status.show_text(_state(run) if run else "")
-        busy_else = busy_words(run.rows) if run else ""
-        self._busy.setText(busy_else)
-        self._busy.setVisible(bool(busy_else))
-        told = [run.error if run else "", _told(self.held.unread), _told(self.held.lab_error)]
-        self._wrong.setText(" ".join(t for t in told if t))
-        self._wrong.setVisible(any(told))
+        self._status.show_text(_state_text(run) if run else "")
+        disturbance = busy_text(run.rows) if run else ""
+        self._busy.setText(disturbance)
+        self._busy.setVisible(bool(disturbance))
+        errors = [run.error if run else "", _error_text(self.state.unread), _error_text(self.state.lab_error)]
+        self._error.setText(" ".join(t for t in errors if t))
+        self._error.setVisible(any(errors))
 
-    # -- acts
+    # -- actions
 
     def run_chosen(self) -> None:
-        """Measure what is selected, as soon as it is known what there is."""
-        if self.held.lab is None:
-            self._eager = True
-            self.held.want_lab()
+        """Run the selected kernels, once the kernels are listed."""
+        if self.state.lab is None:
+            self._run_pending = True
+            self.state.want_lab()
         else:
             self.setup.run()
 
     def start(self, request: Request) -> None:
-        """Measure, and show what comes."""
+        """Start a run and show it."""
         try:
-            run = self.held.start(request)
+            run = self.state.start(request)
         except EspalierError as error:
             self._session.problem.emit(error)
             return
@@ -203,8 +203,8 @@ class KernelRuns(QWidget):
         self.begun.emit()
 
     def load(self, path: Path) -> None:
-        """Read a file of results and show it; raises KernelError."""
-        run = self.held.load(path)
+        """Load a results file and show it; raises KernelError."""
+        run = self.state.load(path)
         self.choice.put(run.name)
         self._choose()
 
@@ -214,26 +214,26 @@ class KernelRuns(QWidget):
 
     def _drop(self) -> None:
         if self.run:
-            self.held.remove(self.run)
+            self.state.remove(self.run)
 
 
 def _title(run: Run) -> str:
-    """`softmax, sweep · CPU`, or the file and its machine."""
+    """Title of a run: `softmax, sweep · CPU`, or with its file."""
     return f"{run.title} · {run.file or run.device.upper()}"
 
 
-def _state(run: Run) -> str:
-    """How far it is, where, and what that machine can do."""
+def _state_text(run: Run) -> str:
+    """Progress, or row counts, machine, ceilings and date of a run."""
     if run.job:
-        doing = run.job.progress.text if run.job.progress else "waiting for the job before it"
-        doing = doing if run.job.state != "paused" else "paused"
-        return f"{doing} · {plural(len(run.rows), 'row')}"
+        progress = run.job.progress.text if run.job.progress else "queued"
+        progress = progress if run.job.state != "paused" else "paused"
+        return f"{progress} · {plural(len(run.rows), 'row')}"
     failed = sum(not r.seconds for r in run.rows)
     parts = ("stopped" if run.stopped else "", plural(len(run.rows), "row"),
              f"{failed} without a time" if failed else "", run.machine if run.file else "",
-             limits_words(run.results.ceilings) if run.results.ceilings else "", run.results.date)  # fmt: skip
+             limits_text(run.results.ceilings) if run.results.ceilings else "", run.results.date)  # fmt: skip
     return " · ".join(p for p in parts if p)
 
 
-def _told(error: EspalierError | None) -> str:
+def _error_text(error: EspalierError | None) -> str:
     return f"{error.message} {error.hint}".strip() if error else ""

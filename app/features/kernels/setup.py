@@ -1,4 +1,4 @@
-"""What is to be measured of the selected kernels: versions, device, types, sizes, time; and how long it will take."""
+"""Form of a kernel run: versions, device, types, sizes, time; with an estimate of the duration."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 USUAL, SWEEP, OWN = "usual", "sweep", "own"
 SIZES = {USUAL: "usual sizes", SWEEP: "a sweep of sizes", OWN: "own sizes"}
-CEILINGS = 1.5  # seconds that the machine's ceilings take
-OVERHEAD = 1.6  # cold and warm calls, and what lies between
+CEILINGS = 1.5  # seconds to measure the machine's ceilings
+OVERHEAD = 1.6  # cold and warm calls, and setup
 
 
 class KernelSetup(QWidget):
-    """`run_wanted` tells the Request; `changed` that it is another. `foot` holds the button, below the fields."""
+    """Emits `run_wanted` with the Request and `changed` at edits; `foot` contains the buttons."""
 
     run_wanted = Signal(object)
     stop_wanted = Signal()
@@ -44,7 +44,7 @@ class KernelSetup(QWidget):
         self.sizes, self.own = Choice(tuple(SIZES), tuple(SIZES.values())), Line()
         self.seconds, self.threads = NumberField(float, 0, 60), NumberField(int, 0, 1024, zero="torch's")
         self.run_button, self.stop_button = QPushButton("Run"), QPushButton("Cancel")
-        self.words, self.lacking, self.foot = QLabel(wordWrap=True), muted(""), QWidget()
+        self.estimate, self.lacking, self.foot = QLabel(wordWrap=True), muted(""), QWidget()
         self._versions = Flow(spacing=10, between=0)
         self.seconds.put(0.2)
         self.threads.put(0)
@@ -58,7 +58,7 @@ class KernelSetup(QWidget):
         self.sizes.setAccessibleName("Sizes")
         self.own.setAccessibleName("Own sizes")
         self.seconds.setAccessibleName("Seconds for each version")
-        self.seconds.setToolTip("Of rounds, for each version at each size")
+        self.seconds.setToolTip("Time for each version at each size")
         self.threads.setAccessibleName("Threads of the CPU")
         kinds = QHBoxLayout()
         kinds.setSpacing(10)
@@ -66,20 +66,20 @@ class KernelSetup(QWidget):
             box.setFixedHeight(ROW)
             kinds.addWidget(box)
         kinds.addStretch(1)
-        held = QWidget()
-        held.setLayout(self._versions)
+        versions = QWidget()
+        versions.setLayout(self._versions)
         times, counts = QHBoxLayout(), QHBoxLayout()
-        for row, field, words in ((times, self.seconds, "s for each version"), (counts, self.threads, "of the CPU")):
+        for row, field, unit in ((times, self.seconds, "s for each version"), (counts, self.threads, "of the CPU")):
             field.setFixedWidth(64)
             row.setSpacing(8)
             row.addWidget(field)
-            row.addWidget(muted(words, wrap=False), 1)
+            row.addWidget(muted(unit, wrap=False), 1)
         grid = QGridLayout(self)
         grid.setContentsMargins(12, 6, 12, 4)
         grid.setHorizontalSpacing(8)
         grid.setVerticalSpacing(5)
         grid.setColumnStretch(1, 1)
-        rows = (("Device", self.device), ("Types", kinds), ("Versions", held), ("", self.lacking),
+        rows = (("Device", self.device), ("Types", kinds), ("Versions", versions), ("", self.lacking),
                 ("Sizes", self.sizes), ("", self.own), ("Time", times), ("Threads", counts))  # fmt: skip
         for at, (title, part) in enumerate(rows):
             if title:
@@ -96,8 +96,8 @@ class KernelSetup(QWidget):
         self.run_button.setProperty("primary", True)
         self.run_button.setToolTip("Measure the selected kernels")
         self.stop_button.setToolTip("Stop the run; rows measured so far are kept")
-        self.words.setProperty("role", "muted")
-        self.words.setMinimumWidth(1)
+        self.estimate.setProperty("role", "muted")
+        self.estimate.setMinimumWidth(1)
         row = QHBoxLayout()
         row.setSpacing(6)
         row.addWidget(self.run_button, 1)
@@ -105,7 +105,7 @@ class KernelSetup(QWidget):
         box = QVBoxLayout(self.foot)
         box.setContentsMargins(12, 4, 12, 8)
         box.setSpacing(4)
-        box.addWidget(self.words)
+        box.addWidget(self.estimate)
         box.addLayout(row)
 
     def _connect(self) -> None:
@@ -115,14 +115,14 @@ class KernelSetup(QWidget):
         self.stop_button.clicked.connect(self.stop_wanted)
         self.own.returnPressed.connect(self.run)
         for part in (self.own, self.seconds, self.threads):
-            part.edited.connect(self.tell)
+            part.edited.connect(self.update_estimate)
         for box in self.types.values():
-            box.toggled.connect(lambda _: self.tell())
+            box.toggled.connect(lambda _: self.update_estimate())
 
-    # -- what there is to choose from
+    # -- available choices
 
     def use(self, lab: Lab) -> None:
-        """Take what is here; a device that is not says why."""
+        """Offer the devices of this machine; unavailable ones are disabled with the reason."""
         self._lab = lab
         model = self.device.model()
         assert isinstance(model, QStandardItemModel)
@@ -134,11 +134,11 @@ class KernelSetup(QWidget):
         self.device.put("cpu" if "cuda" in lab.missing else "cuda")
         cores = lab.machines.get("cpu", {}).get("cores")
         self.threads.high = float(cores or 1024)
-        self.threads.setToolTip(f"Of the CPU, up to {cores}; empty: as many as torch takes" if cores else "")
+        self.threads.setToolTip(f"Of the CPU, up to {cores}; empty: torch's default" if cores else "")
         self._device_chosen()
 
     def choose(self, infos: Sequence[KernelInfo]) -> None:
-        """Other kernels are selected."""
+        """Set the selected kernels."""
         self._infos = tuple(infos)
         own = self.sizes.findText(SIZES[OWN])
         model = self.sizes.model()
@@ -146,66 +146,68 @@ class KernelSetup(QWidget):
         model.item(own).setEnabled(len(infos) == 1)
         if len(infos) != 1 and self.sizes.get() == OWN:
             self.sizes.put(USUAL)
-        self.sizes.setItemData(own, "Select one kernel: its sizes are its own.", Qt.ItemDataRole.ToolTipRole)
+        self.sizes.setItemData(own, "Select a single kernel: sizes differ by kernel.", Qt.ItemDataRole.ToolTipRole)
         if len(infos) == 1:
             first = next(iter(infos[0].shapes.values()))[0]
             self.own.setPlaceholderText("x".join(map(str, first.values())))
-            self.own.setToolTip(f"{shape_text(first)} or {'x'.join(map(str, first.values()))}; several with spaces")
+            self.own.setToolTip(
+                f"{shape_text(first)} or {'x'.join(map(str, first.values()))}; separate several with spaces"
+            )
         self._offer_versions()
         self._sizes_chosen()
 
     def _device_chosen(self) -> None:
-        usual = "bfloat16" if self._device == "cuda" else "float32"
+        default = "bfloat16" if self._device == "cuda" else "float32"
         for name, box in self.types.items():
-            box.setChecked(name == usual)
+            box.setChecked(name == default)
         self.threads.setEnabled(self._device == "cpu")
         self._offer_versions()
-        self.tell()
+        self.update_estimate()
 
     def _sizes_chosen(self) -> None:
         self.own.setVisible(self.sizes.get() == OWN)
-        self.tell()
+        self.update_estimate()
 
     def _offer_versions(self) -> None:
-        """A box for each version that any selected kernel has; what cannot run here says why."""
+        """Show a box per version of the selected kernels; unavailable ones are disabled with the reason."""
         while (item := self._versions.takeAt(0)) is not None:
             if widget := item.widget():
                 widget.hide()
                 widget.deleteLater()
-        found: dict[str, list[VersionInfo]] = {}
+        by_name: dict[str, list[VersionInfo]] = {}
         for version in (v for info in self._infos for v in info.versions):
-            found.setdefault(version.name, []).append(version)
-        self.versions = {name: self._box(name, held) for name, held in found.items()}
+            by_name.setdefault(version.name, []).append(version)
+        self.versions = {name: self._box(name, versions) for name, versions in by_name.items()}
         for box in self.versions.values():
             self._versions.addWidget(box)
         chain(*self.types.values(), *self.versions.values(), self.sizes, self.own, self.seconds, self.threads,
               self.run_button, self.stop_button)  # fmt: skip
-        lacking = {n: w for n, held in found.items() if (w := _why_not(held, self._device))}
+        lacking = {n: w for n, versions in by_name.items() if (w := _why_not(versions, self._device))}
         whys = {why: [n for n, w in lacking.items() if w == why] for why in lacking.values()}
         self.lacking.setText("; ".join(f"{', '.join(names)}: {why}" for why, names in whys.items()))
         self.lacking.setVisible(bool(lacking))
 
-    def _box(self, name: str, held: list[VersionInfo]) -> QCheckBox:
-        box, why = QCheckBox(name), _why_not(held, self._device)
+    def _box(self, name: str, versions: list[VersionInfo]) -> QCheckBox:
+        box, why = QCheckBox(name), _why_not(versions, self._device)
         box.setFixedHeight(ROW)
-        box.setChecked(not why and not all(v.optional for v in held))
+        box.setChecked(not why and not all(v.optional for v in versions))
         baseline = {info.baseline for info in self._infos} == {name}
         box.setEnabled(not why and not baseline)
-        told = "always: ratios are against it" if baseline else ""
-        late = "slow to start" if any(v.optional for v in held) else ""
-        about = held[0].about if len({v.about for v in held}) == 1 else ""
-        box.setToolTip("\n".join(t for t in (about, told, late, why) if t))
-        box.toggled.connect(lambda _: self.tell())
+        fixed = "always: it is the baseline of ratios" if baseline else ""
+        late = "slow to start" if any(v.optional for v in versions) else ""
+        about = versions[0].about if len({v.about for v in versions}) == 1 else ""
+        box.setToolTip("\n".join(t for t in (about, fixed, late, why) if t))
+        box.toggled.connect(lambda _: self.update_estimate())
         return box
 
-    # -- what is asked for
+    # -- request
 
     @property
     def _device(self) -> str:
         return str(self.device.get())
 
     def request(self) -> Request:
-        """What the fields ask for; raises EspalierError."""
+        """The Request of the fields; raises EspalierError."""
         if not self._infos:
             raise OptionsError("No kernel is selected.", "Select some at the left.")
         if self._lab and (why := self._lab.missing.get(self._device)):
@@ -221,56 +223,56 @@ class KernelSetup(QWidget):
             return ()
         texts = tuple(self.own.text().replace(";", " ").split())
         if not texts:
-            raise OptionsError("No size is written.", f"Write one such as {self.own.placeholderText()}.")
+            raise OptionsError("No size is given.", f"Write one such as {self.own.placeholderText()}.")
         for text in texts:
             parse_shape(text, self._infos[0])
         return texts
 
     def _chosen(self) -> tuple[str, ...]:
-        """The ticked versions; none named where they are those that run unasked. What is missing is told here once."""
-        usual = {v.name for i in self._infos for v in i.versions if not v.optional}
+        """The ticked versions; empty if they are the default ones."""
+        default = {v.name for i in self._infos for v in i.versions if not v.optional}
         ticked = tuple(n for n, box in self.versions.items() if box.isChecked())
-        return () if set(ticked) == usual else ticked
+        return () if set(ticked) == default else ticked
 
     def run(self) -> None:
-        """Ask for the run, if there is one."""
-        self.tell()
+        """Emit `run_wanted` if the form is valid."""
+        self.update_estimate()
         if self.run_button.isEnabled():
             self.run_wanted.emit(self.request())
 
-    def tell(self) -> None:
-        """Say how long it will take, or why it cannot run."""
+    def update_estimate(self) -> None:
+        """Show the estimated duration, or why the run is impossible."""
         try:
             request = self.request()
         except EspalierError as error:
-            self.words.setText(f"{error.message} {error.hint}".strip() if self._lab else "")
+            self.estimate.setText(f"{error.message} {error.hint}".strip() if self._lab else "")
             self.run_button.setEnabled(False)
         else:
             rows, seconds = self._work(request)
-            self.words.setText(f"{plural(rows, 'row')} · about {duration(seconds)}")
+            self.estimate.setText(f"{plural(rows, 'row')} · about {duration(seconds)}")
             self.run_button.setEnabled(not self._running)
         names = [i.title for i in self._infos]
         self.run_button.setText(f"Run {plural(len(names), 'kernel')}" if len(names) > 1 else "Run")
         self.changed.emit()
 
     def _work(self, request: Request) -> tuple[int, float]:
-        """How many rows there will be, and roughly the seconds."""
+        """Number of rows and estimated seconds."""
         rows = 0
         for info in self._infos:
             shapes = len(request.shapes or (info.sweep if request.sweep else info.shapes)[request.device])
-            able = [n for n, box in self.versions.items() if box.isChecked() and n in {v.name for v in info.versions}]
-            rows += shapes * len(able) * sum(d in info.dtypes for d in request.dtypes)
+            ticked = [n for n, box in self.versions.items() if box.isChecked() and n in {v.name for v in info.versions}]
+            rows += shapes * len(ticked) * sum(d in info.dtypes for d in request.dtypes)
         return rows, CEILINGS + rows * (request.seconds * OVERHEAD + 0.05)
 
     def show_running(self, running: bool) -> None:
-        """Whether a run is under way."""
+        """Switch the buttons for a running or stopped run."""
         self._running = running
-        hand_over(self.run_button, self.stop_button, running, self.tell)
+        hand_over(self.run_button, self.stop_button, running, self.update_estimate)
 
 
-def _why_not(held: Sequence[VersionInfo], device: str) -> str:
-    """Why no kernel's version of a name can run; empty where one can."""
-    why = [v.missing.get(device, "") for v in held]
+def _why_not(versions: Sequence[VersionInfo], device: str) -> str:
+    """Why none of the versions can run on a device; empty if one can."""
+    why = [v.missing.get(device, "") for v in versions]
     return why[0] if all(why) else ""
 
 

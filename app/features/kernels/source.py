@@ -1,4 +1,4 @@
-"""The text of a kernel's version, to be read, and what it computes, moves and needs."""
+"""Tab Source of the panel Kernels: source text of a kernel version with its cost model and requirements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent, Signal
 from PySide6.QtGui import QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from espalier.app.features.kernels.state.words import model_words
+from espalier.app.features.kernels.state.row_text import cost_model_text
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow import Flow
 from espalier.app.widgets.heading import empty_state, link
@@ -21,14 +21,14 @@ from espalier.kernels.bench.spec import KernelInfo
 
 QUOTES, INSIDE = '"""', 1
 FIND = QKeySequence.StandardKey.Find
-WORDS = (
+KEYWORDS = (
     "and|as|assert|break|class|continue|def|del|elif|else|except|False|finally|for|from|global|if|import|in|is|lambda|"
     "None|nonlocal|not|or|pass|raise|return|True|try|while|with|yield"
 )
 RULES = re.compile(
     r"(?P<comment>#.*)"
     r'|(?P<string>[rf]?(?:"""(?:[^"\\]|\\.|"(?!""))*(?:""")?|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'))'
-    rf"|(?P<keyword>\b(?:{WORDS})\b)"
+    rf"|(?P<keyword>\b(?:{KEYWORDS})\b)"
     r"|(?P<number>\b(?:0[xb][\da-fA-F_]+|\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?)\b)"
     r"|(?P<system>@\w+|\btl\.\w+|\btorch\.\w+)"
     r"|[A-Za-z_]\w*"
@@ -36,7 +36,7 @@ RULES = re.compile(
 
 
 class PythonColours(Highlighter):
-    """Python, Triton's and torch's functions apart; a text between three quotes goes on over lines."""
+    """Highlighter for Python with Triton and torch functions; handles multi-line strings."""
 
     rules = RULES
 
@@ -51,7 +51,7 @@ class PythonColours(Highlighter):
 
 
 class KernelSource(QWidget):
-    """A choice of kernels and versions, words about them, and the text. `shown`: another kernel is read."""
+    """Choice of kernel and version, description and source; emits `shown` at another kernel."""
 
     shown = Signal()
 
@@ -65,10 +65,10 @@ class KernelSource(QWidget):
         self.text = SourceText(PythonColours)
         self.text.setAccessibleName("Source")
         self.finder = Find(self.text)
-        self.words = QLabel(wordWrap=True)
-        self.words.setProperty("role", "small")
-        self.words.setMinimumWidth(1)
-        self.words.setContentsMargins(12, 0, 12, 4)
+        self.description = QLabel(wordWrap=True)
+        self.description.setProperty("role", "small")
+        self.description.setMinimumWidth(1)
+        self.description.setContentsMargins(12, 0, 12, 4)
         self._empty = empty_state("The kernels are being listed.")
         self._build()
         self.kernel.edited.connect(self._kernel_chosen)
@@ -84,30 +84,30 @@ class KernelSource(QWidget):
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
-        for part in (self._tools, self.words):
+        for part in (self._tools, self.description):
             box.addWidget(part)
         box.addWidget(self.text, 1)
         box.addWidget(self._empty, 1)
         self._show(False)
 
-    def _show(self, there: bool) -> None:
-        for part in (self._tools, self.words, self.text):
-            part.setVisible(there)
-        self._empty.setVisible(not there)
+    def _show(self, available: bool) -> None:
+        for part in (self._tools, self.description, self.text):
+            part.setVisible(available)
+        self._empty.setVisible(not available)
 
     def offer(self, infos: Sequence[KernelInfo]) -> None:
-        """Take the kernels that can be read about."""
+        """Offer kernels."""
         self._infos = {i.name: i for i in infos}
         self.kernel.offer(tuple(self._infos), tuple(i.title for i in infos))
         self._show(bool(infos))
         self._kernel_chosen()
 
-    def say(self, words: str) -> None:
-        """Say why there is nothing to read."""
-        self._empty.setText(words)
+    def show_message(self, text: str) -> None:
+        """Show a message instead of source."""
+        self._empty.setText(text)
 
     def show_kernel(self, name: str, version: str = "") -> None:
-        """Read a kernel, and perhaps one of its versions."""
+        """Show a kernel, and a version if given."""
         if name in self._infos:
             self.kernel.put(name)
             self._offer_versions()
@@ -125,29 +125,29 @@ class KernelSource(QWidget):
         self.version.offer(tuple(v.name for v in info.versions) if info else ())
 
     def refresh(self) -> None:
-        """Show the text of the chosen version, and what is known of it."""
+        """Show source and description of the chosen version."""
         info = self._infos.get(self.kernel.get()) if self._infos else None
-        held = next((v for v in info.versions if v.name == self.version.get()), None) if info else None
-        if info is None or held is None:
+        version = next((v for v in info.versions if v.name == self.version.get()), None) if info else None
+        if info is None or version is None:
             return
-        lacks = "; ".join(f"not on {d}: {why}" for d, why in held.missing.items())
-        lines = [f"{info.about}  {info.formula}", f"{held.name}: {held.about}" + (f" ({lacks})" if lacks else ""),
-                 *model_words(info, held.name, self._rows())]  # fmt: skip
-        self.words.setText("\n".join(lines))
-        if self.text.toPlainText() != held.source:
-            self.text.show_text(held.source, {})
+        lacks = "; ".join(f"not on {d}: {why}" for d, why in version.missing.items())
+        lines = [f"{info.about}  {info.formula}", f"{version.name}: {version.about}" + (f" ({lacks})" if lacks else ""),
+                 *cost_model_text(info, version.name, self._rows())]  # fmt: skip
+        self.description.setText("\n".join(lines))
+        if self.text.toPlainText() != version.source:
+            self.text.show_text(version.source, {})
 
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self.text.toPlainText())
 
     def event(self, event: QEvent) -> bool:
-        """Take Ctrl+F before the window does: in here it searches the text, not the graph."""
+        """Claim Ctrl+F before the window: here it searches the text, not the graph."""
         if event.type() == QEvent.Type.ShortcutOverride and event.matches(FIND):  # type: ignore[attr-defined]
             event.accept()
         return super().event(event)
 
     def keyPressEvent(self, event: object) -> None:
-        """Ctrl+F goes to the line that searches."""
+        """Ctrl+F opens the find field."""
         if event.matches(FIND):  # type: ignore[attr-defined]
             self.finder.begin()
         else:

@@ -1,4 +1,4 @@
-"""What came of a run of kernels: its rows, curves over sizes, the roofline, the source, another run beside it."""
+"""Result tabs of a kernel run: table, curves over sizes, roofline, source, comparison."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QTabBar, QVBoxLayout, QWidget
 
-from espalier.app.features.kernels.beside import KernelsBeside
 from espalier.app.features.kernels.charts.kernel_sweep import KernelSweep
 from espalier.app.features.kernels.charts.roofline import Roofline
+from espalier.app.features.kernels.comparison import KernelsComparison
 from espalier.app.features.kernels.source import KernelSource
+from espalier.app.features.kernels.state.row_text import type_word
 from espalier.app.features.kernels.state.runs import Run
-from espalier.app.features.kernels.state.words import type_word
 from espalier.app.features.kernels.table import KernelTable
 from espalier.app.widgets.bench import Front
 from espalier.app.widgets.charts.chart import Chart
@@ -23,13 +23,13 @@ from espalier.app.widgets.table import Table
 from espalier.kernels.bench.results import Row
 
 TABS = ("Table", "Curves", "Roofline", "Source", "Compare")
-TABLE, CURVES, ROOF, SOURCE, BESIDE = range(5)
+TABLE, CURVES, ROOF, SOURCE, COMPARE = range(5)
 NOTHING = "Nothing has been measured yet. Select kernels at the left, then Run."
-TITLES = {"time": "time", "gb_s": "GB/s", "tflop_s": "FLOP/s", "ratio": "against the baseline"}
+TITLES = {"time": "time", "gb_s": "GB/s", "tflop_s": "FLOP/s", "ratio": "speed vs baseline"}
 
 
 class Plot(QWidget):
-    """A chart under its choices and its legend."""
+    """A chart with choices and a legend above it."""
 
     def __init__(self, chart: KernelSweep | Roofline, *choices: QWidget) -> None:
         super().__init__()
@@ -47,26 +47,26 @@ class Plot(QWidget):
         inside.setContentsMargins(4, 0, 12, 2)
         inside.addWidget(chart)
         box.addLayout(inside, 1)
-        chart.themed.connect(self.tell)
+        chart.themed.connect(self.update_legend)
 
-    def tell(self) -> None:
-        """The legend in the colours of the theme."""
+    def update_legend(self) -> None:
+        """Update the legend."""
         self.legend.setText(self.chart.legend())
 
 
 class Views(QWidget):
-    """`save_wanted`: a table or a chart, a title and a file's name. `load_wanted`: a file is to be read."""
+    """Emits `save_wanted` with a table or chart, dialog title and file name, and `load_wanted` to load a file."""
 
     save_wanted = Signal(object, str, str)
     load_wanted = Signal()
 
     def __init__(self, *tools: QWidget) -> None:
-        """`tools` stand at the end of the row of tabs."""
+        """`tools`: widgets at the end of the tab row."""
         super().__init__()
         self._run: Run | None = None
         self._others = tools
         self.tabs, self._pages = QTabBar(), Front()
-        self.table, self.beside = KernelTable(), KernelsBeside()
+        self.table, self.comparison = KernelTable(), KernelsComparison()
         self.kernel, self.dtype = Choice(), Choice()
         self.figure = Choice(tuple(TITLES), tuple(TITLES.values()))
         self.curves = Plot(KernelSweep(), self.kernel, self.dtype, self.figure)
@@ -86,7 +86,7 @@ class Views(QWidget):
         self.tabs.setElideMode(Qt.TextElideMode.ElideNone)
         for choice, name in ((self.kernel, "Kernel"), (self.dtype, "Type"), (self.figure, "Figure")):
             choice.setAccessibleName(name)
-        for page in (self.table, self.curves, self.roof, self.source, self.beside, self._empty):
+        for page in (self.table, self.curves, self.roof, self.source, self.comparison, self._empty):
             self._pages.addWidget(page)
         bar = Flow(spacing=10)
         bar.setContentsMargins(4, 0, 12, 0)
@@ -105,12 +105,12 @@ class Views(QWidget):
         self.table.picked_row.connect(self._picked)
         for chart in (self.curves.chart, self.roof.chart):
             chart.chosen.connect(self._pointed)
-        self.beside.load_wanted.connect(self.load_wanted)
+        self.comparison.load_wanted.connect(self.load_wanted)
 
-    # -- what is shown
+    # -- display
 
     def show_run(self, run: Run | None) -> None:
-        """Show another run, or the same with more rows."""
+        """Show a run, or more rows of the shown one."""
         other = run is not self._run
         self._run = run
         rows = run.rows if run else []
@@ -128,13 +128,13 @@ class Views(QWidget):
         self.kernel.setVisible(len(self.kernel.values) > 0)
 
     def refresh(self) -> None:
-        """Show what the tab in front has; the others when they are looked at."""
+        """Update the tab in front."""
         at, rows = self.tabs.currentIndex(), self._run.rows if self._run else []
-        words = self._missing(at, rows)
-        self._empty.setText(words)
-        self._pages.setCurrentIndex(len(TABS) if words else at)
-        self._tools[0].setVisible(at in (TABLE, BESIDE) and not words)
-        self._tools[1].setVisible(at != SOURCE and not words)
+        message = self._missing(at, rows)
+        self._empty.setText(message)
+        self._pages.setCurrentIndex(len(TABS) if message else at)
+        self._tools[0].setVisible(at in (TABLE, COMPARE) and not message)
+        self._tools[1].setVisible(at != SOURCE and not message)
         if at == TABLE:
             self.table.show_run(rows)
         elif at in (CURVES, ROOF):
@@ -142,20 +142,20 @@ class Views(QWidget):
         elif at == SOURCE:
             self.source.refresh()
         else:
-            self.beside.refresh()
+            self.comparison.refresh()
 
     def _missing(self, at: int, rows: list[Row]) -> str:
-        """What is said in the place of a tab that has nothing."""
-        if at in (SOURCE, BESIDE):
+        """Text shown instead of an empty tab."""
+        if at in (SOURCE, COMPARE):
             return ""
         if not rows:
             return "The first row is being measured." if self._run and self._run.job else NOTHING
         if at != TABLE and not any(r.seconds for r in rows):
-            return "No row has a time: the table says why."
+            return "No row has a time: see the table for the reasons."
         return ""
 
     def _draw(self) -> None:
-        """Draw the chart that is in front."""
+        """Draw the chart in front."""
         run = self._run
         if run is None or not run.rows:
             return
@@ -166,23 +166,23 @@ class Views(QWidget):
             chart = self.curves.chart
             assert isinstance(chart, KernelSweep)
             chart.show_rows(rows, self.figure.get(), names, run.results.ceilings)
-            self.curves.tell()
+            self.curves.update_legend()
         elif self.tabs.currentIndex() == ROOF:
             chart = self.roof.chart
             assert isinstance(chart, Roofline)
             chart.show_rows(run.rows, names, run.results.ceilings)
-            self.roof.tell()
+            self.roof.update_legend()
 
-    # -- from one view to the other
+    # -- linked selection
 
     def _picked(self, row: Row) -> None:
-        """A row of the table: its kernel is the one that is drawn and read."""
+        """Draw and show the source of the kernel of a chosen table row."""
         self.kernel.put(row.kernel)
         self.dtype.put(row.dtype)
         self.source.show_kernel(row.kernel, row.version)
 
     def _pointed(self, row: Row) -> None:
-        """A point of a chart: its row, in the table."""
+        """Select the table row of a clicked chart point."""
         self.table.show_run(self._run.rows if self._run else ())
         self.table.choose_row(row)
         self._picked(row)
@@ -190,14 +190,14 @@ class Views(QWidget):
     # -- files
 
     def _now_table(self) -> Table:
-        return self.beside.table if self.tabs.currentIndex() == BESIDE else self.table
+        return self.comparison.table if self.tabs.currentIndex() == COMPARE else self.table
 
     def _save(self) -> None:
         what: dict[int, tuple[Table | Chart, str, str]] = {
             TABLE: (self.table, "Save the table", "kernels.csv"),
             CURVES: (self.curves.chart, "Save the curves", "kernels.png"),
             ROOF: (self.roof.chart, "Save the roofline", "roofline.png"),
-            BESIDE: (self.beside.table, "Save the table", "kernels-compared.csv"),
+            COMPARE: (self.comparison.table, "Save the table", "kernels-compared.csv"),
         }
         self.save_wanted.emit(*what[self.tabs.currentIndex()])
 

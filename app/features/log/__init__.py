@@ -1,1 +1,1 @@
-"""What the program tells while it runs."""
+"""The Log panel."""

@@ -1,4 +1,4 @@
-"""What happened in this run, line by line with its time: jobs, errors, what the user's code printed."""
+"""Log panel: timestamped lines about jobs, errors, edits and output of user code."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 
-FIGURES = re.compile(r"[\d.,\u2009]+")
+NUMBERS = re.compile(r"[\d.,\u2009]+")
 
 
 class LogPanel(QWidget):
-    """A text that only grows; the oldest lines go past 10 000."""
+    """Append-only text; beyond 10 000 lines the oldest are dropped."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -38,18 +38,18 @@ class LogPanel(QWidget):
         box = QVBoxLayout(self)
         box.setContentsMargins(6, 4, 6, 4)
         box.addWidget(self._text)
-        self._text.verticalScrollBar().rangeChanged.connect(self._grown)
-        self._text.verticalScrollBar().actionTriggered.connect(self._scrolled)
-        session.job_event.connect(self.hear)
-        session.problem.connect(self.hear_error)
-        session.changed.connect(self.hear_change)
+        self._text.verticalScrollBar().rangeChanged.connect(self._on_range_changed)
+        self._text.verticalScrollBar().actionTriggered.connect(self._on_scrolled)
+        session.job_event.connect(self.on_job_event)
+        session.problem.connect(self.add_error)
+        session.changed.connect(self.add_change)
 
-    def _grown(self, least: int, most: int) -> None:
-        """Stay with the newest line, unless it was scrolled up by hand; also while the panel is hidden."""
+    def _on_range_changed(self, minimum: int, maximum: int) -> None:
+        """Scroll to the newest line unless the user has scrolled up; also while the panel is hidden."""
         if self._follow:
-            self._text.verticalScrollBar().setValue(most)
+            self._text.verticalScrollBar().setValue(maximum)
 
-    def _scrolled(self) -> None:
+    def _on_scrolled(self) -> None:
         bar = self._text.verticalScrollBar()
         self._follow = bar.sliderPosition() >= bar.maximum()
 
@@ -59,9 +59,9 @@ class LogPanel(QWidget):
         return self._text.toPlainText()
 
     def add(self, line: str) -> None:
-        """Add a line with the time; one that differs from the last in its figures alone replaces it."""
+        """Add a line with the time; it replaces the last line if they differ only in numbers."""
         line = redacted(line)
-        stem = FIGURES.sub("", line)
+        stem = NUMBERS.sub("", line)
         if stem == self._stem and stem != line:
             self._replace_last()
         self._stem = stem
@@ -73,14 +73,14 @@ class LogPanel(QWidget):
         cursor.removeSelectedText()
         cursor.deletePreviousChar()
 
-    def hear(self, heard: JobEvent) -> None:
-        """Note what a job did."""
-        job = heard.job
-        if is_copy(job) and not isinstance(heard.event, Failed):
+    def on_job_event(self, job_event: JobEvent) -> None:
+        """Add a line for an event of a job."""
+        job = job_event.job
+        if is_copy(job) and not isinstance(job_event.event, Failed):
             return
-        quiet = isinstance(job.job, ReplayJob)  # the change that it ends in has a line of its own
-        match heard.event:
-            case Started() | Done() if quiet:
+        is_replay = isinstance(job.job, ReplayJob)  # the resulting change has its own line
+        match job_event.event:
+            case Started() | Done() if is_replay:
                 pass
             case Started():
                 self.add(f"{job.title}: {'continued' if job.waited else 'started'}")
@@ -99,10 +99,10 @@ class LogPanel(QWidget):
             case _:
                 pass
 
-    def hear_error(self, error: EspalierError) -> None:
-        """Note an error that was shown."""
+    def add_error(self, error: EspalierError) -> None:
+        """Add a line for an error that was shown."""
         self.add(f"{error.message} {error.hint}".rstrip())
 
-    def hear_change(self, change: Change) -> None:
-        """Note an edit."""
+    def add_change(self, change: Change) -> None:
+        """Add a line for an edit."""
         self.add(change.label)

@@ -1,4 +1,4 @@
-"""The form of a pass's options, in a window of its own that blocks nothing; it stays while something is wrong."""
+"""Window with the options form of a pass; it is not modal and stays open while the options are invalid."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from espalier.model.errors import EspalierError
 from espalier.passes.base import PassSpec
 
 if TYPE_CHECKING:
-    from espalier.app.features.options.structure_outlook import StructureOutlook
+    from espalier.app.features.options.structured_preview import StructuredPreview
     from espalier.app.session.session import Session
 
 
-READING = ("text", "label", "tokenizer", "max_length", "batch_size")  # options of how data is read
-FRAME = 48  # the window's own frame and title, which the screen must hold too
+READ_OPTIONS = ("text", "label", "tokenizer", "max_length", "batch_size")  # how data are read
+FRAME = 48  # height of the window's frame and title
 
 
 def make_form(options: Any, session: Session) -> QWidget:
-    """A form with `value()` for an options dataclass; a training's is in parts, as in its panel.
+    """A form with `value()` for an options dataclass; that of a training is grouped as in the Training panel.
 
-    Where a pass looks at data, its own options come before how that data is read, which finds itself.
+    For a pass that reads data, its own options come first; how the data are read is in a folded group.
     """
     from espalier.app.widgets.forms.form import Form
     from espalier.app.widgets.forms.grouped import Group, GroupedForm
@@ -36,8 +36,8 @@ def make_form(options: Any, session: Session) -> QWidget:
 
     graph = session.document.graph if session.document else None
     if isinstance(options, EvaluateOptions) and type(options) is not EvaluateOptions:
-        own = tuple(f.name for f in fields(options) if f.name not in READING)
-        groups = Group("", own, folded=False), Group("How data is read", READING)
+        own = tuple(f.name for f in fields(options) if f.name not in READ_OPTIONS)
+        groups = Group("", own, folded=False), Group("How data are read", READ_OPTIONS)
         made = GroupedForm(type(options), groups, graph=graph, brief=False)
         made.put(options, graph)
         made.column.addStretch(1)
@@ -46,25 +46,25 @@ def make_form(options: Any, session: Session) -> QWidget:
         return Form(type(options), options, graph)
     from espalier.app.widgets.forms.training_groups import GROUPS
 
-    form = GroupedForm(FinetuneOptions, (*GROUPS, Group("What trains", ("freeze",))))
+    form = GroupedForm(FinetuneOptions, (*GROUPS, Group("Trainable", ("freeze",))))
     form.put(options, graph)
     form.column.addStretch(1)
     return form
 
 
-def outlook_of(spec: PassSpec, form: QWidget, session: Session) -> StructureOutlook | None:
-    """What stands under the form of a pass that can tell beforehand what it will do."""
+def preview_of(spec: PassSpec, form: QWidget, session: Session) -> StructuredPreview | None:
+    """The preview shown below the form, for passes that have one."""
     if spec.name != "prune_structured":
         return None
-    from espalier.app.features.options.structure_outlook import StructureOutlook
+    from espalier.app.features.options.structured_preview import StructuredPreview
 
-    return StructureOutlook(session, form)
+    return StructuredPreview(session, form)
 
 
 class OptionsWindow(QDialog):
-    """Title, what the pass does, its options, Apply and Cancel.
+    """Title and description of a pass, its options, Apply and Cancel.
 
-    `sweep_wanted`: the option (by its path) that a right click asks to vary, where `sweepable` says that one may.
+    `sweep_wanted`: path of the option that a right click requests to sweep, if `sweepable`.
     """
 
     sweep_wanted = Signal(str)
@@ -81,18 +81,18 @@ class OptionsWindow(QDialog):
         subject: object = None,
     ) -> None:
         super().__init__(parent, Qt.WindowType.Tool)
-        self.subject, self._first = subject, None
+        self.subject, self._initial = subject, None
         self.setWindowTitle(spec.title)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._session, self._form, self._apply_to = session, form, apply
-        self._first = self._now()
-        session.opened.connect(self.close)  # its options are of the document before
+        self._session, self._form, self._on_apply = session, form, apply
+        self._initial = self._current()
+        session.opened.connect(self.close)  # its options belong to the previous document
         self._error = warning()
         title = QLabel(spec.title)
         title.setProperty("role", "title")
         area = QScrollArea()
         area.setWidgetResizable(True)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the first field has the keys
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the first field gets the keyboard focus
         area.setWidget(form)
         self.apply_button = QPushButton(verb)
         self.apply_button.setProperty("primary", True)
@@ -110,23 +110,23 @@ class OptionsWindow(QDialog):
         box.addWidget(title)
         box.addWidget(muted(spec.doc.split("\n\n")[0].replace("\n", " ")))
         box.addWidget(area, 1)
-        self.outlook = outlook_of(spec, form, session)
-        if self.outlook:
-            box.addWidget(self.outlook)
-            self.outlook.able.connect(self._allow)
-            self.finished.connect(self.outlook.close_previews)
+        self.preview = preview_of(spec, form, session)
+        if self.preview:
+            box.addWidget(self.preview)
+            self.preview.able.connect(self._allow)
+            self.finished.connect(self.preview.close_previews)
         box.addWidget(self._error)
         box.addLayout(buttons)
-        wide = 620 if self.outlook else 460
-        room = parent.screen().availableGeometry().height() - FRAME
-        self.resize(wide, min(820 if self.outlook else 640, form.sizeHint().height() + 190, room))
+        width = 620 if self.preview else 460
+        max_height = parent.screen().availableGeometry().height() - FRAME
+        self.resize(width, min(820 if self.preview else 640, form.sizeHint().height() + 190, max_height))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.activateWindow()  # not every window manager gives the keys to a window of tools by itself
+        self.activateWindow()  # not every window manager focuses a tool window by itself
 
     def _allow(self, reason: str) -> None:
-        """Apply only where something comes of it; its tool tip says why not."""
+        """Enable Apply unless there is a reason against it, which the tooltip shows."""
         self.apply_button.setEnabled(not reason)
         self.apply_button.setToolTip(reason)
 
@@ -135,31 +135,31 @@ class OptionsWindow(QDialog):
         if self.sweepable and path:
             menu = QMenu(self)
             menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            words = path.rpartition(".")[2].replace("_", " ")
-            menu.addAction(f"Sweep {words}…", lambda: self.sweep_wanted.emit(path))
+            name = path.rpartition(".")[2].replace("_", " ")
+            menu.addAction(f"Sweep {name}…", lambda: self.sweep_wanted.emit(path))
             menu.popup(event.globalPos())
 
-    def _now(self) -> Any:
-        """The form's options, None while they are impossible."""
+    def _current(self) -> Any:
+        """The form's options, None while they are invalid."""
         try:
             return self._form.value()  # type: ignore[attr-defined]
         except EspalierError:
             return None
 
     def offer(self, options: Any) -> None:
-        """Come to the front; take other defaults where nothing has been changed by hand."""
-        if self._now() == self._first:
+        """Bring the window to the front; take new defaults unless the user has edited the form."""
+        if self._current() == self._initial:
             self._form.put(options)  # type: ignore[attr-defined]
-            self._first = self._now()
+            self._initial = self._current()
         self.raise_()
         self.activateWindow()
 
     def apply(self) -> None:
-        """Take the options; close unless they are refused at once."""
+        """Apply the options; close the window unless they are refused at once."""
         self._error.hide()
         self._session.problem.connect(self._refuse)
         try:
-            self._apply_to(self._form.value())  # type: ignore[attr-defined]
+            self._on_apply(self._form.value())  # type: ignore[attr-defined]
         except EspalierError as error:
             self._refuse(error)
         finally:

@@ -1,1 +1,1 @@
-"""The outline."""
+"""The Outline panel."""

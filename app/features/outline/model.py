@@ -1,6 +1,6 @@
-"""The module tree as a Qt model, over the canvas' own hierarchy, so that both show the same groups.
+"""The module tree as a Qt model over the hierarchy of the canvas, so that both show the same groups.
 
-Rows are made when the view asks for them; a filter keeps the rows that match and the groups around them.
+Rows are created on demand; a filter keeps the matching rows and their ancestors.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Index = QModelIndex | QPersistentModelIndex
 ROOT = QModelIndex()
 CHIPS = int(Qt.ItemDataRole.UserRole) + 1
 MIXED = "mixed"
-MANY = 64  # rows changed at once, from which on the view repaints as a whole
+REPAINT_ROWS = 64  # with more changed rows than this, the view repaints as a whole
 
 
 class Chips(NamedTuple):
-    """What stands at the right of a row: format, sparsity (None: not pruned), number of blocks that are built the same.
+    """Chips at the right of a row: format, sparsity (None: not pruned), number of structurally identical blocks.
 
-    `differ`: their choices are not the same.
+    `differ`: the settings of these blocks differ.
     """
 
     label: str = ""
@@ -41,7 +41,7 @@ class Chips(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What an outline shows of a graph, ready to be taken: no Qt, so that a thread may make it of a large one."""
+    """Content of the outline for a graph; free of Qt, so that a thread can build it for a large graph."""
 
     graph: Graph
     tree: Hierarchy
@@ -52,14 +52,14 @@ class Contents:
 
 
 def contents(graph: Graph, show_all: bool = False) -> Contents:
-    """The contents of a graph without a filter; `show_all`: with operations that only shape tensors."""
+    """The unfiltered contents of a graph; `show_all`: including shape operations."""
     tree, nodes = build(graph, show_all), list(graph)
-    quiet = frozenset[int]() if show_all else frozenset(i for i, n in enumerate(nodes) if _shapes_only(n))
-    return Contents(graph, tree, nodes, [badge(n) for n in nodes], len(quiet), _plain(tree, quiet))
+    hidden = frozenset[int]() if show_all else frozenset(i for i, n in enumerate(nodes) if _shapes_only(n))
+    return Contents(graph, tree, nodes, [badge(n) for n in nodes], len(hidden), _without_hidden(tree, hidden))
 
 
 class OutlineModel(QAbstractItemModel):
-    """Items are numbered: node n is n, group g is nodes + g. `many_changed`: repaint what is in view."""
+    """Item numbers: node n is n, group g is number of nodes + g. `many_changed`: repaint the visible rows."""
 
     many_changed = Signal()
 
@@ -70,32 +70,32 @@ class OutlineModel(QAbstractItemModel):
         self.hidden = 0
         self._nodes: list[Node] = []
         self._badges: list[str] = []
-        self._plain: list[list[int]] = [[]]  # the children without a filter
-        self._children = self._plain
+        self._unfiltered: list[list[int]] = [[]]  # children without a filter
+        self._children = self._unfiltered
         self._row: dict[int, int] = {}
         self._texts: list[str] = []
-        self._formats: dict[int, Counter[str]] = {}  # by group: how many of its nodes have which badge
-        self._differ: dict[int, bool] = {}  # by group: whether those that are built the same have other choices
+        self._formats: dict[int, Counter[str]] = {}  # by group: number of nodes with each badge
+        self._differ: dict[int, bool] = {}  # by group: whether identical groups have different settings
 
     # -- content
 
     def load(self, graph: Graph | None, show_all: bool = False) -> None:
-        """Show a graph, without a filter; `show_all`: with operations that only shape tensors."""
+        """Show a graph without a filter; `show_all`: including shape operations."""
         self.take(contents(graph, show_all) if graph else None)
 
-    def take(self, found: Contents | None) -> None:
-        """Show what was made ready."""
+    def take(self, content: Contents | None) -> None:
+        """Show prepared contents, or none."""
         self.beginResetModel()
-        self.graph, self.tree = (found.graph, found.tree) if found else (None, None)
-        self._nodes, self._badges = (found.nodes, found.badges) if found else ([], [])
+        self.graph, self.tree = (content.graph, content.tree) if content else (None, None)
+        self._nodes, self._badges = (content.nodes, content.badges) if content else ([], [])
         self._texts, self._formats, self._differ = [], {}, {}
-        self.hidden = found.hidden if found else 0
-        self._plain = found.children if found else [[]]
-        self._lay(self._plain)
+        self.hidden = content.hidden if content else 0
+        self._unfiltered = content.children if content else [[]]
+        self._set_children(self._unfiltered)
         self.endResetModel()
 
     def update(self, graph: Graph, changed: Iterable[str]) -> bool:
-        """Take over changed choices; False when the structure differs and `load` is due."""
+        """Apply changed settings; False when the structure differs and `load` is required."""
         tree, before = self.tree, self.graph
         names = tuple(changed)
         if tree is None or before is None or any(_structure(graph, n) != _structure(before, n) for n in names):
@@ -108,12 +108,12 @@ class OutlineModel(QAbstractItemModel):
             number = tree.index[name]
             self._nodes[number] = graph.nodes[name]
             around = tree.ancestors(tree.home[number]) if tree.home[number] >= 0 else []
-            self._count(number, around)
+            self._recount(number, around)
             if tree.home[number] >= 0:
                 rows.append(number)
                 groups.update(around, *(twins_of(tree, g) for g in around if tree.groups[g].twins > 1))
         items = [i for i in (*rows, *(len(self._nodes) + g for g in groups)) if i in self._row]
-        if len(items) > MANY:
+        if len(items) > REPAINT_ROWS:
             self.many_changed.emit()
             return True
         for item in items:
@@ -121,29 +121,29 @@ class OutlineModel(QAbstractItemModel):
             self.dataChanged.emit(index, index, [CHIPS])
         return True
 
-    def _count(self, number: int, groups: Iterable[int]) -> None:
-        """Count a node's badge of now in place of the one before, in the groups around it."""
+    def _recount(self, number: int, groups: Iterable[int]) -> None:
+        """Update the badge counts of the enclosing groups for a changed node."""
         before, now = self._badges[number], badge(self._nodes[number])
         self._badges[number] = now
         for group in groups:
-            if held := self._formats.get(group):
-                held.subtract((before,))
-                held[now] += 1
+            if counts := self._formats.get(group):
+                counts.subtract((before,))
+                counts[now] += 1
 
-    def _lay(self, children: list[list[int]]) -> None:
+    def _set_children(self, children: list[list[int]]) -> None:
         self._children = children
         self._row = {item: row for items in children for row, item in enumerate(items)}
 
     # -- filter
 
     def filter(self, text: str) -> int:
-        """Keep the rows that match all words of `text` (or, failing that, its letters in order); their number."""
+        """Keep the rows that match all words of `text`, else those with its letters in order; returns their number."""
         words = text.lower().split()
         hits = self._matches(words) if words and self.tree else None
-        if hits is None and self._children is self._plain:
+        if hits is None and self._children is self._unfiltered:
             return len(self._nodes) - self.hidden
         self.beginResetModel()
-        self._lay(self._plain if hits is None or self.tree is None else _around(self.tree, hits))
+        self._set_children(self._unfiltered if hits is None or self.tree is None else _with_ancestors(self.tree, hits))
         self.endResetModel()
         return len(self._nodes) - self.hidden if hits is None else len(hits)
 
@@ -165,7 +165,7 @@ class OutlineModel(QAbstractItemModel):
         return item >= len(self._nodes)
 
     def nodes_of(self, item: int) -> list[str]:
-        """The node, or all nodes of the group."""
+        """The node of an item, or all nodes of a group."""
         if not self.is_group(item):
             return [self._nodes[item].id]
         assert self.tree is not None
@@ -177,18 +177,18 @@ class OutlineModel(QAbstractItemModel):
         return self.tree.groups[item - len(self._nodes)].path
 
     def group_item(self, path: str) -> int | None:
-        """The item of the group of exactly this path, if it has a row now."""
+        """The item of the group with this path, if it has a row."""
         number = self.tree.paths.get(path, 0) if self.tree else 0
         item = len(self._nodes) + number
         return item if item in self._row and self.group_path(item) == path else None
 
     def item_of(self, node: str) -> int | None:
-        """The item of a node that has a row now."""
+        """The item of a node, if it has a row."""
         number = self.tree.index.get(node) if self.tree else None
         return number if number is not None and number in self._row else None
 
     def group_items(self) -> list[int]:
-        """The items of all groups that have a row now."""
+        """The items of all groups that have a row."""
         size = len(self._nodes)
         return [i for i in self._row if i >= size]
 
@@ -197,7 +197,7 @@ class OutlineModel(QAbstractItemModel):
         return self.createIndex(self._row[item], 0, item)
 
     def name(self, item: int) -> str:
-        """The text of a row: the path below its group, or what a function does."""
+        """The text of a row: the path relative to its group, or the name of a function."""
         assert self.tree is not None
         if self.is_group(item):
             return self.tree.groups[item - len(self._nodes)].label
@@ -216,33 +216,33 @@ class OutlineModel(QAbstractItemModel):
     # -- chips
 
     def chips(self, item: int) -> Chips:
-        """What a row shows at its right."""
+        """The chips at the right of a row."""
         if not self.is_group(item):
             node = self._nodes[item]
             return Chips(self._badges[item], sparsity(node) if node.sparsity else None)
         assert self.tree is not None
         group = item - len(self._nodes)
-        return Chips(self._group_label(group), None, self.tree.groups[group].twins, self._unlike(group))
+        return Chips(self._group_label(group), None, self.tree.groups[group].twins, self._differs(group))
 
-    def _unlike(self, group: int) -> bool:
-        """Whether the groups that are built as this one have other choices."""
+    def _differs(self, group: int) -> bool:
+        """Whether structurally identical groups have different settings."""
         tree = self.tree
         assert tree is not None
         if tree.groups[group].twins > 1 and group not in self._differ:
-            alike = twins_of(tree, group)
-            self._differ.update(dict.fromkeys(alike, differ(tree, alike, lambda i: choices(self._nodes[i]))))
+            twins = twins_of(tree, group)
+            self._differ.update(dict.fromkeys(twins, differ(tree, twins, lambda i: choices(self._nodes[i]))))
         return self._differ.get(group, False)
 
     def _group_label(self, group: int) -> str:
-        """The format that all layers of a group share."""
-        found = self._formats.get(group)
-        if found is None:
+        """The format shared by all layers of a group, else "mixed"."""
+        counts = self._formats.get(group)
+        if counts is None:
             assert self.tree is not None
-            found = self._formats[group] = Counter(self._badges[i] for i in self.tree.members(group))
-        labels = [label for label, count in found.items() if label and count]
+            counts = self._formats[group] = Counter(self._badges[i] for i in self.tree.members(group))
+        labels = [label for label, count in counts.items() if label and count]
         return labels[0] if len(labels) == 1 else MIXED if labels else ""
 
-    # -- what Qt asks
+    # -- QAbstractItemModel
 
     def rowCount(self, parent: Index = ROOT) -> int:
         if not parent.isValid():
@@ -288,8 +288,8 @@ class OutlineModel(QAbstractItemModel):
         if self.is_group(item):
             assert self.tree is not None
             group = self.tree.groups[item - len(self._nodes)]
-            unlike = self._unlike(item - len(self._nodes))
-            same = "blocks of the same structure whose choices differ" if unlike else "identical blocks"
+            differs = self._differs(item - len(self._nodes))
+            same = "blocks of the same structure with different settings" if differs else "identical blocks"
             twins = f"\n{group.twins} {same}" if group.twins > 1 else ""
             return f"{group.path}\n{plural(group.size, 'node')}{twins}"
         node = self._nodes[item]
@@ -297,30 +297,32 @@ class OutlineModel(QAbstractItemModel):
         return f"{self._path(item)}\n{title(node.op)}{formats}"
 
 
-def _all(tree: Hierarchy) -> list[list[int]]:
-    """The children lists, by group."""
+def _all_children(tree: Hierarchy) -> list[list[int]]:
+    """Children of every group."""
     size = len(tree.ids)
     return [[c if c >= 0 else size + ~c for c in g.children if c < size] for g in tree.groups]
 
 
-def _plain(tree: Hierarchy, quiet: frozenset[int]) -> list[list[int]]:
-    """The children lists without what is hidden, and without groups that hold nothing else."""
-    return _around(tree, [i for i, h in enumerate(tree.home) if h >= 0 and i not in quiet]) if quiet else _all(tree)
+def _without_hidden(tree: Hierarchy, hidden: frozenset[int]) -> list[list[int]]:
+    """Children of every group without hidden nodes and without groups that contain only hidden nodes."""
+    if not hidden:
+        return _all_children(tree)
+    return _with_ancestors(tree, [i for i, h in enumerate(tree.home) if h >= 0 and i not in hidden])
 
 
-def _around(tree: Hierarchy, hits: list[int]) -> list[list[int]]:
-    """The children lists that hold `hits` and the groups above them."""
+def _with_ancestors(tree: Hierarchy, hits: list[int]) -> list[list[int]]:
+    """Children of every group, restricted to `hits` and their ancestors."""
     kept, size = set(hits), len(tree.ids)
     for i in hits:
         group = tree.home[i]
         while group > 0 and size + group not in kept:
             kept.add(size + group)
             group = tree.groups[group].parent
-    return [[c for c in items if c in kept] for items in _all(tree)]
+    return [[c for c in items if c in kept] for items in _all_children(tree)]
 
 
 def _shapes_only(node: Node) -> bool:
-    """Whether a node computes nothing: it only arranges values, or works out sizes."""
+    """Whether a node only rearranges values or computes sizes."""
     if node.call != "call_function":
         return node.call == "get_attr"
     return spec(node.op).category == "shape"

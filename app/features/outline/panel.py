@@ -1,4 +1,4 @@
-"""The outline: the model as a tree of modules, filtered, selected together with the canvas."""
+"""Outline panel: the modules of the model as a tree, with a filter and the selection of the canvas."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 OPEN_ROWS = 40
-OPEN_MATCHES = 300  # with more matches than this, groups stay as they are
+OPEN_MATCHES = 300  # with more matches than this, groups are not expanded
 EMPTY = "No model is open. Its modules are listed here."
 
 
 class OutlinePanel(QWidget):
-    """`reveal(node)` asks the canvas to bring a node into view; `open_wanted(path, opened)` and `all_wanted(opened)`
-    ask it to open or close what the user opened or closed here.
+    """`reveal(node)` requests the canvas to show a node; `open_wanted(path, opened)` and `all_wanted(opened)`
+    request it to open or close the groups that the user opened or closed here.
     """
 
     reveal = Signal(str)
@@ -49,9 +49,9 @@ class OutlinePanel(QWidget):
         super().__init__(parent)
         self._session = session
         self._open: set[str] = set()
-        self._fresh = True  # nobody has said yet which groups are open
-        self._shown: set[str] = set()
-        self._opened_elsewhere: Callable[[], frozenset[str] | None] = lambda: None
+        self._fresh = True  # no open groups are set yet
+        self._expanded: set[str] = set()
+        self._canvas_open: Callable[[], frozenset[str] | None] = lambda: None
         self.setProperty("surface", "panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.model = OutlineModel()
@@ -64,12 +64,12 @@ class OutlinePanel(QWidget):
         self.field.installEventFilter(self)
         self.empty = empty_state(EMPTY)
         self.shapes = Check()
-        self._making = Latest(self, lambda done: self._take(done.result()))
-        self._arrange()
+        self._loader = Latest(self, lambda done: self._show_contents(done.result()))
+        self._build()
         self._connect()
         self._reload()
 
-    def _arrange(self) -> None:
+    def _build(self) -> None:
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 6, 0, 6)
         column.setSpacing(6)
@@ -86,35 +86,35 @@ class OutlinePanel(QWidget):
 
     def _connect(self) -> None:
         session, view = self._session, self.view
-        session.opened.connect(self._opened)
-        session.changed.connect(self._changed)
+        session.opened.connect(self._on_opened)
+        session.changed.connect(self._on_changed)
         self.field.textChanged.connect(self._filter)
         self.shapes.edited.connect(self._reload)
         self.model.many_changed.connect(view.viewport().update)
-        view.activated_row.connect(self._activated)
-        view.expanded.connect(lambda index: self._note(index, True))
-        view.collapsed.connect(lambda index: self._note(index, False))
+        view.activated_row.connect(self._on_activated)
+        view.expanded.connect(lambda index: self._on_expanded(index, True))
+        view.collapsed.connect(lambda index: self._on_expanded(index, False))
         view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         view.customContextMenuRequested.connect(self._menu)
 
     # -- open groups, shared with the canvas
 
     def follow(self, canvas: GraphCanvas) -> None:
-        """Keep the same groups open as the canvas, and the other way round."""
-        self._opened_elsewhere = lambda: canvas.open_groups
+        """Keep the same groups open here and on the canvas."""
+        self._canvas_open = lambda: canvas.open_groups
         canvas.open_changed.connect(self.show_open)
         self.open_wanted.connect(canvas.set_open)
         self.all_wanted.connect(canvas.set_all_open)
 
     def show_open(self, paths: frozenset[str]) -> None:
-        """Open these groups and close all others; while a filter is set, once it is gone."""
+        """Open these groups and close all others; with a filter set, after it is cleared."""
         self._open = set(paths)
         if self.field.text().strip() or self.model.tree is None:
             return
-        changed = [(i, p) for p in self._shown ^ self._open if (i := self.model.group_item(p)) is not None]
+        changed = [(i, p) for p in self._expanded ^ self._open if (i := self.model.group_item(p)) is not None]
         if not changed:
             return
-        if len(changed) > 1:  # the view lays out once, when all are told
+        if len(changed) > 1:  # one layout for all changes
             self.view.scheduleDelayedItemsLayout()
         with self.rows.quiet():
             for item, path in changed:
@@ -123,67 +123,67 @@ class OutlinePanel(QWidget):
 
     # -- content
 
-    def _opened(self) -> None:
+    def _on_opened(self) -> None:
         self._open, self._fresh = set(), True
         self.field.clear()
-        self._take(None)  # the rows of the model before
+        self._show_contents(None)  # drop the rows of the previous model
         self._reload()
 
     def _reload(self) -> None:
-        """Show the graph anew; where it is large, once a thread has made its tree."""
+        """Rebuild the rows; for a large graph, in a thread."""
         document = self._session.document
-        self._making.drop()
+        self._loader.drop()
         if document is None:
-            self._take(None)
+            self._show_contents(None)
         elif len(document.graph) <= SYNCHRONOUS:
-            self._take(contents(document.graph, self.shapes.get()))
+            self._show_contents(contents(document.graph, self.shapes.get()))
         else:
-            self._making.ask(contents, document.graph, self.shapes.get())
+            self._loader.ask(contents, document.graph, self.shapes.get())
 
-    def _take(self, found: Contents | None) -> None:
+    def _show_contents(self, content: Contents | None) -> None:
         with self.rows.quiet():
-            self.model.take(found)
+            self.model.take(content)
         if self._fresh and self.model.tree:
             self._fresh = False
-            self._open = set(self._opened_elsewhere() or default_open(self.model.tree, OPEN_ROWS))
+            self._open = set(self._canvas_open() or default_open(self.model.tree, OPEN_ROWS))
         hidden = self.model.hidden
         self.shapes.setText(f"Show {plural(hidden, 'shape operation')}" if hidden else "Show shape operations")
         self.shapes.setVisible(bool(hidden) or self.shapes.get())
         self._filter(self.field.text())
 
-    def _changed(self, change: Change) -> None:
+    def _on_changed(self, change: Change) -> None:
         delta = change.delta
-        again = self._making.busy or delta.added or delta.removed
-        if again or not self.model.update(change.after.graph, delta.changed):
+        reload = self._loader.busy or delta.added or delta.removed
+        if reload or not self.model.update(change.after.graph, delta.changed):
             self._reload()
 
     def _filter(self, text: str) -> None:
         with self.rows.quiet():
-            found = self.model.filter(text)
-        self._shown.clear()
-        self._expand(text, found)
+            matches = self.model.filter(text)
+        self._expanded.clear()
+        self._expand(text, matches)
         document = self._session.document
-        nothing = bool(text.strip()) and not found
+        nothing = bool(text.strip()) and not matches
         self.empty.setText(f"No node matches “{text.strip()}”." if nothing else EMPTY)
         self.empty.setVisible(nothing or document is None)
         self.view.setVisible(not nothing and document is not None)
         self.field.setVisible(document is not None)
         self.rows.show(self._session.selection)
 
-    def _expand(self, text: str, found: int) -> None:
-        everything = bool(text.strip()) and found <= OPEN_MATCHES
+    def _expand(self, text: str, matches: int) -> None:
+        everything = bool(text.strip()) and matches <= OPEN_MATCHES
         with self.rows.quiet():
             for item in self.model.group_items():
                 if everything or self.model.group_path(item) in self._open:
                     self.view.setExpanded(self.model.index_of(item), True)
 
-    def _note(self, index: QModelIndex, opened: bool) -> None:
-        """Remember which groups are open, and which of them by the user's will."""
+    def _on_expanded(self, index: QModelIndex, opened: bool) -> None:
+        """Record an expanded or collapsed group, and request the same of the canvas if the user did it."""
         item = index.internalId()
         if not self.model.is_group(item):
             return
         path = self.model.group_path(item)
-        self._shown.add(path) if opened else self._shown.discard(path)
+        self._expanded.add(path) if opened else self._expanded.discard(path)
         if not self.rows.busy and not self.field.text().strip():
             self._open.add(path) if opened else self._open.discard(path)
             self.open_wanted.emit(path, opened)
@@ -192,7 +192,7 @@ class OutlinePanel(QWidget):
 
     # -- menu and keys
 
-    def _activated(self, index: QModelIndex) -> None:
+    def _on_activated(self, index: QModelIndex) -> None:
         item = index.internalId()
         if self.model.is_group(item):
             self.view.setExpanded(index, not self.view.isExpanded(index))
@@ -206,7 +206,7 @@ class OutlinePanel(QWidget):
             nodes = self.model.nodes_of(index.internalId())
             menu.addAction("Show on canvas", lambda: self.reveal.emit(nodes[0]))
             menu.addAction("Select all of this kind", lambda: self.select_kind(nodes[0]))
-            menu.addAction("Copy path", lambda: QGuiApplication.clipboard().setText(self._copied(index)))
+            menu.addAction("Copy path", lambda: QGuiApplication.clipboard().setText(self._path_text(index)))
             menu.addSeparator()
         menu.addAction("Expand all", lambda: self.set_all_open(True))
         menu.addAction("Collapse all", lambda: self.set_all_open(False))
@@ -214,7 +214,7 @@ class OutlinePanel(QWidget):
         menu.popup(self.view.viewport().mapToGlobal(at))
 
     def set_all_open(self, opened: bool) -> None:
-        """Open or close every group, here and on the canvas; also while a thread still makes the rows."""
+        """Open or close every group, here and on the canvas; also while the rows are still being built."""
         self._fresh = False
         with self.rows.quiet():
             self.view.expandAll() if opened else self.view.collapseAll()
@@ -222,12 +222,12 @@ class OutlinePanel(QWidget):
             self._open = {self.model.group_path(i) for i in self.model.group_items()} if opened else set()
             self.all_wanted.emit(opened)
 
-    def _copied(self, index: QModelIndex) -> str:
+    def _path_text(self, index: QModelIndex) -> str:
         item = index.internalId()
         return self.model.group_path(item) if self.model.is_group(item) else self.model.nodes_of(item)[0]
 
     def select_kind(self, node: str) -> None:
-        """Select every node that does the same operation."""
+        """Select every node with the same operation."""
         if self._session.document and node in (graph := self._session.document.graph).nodes:
             self._session.select(tuple(n.id for n in graph if n.op == graph.nodes[node].op))
 

@@ -1,4 +1,4 @@
-"""The selection that the outline shares with the canvas: rows on this side, ids of nodes on the other."""
+"""Selection shared by the outline and the canvas: rows in the outline, node ids in the session."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from espalier.app.features.outline.view import OutlineTree
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-MANY_ROWS = 1000  # selected, from which on the rows are marked without Qt's selection
+MANY_ROWS = 1000  # larger selections are painted without Qt's selection model
 Select = QItemSelectionModel.SelectionFlag
 
 
 class SharedSelection(QObject):
-    """Follows the session and is followed by it; `busy` while it or its owner changes the rows itself."""
+    """Synchronizes rows and session in both directions; `busy` while the program itself changes the rows."""
 
     def __init__(self, session: Session, view: OutlineTree, model: OutlineModel) -> None:
         super().__init__(view)
@@ -34,7 +34,7 @@ class SharedSelection(QObject):
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """What happens to the rows meanwhile is not the user's doing."""
+        """Mark changes of the rows as not made by the user."""
         before, self.busy = self.busy, True
         try:
             yield
@@ -42,7 +42,7 @@ class SharedSelection(QObject):
             self.busy = before
 
     def show(self, ids: tuple[str, ...]) -> None:
-        """Mark the rows of nodes selected elsewhere; those inside closed groups wait until these open."""
+        """Select the rows of the given nodes; rows inside collapsed groups are selected when the groups expand."""
         if self.busy:
             return
         model, view = self._model, self._view
@@ -52,8 +52,8 @@ class SharedSelection(QObject):
             self._mark(ids)
             return
         item = model.group_item(group) if group is not None else None
-        found = [item] if item is not None else [i for n in ids if (i := model.item_of(n)) is not None]
-        rows = found if len(found) <= 1 else [i for i in found if self._in_view(i)]
+        items = [item] if item is not None else [i for n in ids if (i := model.item_of(n)) is not None]
+        rows = items if len(items) <= 1 else [i for i in items if self._in_view(i)]
         with self.quiet():
             view.selectionModel().select(_ranges([model.index_of(i) for i in rows]), Select.ClearAndSelect)
             if rows:
@@ -62,24 +62,24 @@ class SharedSelection(QObject):
                 view.scrollTo(first)
 
     def show_later(self) -> None:
-        """More rows can be seen now: mark those that are selected."""
+        """Select the rows that a group has just revealed."""
         if len(self._session.selection) > 1:
             self._later.start()
 
     def _show_again(self) -> None:
-        place = self._view.verticalScrollBar().value()
+        position = self._view.verticalScrollBar().value()
         self.show(self._session.selection)
-        self._view.verticalScrollBar().setValue(place)
+        self._view.verticalScrollBar().setValue(position)
 
     def _mark(self, ids: tuple[str, ...]) -> None:
-        """Show a selection that is too large for Qt's own, whose price grows with the square of its ranges."""
+        """Paint a selection too large for Qt, whose cost is quadratic in the number of ranges."""
         with self.quiet():
             self._view.clearSelection()
         self._view.marked = frozenset(i for n in ids if (i := self._model.item_of(n)) is not None)
         self._view.viewport().update()
 
     def _in_view(self, item: int) -> bool:
-        """Whether all groups around a row are open."""
+        """Whether all ancestors of a row are expanded."""
         index = self._model.index_of(item).parent()
         while index.isValid():
             if not self._view.isExpanded(index):
@@ -91,8 +91,8 @@ class SharedSelection(QObject):
         if self.busy:
             return
         if QGuiApplication.keyboardModifiers() & Qt.KeyboardModifier.ControlModifier:
-            gone = self._nodes_of(deselected.indexes())
-            chosen = {n: None for n in self._session.selection if n not in gone} | self._nodes_of(selected.indexes())
+            removed = self._nodes_of(deselected.indexes())
+            chosen = {n: None for n in self._session.selection if n not in removed} | self._nodes_of(selected.indexes())
         else:
             chosen = self._nodes_of(self._view.selectionModel().selectedIndexes())
         ids = tuple(chosen)
@@ -107,7 +107,7 @@ class SharedSelection(QObject):
 
 
 def common_group(tree: Hierarchy, ids: tuple[str, ...]) -> str | None:
-    """The path of the group that consists of exactly these nodes."""
+    """The path of the group that contains exactly these nodes, if any."""
     if len(ids) < 2 or ids[0] not in tree.index:
         return None
     wanted = set(ids)
@@ -120,7 +120,7 @@ def common_group(tree: Hierarchy, ids: tuple[str, ...]) -> str | None:
 
 
 def _ranges(rows: list[QModelIndex]) -> QItemSelection:
-    """A selection of rows, neighbours joined: the cost of a selection grows with its ranges."""
+    """A selection of rows with adjacent rows merged into ranges."""
     selection = QItemSelection()
     start = last = None
     for row in rows:

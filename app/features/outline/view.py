@@ -1,4 +1,4 @@
-"""How the outline looks: the tree's arrows and rows, and the chips at the right of each row."""
+"""Painting of the outline: arrows, rows, and the chips at the right of each row."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Flag = QStyle.StateFlag
 
 
 class RowPainter(QStyledItemDelegate):
-    """Name at the left, elided; format, sparsity and ×N at the right, never cut."""
+    """Paints the name at the left, elided; format, sparsity and ×N at the right, never elided."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         return QSize(80, ROW)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        """Draw one row."""
+        """Paint one row."""
         widget = option.widget
         assert isinstance(widget, OutlineTree)
         look, rect = tokens(widget), option.rect
@@ -41,9 +41,9 @@ class RowPainter(QStyledItemDelegate):
             )
         painter.setFont(option.font)
         painter.setPen(QColor(look.text))
-        room = QRect(rect.left() + LEFT + 3, rect.top(), right - rect.left() - LEFT - 3 - GAP, rect.height())
-        name = QFontMetrics(option.font).elidedText(str(index.data()), Qt.TextElideMode.ElideMiddle, room.width())
-        painter.drawText(room, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, name)
+        name_rect = QRect(rect.left() + LEFT + 3, rect.top(), right - rect.left() - LEFT - 3 - GAP, rect.height())
+        name = QFontMetrics(option.font).elidedText(str(index.data()), Qt.TextElideMode.ElideMiddle, name_rect.width())
+        painter.drawText(name_rect, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, name)
         if option.state & Flag.State_HasFocus and widget.keyboard:
             painter.setPen(QPen(QColor(look.accent), 1))
             painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -51,7 +51,7 @@ class RowPainter(QStyledItemDelegate):
         painter.restore()
 
     def _chips(self, painter: QPainter, chips: Chips, room: QRect, colours: tuple[str, str]) -> int:
-        """Draw the chips from the right; where the name may reach to."""
+        """Paint the chips from the right; returns the right limit of the name."""
         font = QFont(painter.font())
         font.setPixelSize(11)
         painter.setFont(font)
@@ -82,7 +82,7 @@ class RowPainter(QStyledItemDelegate):
 
 
 class OutlineTree(QTreeView):
-    """A tree with flat rows; `activated_row` on double click and Enter. `marked`: items that look selected too."""
+    """Tree view; `activated_row` on double click and Enter. `marked`: items painted as selected."""
 
     activated_row = Signal(QModelIndex)
 
@@ -102,7 +102,7 @@ class OutlineTree(QTreeView):
         self.setAccessibleName("Outline of the model")
 
     def ground(self, state: QStyle.StateFlag, look: Palette) -> QColor:
-        """The colour behind a row."""
+        """Background colour of a row."""
         if state & Flag.State_Selected:
             return QColor(look.accent_ground)
         return QColor(look.background if state & Flag.State_MouseOver else look.panel)

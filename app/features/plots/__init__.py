@@ -1,1 +1,1 @@
-"""Curves of a training while it runs."""
+"""The Plots panel."""

@@ -1,4 +1,4 @@
-"""The panel Plots in its window: brought forward when a training begins, its curves as files."""
+"""Actions of the Plots panel in its window: shown when a training starts, curves saved as files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def connect(host: Host, panel: PlotsPanel) -> None:
-    """Let the window do what the panel asks for."""
-    panel.begun.connect(lambda: host.show_dock("plots"))
-    panel.begun.connect(host.refresh_actions)
+    """Connect the panel's signals to the window."""
+    panel.run_started.connect(lambda: host.show_dock("plots"))
+    panel.run_started.connect(host.refresh_actions)
     panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the plots", "training.png"))

@@ -1,4 +1,4 @@
-"""Live plots of the jobs that tell figures while they run, such as a training; kept when the job has ended."""
+"""Plots panel: live plots of jobs that report metrics while they run, kept after the job has ended."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ from espalier.passes.training.curve import SAMPLES, samples_of
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-KEPT = 20  # runs
-PAUSE = 50  # milliseconds between two drawings: 20 a second
+MAX_RUNS = 20
+INTERVAL = 50  # milliseconds between two drawings
 EMPTY = "No plot yet. A training (Model → Fine-tune…) draws its loss and accuracy here while it runs."
 
 
 class PlotsPanel(QWidget):
-    """One run at a time, the newest until another is chosen."""
+    """Shows one run, the newest unless another is chosen, and optionally a second one for comparison."""
 
     save_wanted = Signal()
-    begun = Signal()
+    run_started = Signal()
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self.runs: dict[int, JobInfo] = {}
         self.charts: dict[str, MetricChart] = {}
-        self._choice, self.beside, self._figures = Choice(), Choice(), QLabel()
+        self._choice, self.comparison, self._figures = Choice(), Choice(), QLabel()
         self._choice.setAccessibleName("Run")
-        self.beside.setAccessibleName("Run to compare with")
+        self.comparison.setAccessibleName("Run to compare with")
         self._figures.setProperty("role", "muted")
         self._keep = link("Stop and keep", self._stop_and_keep)
         self._save = link("Save as PNG, SVG or CSV…", self.save_wanted.emit)
         self._row = QHBoxLayout()
         self._pages, self._empty = QStackedWidget(), empty_state(EMPTY)
         self._build()
-        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
-        self._wait.timeout.connect(self.refresh)
+        self._redraw = QTimer(self, singleShot=True, interval=INTERVAL)
+        self._redraw.timeout.connect(self.refresh)
         self._choice.edited.connect(self._offer_others)
         self._choice.edited.connect(self.refresh)
-        self.beside.edited.connect(self.refresh)
-        session.job_event.connect(self.hear)
+        self.comparison.edited.connect(self.refresh)
+        session.job_event.connect(self.on_job_event)
         session.opened.connect(self.clear)
 
     def _build(self) -> None:
-        for choice in (self._choice, self.beside):
+        for choice in (self._choice, self.comparison):
             choice.setMinimumWidth(150)
             choice.setFixedHeight(25)
         bar = QHBoxLayout()
         bar.setContentsMargins(12, 6, 12, 4)
         bar.setSpacing(8)
         bar.addWidget(self._choice)
-        bar.addWidget(self.beside)
+        bar.addWidget(self.comparison)
         bar.addWidget(self._figures)
         bar.addStretch(1)
         bar.addWidget(self._keep)
@@ -79,60 +79,60 @@ class PlotsPanel(QWidget):
 
     @property
     def run(self) -> JobInfo | None:
-        """The run that is shown."""
+        """The shown run."""
         return self.runs.get(self._choice.get()) if self.runs else None
 
     def clear(self) -> None:
-        """Forget the runs: they were of another document."""
+        """Discard all runs: they belong to another document."""
         self.runs.clear()
         self._choice.offer((), ())
         self._offer_others()
         self._empty.setText(EMPTY)
         self.refresh()
 
-    def hear(self, heard: JobEvent) -> None:
-        """Note a figure; it is drawn with those that come in the next moment."""
-        known = heard.job.id in self.runs
-        if isinstance(heard.event, Metric) and not known:
-            self._add(heard.job)
+    def on_job_event(self, job_event: JobEvent) -> None:
+        """Record a metric; metrics within one interval are drawn together."""
+        known = job_event.job.id in self.runs
+        if isinstance(job_event.event, Metric) and not known:
+            self._add(job_event.job)
         elif not self.runs:
-            self._tell_of(heard.job)
-        if isinstance(heard.event, Metric) and not self._wait.isActive():
-            self._wait.start()
-        elif isinstance(heard.event, TERMINAL) and known:
-            self._wait.stop()
+            self._show_progress(job_event.job)
+        if isinstance(job_event.event, Metric) and not self._redraw.isActive():
+            self._redraw.start()
+        elif isinstance(job_event.event, TERMINAL) and known:
+            self._redraw.stop()
             self.refresh()
 
-    def _tell_of(self, job: JobInfo) -> None:
-        """Say what a training does before its first figure."""
+    def _show_progress(self, job: JobInfo) -> None:
+        """Show what a training does before its first metric."""
         if trains(job.job):
-            begun = job.state == "running"
+            running = job.state == "running"
             doing = f": {job.progress.text}" if job.progress and job.progress.text else ""
             now = f"{job.title} is running{doing}. Its curves are drawn here live."
-            self._empty.setText(now if begun else EMPTY)
+            self._empty.setText(now if running else EMPTY)
 
     def _add(self, job: JobInfo) -> None:
         self.runs[job.id] = job
-        for number in list(self.runs)[:-KEPT]:
+        for number in list(self.runs)[:-MAX_RUNS]:
             self.runs.pop(number)
         self._choice.offer(tuple(self.runs), tuple(map(self._name, self.runs)))
         self._choice.put(job.id)
         self._offer_others()
-        self.begun.emit()
+        self.run_started.emit()
 
     def _name(self, number: int) -> str:
         return f"{self.runs[number].title} {list(self.runs).index(number) + 1}"
 
     def _offer_others(self) -> None:
-        """The runs that can be drawn beside the chosen one; the last choice stays where it can."""
-        held = self.beside.get() if self.beside.values else None
+        """List the runs for comparison; the last choice is kept if it is still available."""
+        previous = self.comparison.get() if self.comparison.values else None
         others = tuple(n for n in self.runs if self.run is None or n != self.run.id)
-        self.beside.offer((0, *others), ("without comparison", *(f"beside {self._name(n)}" for n in others)))
-        self.beside.put(held if held in others else 0)
-        self.beside.setVisible(bool(others))
+        self.comparison.offer((0, *others), ("without comparison", *(f"compared with {self._name(n)}" for n in others)))
+        self.comparison.put(previous if previous in others else 0)
+        self.comparison.setVisible(bool(others))
 
     def refresh(self) -> None:
-        """Draw the run that is chosen, and the other one beside it."""
+        """Draw the chosen run and the run it is compared with."""
         run = self.run
         for widget in (self._choice, self._save, self._figures):
             widget.setVisible(run is not None)
@@ -140,27 +140,27 @@ class PlotsPanel(QWidget):
         self._keep.setVisible(run is not None and can_keep(run))
         if run is None:
             return
-        told = {name: list(points) for name, points in list(run.metrics.items())}
-        found = {name: points for name, points in told.items() if name != SAMPLES}
-        other = self.runs.get(self.beside.get())
-        faint = {name: list(points) for name, points in list(other.metrics.items())} if other else {}
-        called = self._name(other.id) if other else ""
-        last = last_step([*found.values(), *(faint[n] for n in faint if n in found)])
-        self._offer(quantities(list(found)))
+        metrics = {name: list(points) for name, points in list(run.metrics.items())}
+        plotted = {name: points for name, points in metrics.items() if name != SAMPLES}
+        other = self.runs.get(self.comparison.get())
+        compared = {name: list(points) for name, points in list(other.metrics.items())} if other else {}
+        other_name = self._name(other.id) if other else ""
+        last = last_step([*plotted.values(), *(compared[n] for n in compared if n in plotted)])
+        self._show_charts(quantities(list(plotted)))
         for what, chart in self.charts.items():
-            own = {n: p for n, p in found.items() if quantity(n) == what}
-            chart.show_series(own, faint, called, last, samples_of(told))
+            own = {n: p for n, p in plotted.items() if quantity(n) == what}
+            chart.show_series(own, compared, other_name, last, samples_of(metrics))
         self._figures.setText(figures(run))
 
-    def _offer(self, wanted: list[str]) -> None:
-        """The charts of these quantities, side by side; those that are there stay."""
+    def _show_charts(self, wanted: list[str]) -> None:
+        """Show one chart for each quantity, side by side; existing charts are kept."""
         if wanted == list(self.charts):
             return
         for what in [w for w in self.charts if w not in wanted]:
-            gone = self.charts.pop(what)
-            self._row.removeWidget(gone)
-            gone.hide()
-            gone.deleteLater()
+            removed = self.charts.pop(what)
+            self._row.removeWidget(removed)
+            removed.hide()
+            removed.deleteLater()
         self.charts = {what: self.charts.get(what) or MetricChart(what) for what in wanted}
         for chart in self.charts.values():
             self._row.addWidget(chart, 1)
@@ -170,5 +170,5 @@ class PlotsPanel(QWidget):
             self._session.stop_and_keep(self.run.id)
 
     def export(self, path: Path) -> None:
-        """Write what is shown to a .png, .svg or .csv file; raises FileError."""
+        """Write the shown charts to a .png, .svg or .csv file; raises FileError."""
         export(list(self.charts.values()), path)

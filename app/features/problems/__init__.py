@@ -1,1 +1,1 @@
-"""What is wrong with the open model."""
+"""The Problems panel."""

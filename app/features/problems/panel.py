@@ -1,4 +1,4 @@
-"""What is wrong or worth knowing about the graph, node by node; and errors of this run."""
+"""Problems panel: problems of the captured graph by node, and errors of this run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from espalier.passes.jobs.kinds import Done, Failed, JobEvent
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-EMPTY = "No problems. What the capture could not take apart, and errors of this run, would be listed here."
+EMPTY = "No problems. Operations that the capture could not trace, and errors of this run, are listed here."
 
 
 class ProblemsPanel(QWidget):
@@ -30,7 +30,7 @@ class ProblemsPanel(QWidget):
         super().__init__(parent)
         self._session = session
         self._errors: list[Row] = []
-        self._causes: list[str] = []  # what each error came of; it is solved when the same goes well
+        self._causes: list[str] = []  # of each error; it is resolved when the same action succeeds
         self.table = Table()
         self._counts = QLabel()
         self._counts.setProperty("role", "muted")
@@ -40,7 +40,7 @@ class ProblemsPanel(QWidget):
         bar = QHBoxLayout()
         bar.setContentsMargins(12, 6, 12, 4)
         bar.addWidget(self._counts, 1)
-        self._tools = [link("Copy as TSV", self.table.copy), link("Clear errors", self.forget)]
+        self._tools = [link("Copy as TSV", self.table.copy), link("Clear errors", self.clear_errors)]
         for tool in self._tools:
             bar.addWidget(tool)
         box = QVBoxLayout(self)
@@ -49,54 +49,56 @@ class ProblemsPanel(QWidget):
         box.addLayout(bar)
         box.addWidget(self._pages, 1)
         self.table.node_chosen.connect(lambda node: session.select((node,)))
-        session.opened.connect(self.forget)
-        session.changed.connect(lambda _: self._solve(EDIT))
-        session.problem.connect(self.hear)
-        session.job_event.connect(self.hear_job)
+        session.opened.connect(self.clear_errors)
+        session.changed.connect(lambda _: self._resolve(EDIT))
+        session.problem.connect(self.add_error)
+        session.job_event.connect(self.on_job_event)
         self.refresh()
 
-    def hear(self, error: EspalierError) -> None:
-        """Add an error of an edit; those of jobs come with their job."""
+    def add_error(self, error: EspalierError) -> None:
+        """Add an error of an edit; errors of jobs arrive with the job event."""
         if not isinstance(error, JobError):
             self._add(EDIT, error.message, error.hint, error.node)
 
-    def hear_job(self, heard: JobEvent) -> None:
-        """Add what a job failed of; take it away when the same kind of job goes well."""
-        of = cause(heard.job)
-        match heard.event:
+    def on_job_event(self, job_event: JobEvent) -> None:
+        """Add the error of a failed job; remove it when a job with the same cause succeeds."""
+        of = cause(job_event.job)
+        match job_event.event:
             case Failed(message=message, hint=hint, node=node):
                 self._add(of, message, hint, node)
             case Done():
-                self._solve(of)
+                self._resolve(of)
             case _:
                 pass
 
     def _add(self, of: str, message: str, hint: str, node: str | None) -> None:
         when = time.strftime("%H:%M:%S")
-        self._solve(of)
+        self._resolve(of)
         self._errors.append({"kind": f"error, {when}", "node": node, "message": message, "hint": hint})
         self._causes.append(of)
         self.refresh()
 
-    def _solve(self, of: str) -> None:
+    def _resolve(self, of: str) -> None:
         kept = [(e, c) for e, c in zip(self._errors, self._causes, strict=True) if c != of]
         if len(kept) < len(self._errors):
             self._errors, self._causes = [e for e, _ in kept], [c for _, c in kept]
             self.refresh()
 
     def refresh(self) -> None:
-        """Show the trace's problems and the errors."""
-        held = [{"kind": p.severity, "node": p.node, "message": p.message, "hint": ""} for p in self._session.problems]
-        rows = [*reversed(self._errors), *held]
+        """Show the problems of the captured graph and the errors."""
+        graph_problems = [
+            {"kind": p.severity, "node": p.node, "message": p.message, "hint": ""} for p in self._session.problems
+        ]
+        rows = [*reversed(self._errors), *graph_problems]
         self.table.show_rows(rows)
         self._pages.setCurrentIndex(1 if rows else 0)
         self._counts.setText(plural(len(rows), "problem") if rows else "")
-        for tool, wanted in zip(self._tools, (rows, self._errors), strict=True):
-            tool.setVisible(bool(wanted))
+        for tool, items in zip(self._tools, (rows, self._errors), strict=True):
+            tool.setVisible(bool(items))
         self.counted.emit(len(rows))
 
-    def forget(self) -> None:
-        """Drop the errors; what the trace found of the graph stays."""
+    def clear_errors(self) -> None:
+        """Remove the errors; problems of the captured graph stay."""
         self._errors.clear()
         self._causes.clear()
         self.refresh()

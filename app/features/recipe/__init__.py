@@ -1,1 +1,1 @@
-"""The recipe."""
+"""The Recipe panel."""

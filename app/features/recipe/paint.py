@@ -1,4 +1,4 @@
-"""How a line of the recipe is painted: check mark, title, options, result."""
+"""Painting of a recipe line: check mark, title, options, result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.app.widgets.forms.fields import tokens
 
 Index = QModelIndex | QPersistentModelIndex
 LINE = Qt.ItemDataRole.UserRole
-TITLE, DETAIL, PAD, MARK = 18, 15, 5, 34
+TITLE_HEIGHT, DETAIL_HEIGHT, PADDING, MARK_WIDTH = 18, 15, 5, 34
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ def _small(font: QFont) -> QFont:
 
 
 def mark_rect(row: QRect) -> QRect:
-    """Where the check mark stands."""
-    return QRect(row.left() + 12, row.top() + PAD + 2, 14, 14)
+    """Rectangle of the check mark in a row."""
+    return QRect(row.left() + 12, row.top() + PADDING + 2, 14, 14)
 
 
 class RecipePainter(QStyledItemDelegate):
-    """Two or three lines per step; long options wrap once, the rest is in the tool tip."""
+    """Paints two or three lines per step; long options wrap once and are complete in the tooltip."""
 
     def _wrapped(self, line: Line, width: int, font: QFont) -> list[str]:
         metrics = QFontMetrics(_small(font))
@@ -51,13 +51,13 @@ class RecipePainter(QStyledItemDelegate):
 
     def _texts(self, option: QStyleOptionViewItem, index: Index) -> list[str]:
         line: Line = index.data(LINE)
-        width = (option.rect.width() or 200) - MARK - 12
+        width = (option.rect.width() or 200) - MARK_WIDTH - 12
         return [*self._wrapped(line, width, option.font), *([line.result] if line.result else [])]
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         view = self.parent()
         option.rect.setWidth(view.viewport().width() if isinstance(view, QAbstractItemView) else 200)
-        return QSize(100, 2 * PAD + TITLE + DETAIL * len(self._texts(option, index)))
+        return QSize(100, 2 * PADDING + TITLE_HEIGHT + DETAIL_HEIGHT * len(self._texts(option, index)))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         """Paint one row."""
@@ -73,16 +73,16 @@ class RecipePainter(QStyledItemDelegate):
         font.setStrikeOut(not line.enabled)
         painter.setFont(font)
         painter.setPen(QColor(colour))
-        rect = option.rect.adjusted(MARK, PAD, -12, 0)
-        rect.setHeight(TITLE)
+        rect = option.rect.adjusted(MARK_WIDTH, PADDING, -12, 0)
+        rect.setHeight(TITLE_HEIGHT)
         painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter, line.title)
         painter.setFont(_small(option.font))
         painter.setPen(QColor(theme.muted))
-        rect.setHeight(DETAIL)
-        rect.translate(0, TITLE)
+        rect.setHeight(DETAIL_HEIGHT)
+        rect.translate(0, TITLE_HEIGHT)
         for text in self._texts(option, index):
             painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter, text)
-            rect.translate(0, DETAIL)
+            rect.translate(0, DETAIL_HEIGHT)
         painter.restore()
 
     def _mark(self, painter: QPainter, rect: QRect, line: Line, colour: str, faint: str) -> None:

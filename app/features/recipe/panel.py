@@ -1,4 +1,4 @@
-"""The recipe: what has been done to the model, in order; each step can be switched, edited, moved, removed."""
+"""Recipe panel: the steps applied to the model, in order; steps can be toggled, edited, moved and removed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 Index = QModelIndex | QPersistentModelIndex
-_NOWHERE = QModelIndex()
+_ROOT = QModelIndex()
 MIME = "application/x-espalier-step"
-WAITS = "not done yet"
+PENDING = "pending"
 
 
 class RecipeModel(QAbstractListModel):
-    """Row 0 is the trace, the steps follow."""
+    """List model: row 0 is the trace, followed by the steps."""
 
     moved = Signal(int, int)
     switched = Signal(int, bool)
@@ -52,23 +52,23 @@ class RecipeModel(QAbstractListModel):
         if document is None:
             return []
         lines = [Line("Trace", origin(document.project.source), "", None)]
-        recipe = self._session.recipe  # what is edited: with the edits that wait
+        recipe = self._session.recipe  # including pending edits
         done, active = recipe.common(document.recipe), 0
         reports = iter(self._session.step_reports(recipe))
         for i, step in enumerate(recipe.steps):
-            found = next(reports, None) if step.enabled else None
+            report = next(reports, None) if step.enabled else None
             active += step.enabled
-            told = result(found, step) if found or not step.enabled or active <= done else WAITS
-            lines.append(Line(title(step), summary(step, document.project.base), told, i, step.enabled))
+            outcome = result(report, step) if report or not step.enabled or active <= done else PENDING
+            lines.append(Line(title(step), summary(step, document.project.base), outcome, i, step.enabled))
         if self.error:
             lines.append(Line("Not applied", self.error, "", -1, True, self.error))
         return lines
 
-    def rowCount(self, parent: Index = _NOWHERE) -> int:
+    def rowCount(self, parent: Index = _ROOT) -> int:
         return 0 if parent.isValid() else len(self.lines)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """What the view asks of a row."""
+        """Value of a row for a role."""
         line = self.lines[index.row()]
         if role == LINE:
             return line
@@ -92,7 +92,7 @@ class RecipeModel(QAbstractListModel):
         return line.step is not None and line.step >= 0
 
     def flags(self, index: Index) -> Qt.ItemFlag:
-        """Steps can be dragged and switched; the trace cannot."""
+        """Steps can be dragged and toggled; the trace cannot."""
         if not index.isValid():
             return Qt.ItemFlag.ItemIsDropEnabled
         flag = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
@@ -115,16 +115,16 @@ class RecipeModel(QAbstractListModel):
         if not data.hasFormat(MIME):
             return False
         start = int(bytes(data.data(MIME).data()))
-        place = (row if row >= 0 else len(self.lines)) - 1
+        target = (row if row >= 0 else len(self.lines)) - 1
         last = sum(self._is_step(line) for line in self.lines) - 1
-        to = min(max(place - 1 if place > start else place, 0), last)
+        to = min(max(target - 1 if target > start else target, 0), last)
         if to != start:
             self.moved.emit(start, to)
         return False  # the document moves the step; the view must not remove the row too
 
 
 class RecipePanel(QWidget):
-    """The list with its keys and its menu."""
+    """The list of steps with its keyboard shortcuts and context menu."""
 
     edit_wanted = Signal(int)
     sweep_wanted = Signal(int)
@@ -145,46 +145,46 @@ class RecipePanel(QWidget):
         self.model.switched.connect(session.enable_step)
         self.view.customContextMenuRequested.connect(self._menu)
         self.view.doubleClicked.connect(lambda _: self.edit())
-        session.opened.connect(self._clear)
-        session.changed.connect(self._clear)
+        session.opened.connect(self._clear_error)
+        session.changed.connect(self._clear_error)
         session.wished.connect(self.refresh)
-        session.job_event.connect(self._hear)
+        session.job_event.connect(self._on_job_event)
         self.refresh()
 
     @property
     def step(self) -> int | None:
         """The chosen step."""
         row = self.view.currentIndex().row()
-        found = self.model.lines[row].step if 0 <= row < len(self.model.lines) else None
-        return found if found is not None and found >= 0 else None
+        step = self.model.lines[row].step if 0 <= row < len(self.model.lines) else None
+        return step if step is not None and step >= 0 else None
 
     def refresh(self) -> None:
-        """Show the recipe as it is."""
+        """Show the current recipe."""
         row = self.view.currentIndex().row()
         self.model.refresh()
         self.view.setCurrentIndex(self.model.index(min(row, len(self.model.lines) - 1)))
         self._empty.setVisible(not self.model.lines)
         self.view.setVisible(bool(self.model.lines))
 
-    def _clear(self) -> None:
+    def _clear_error(self) -> None:
         self.model.error = ""
         self.refresh()
 
-    def _hear(self, heard: JobEvent) -> None:
-        if not isinstance(heard.job.job, ReplayJob):
+    def _on_job_event(self, job_event: JobEvent) -> None:
+        if not isinstance(job_event.job.job, ReplayJob):
             return
-        if isinstance(heard.event, Failed):
-            self.fail(EspalierError(heard.event.message))
-        elif isinstance(heard.event, Started) and self.model.error:  # tried again
-            self._clear()
+        if isinstance(job_event.event, Failed):
+            self.fail(EspalierError(job_event.event.message))
+        elif isinstance(job_event.event, Started) and self.model.error:  # tried again
+            self._clear_error()
 
     def fail(self, error: EspalierError) -> None:
-        """Show that the last change of the recipe was not applied, and why."""
+        """Show why the last change of the recipe was not applied."""
         self.model.error = error.message
         self.refresh()
 
     def edit(self) -> None:
-        """Ask for the form of the chosen step's options."""
+        """Request the options form of the chosen step."""
         if self.step is not None:
             self.edit_wanted.emit(self.step)
 
@@ -194,7 +194,7 @@ class RecipePanel(QWidget):
             self._session.remove_step(self.step)
 
     def switch(self) -> None:
-        """Switch the chosen step on or off."""
+        """Enable or disable the chosen step."""
         if self.step is not None and self._session.document:
             self._session.enable_step(self.step, not self._session.recipe.steps[self.step].enabled)
 
@@ -205,18 +205,18 @@ class RecipePanel(QWidget):
             self._move(step, step + by)
 
     def sweep(self) -> None:
-        """Ask for a sweep of the chosen step."""
+        """Request a sweep of the chosen step."""
         if self.step is not None:
             self.sweep_wanted.emit(self.step)
 
     def duplicate(self) -> None:
-        """Put the chosen step there once more, after itself."""
+        """Insert a copy of the chosen step after it."""
         if (index := self.step) is not None:
             step = self._session.recipe.steps[index]
             self._session.set_recipe(self._session.recipe.insert(index + 1, step), f"Duplicate {title(step)}")
 
     def copy(self) -> None:
-        """Put the chosen step, or with none chosen the recipe, on the clipboard as JSON that `run` reads too."""
+        """Copy the chosen step, or the whole recipe without a choice, as JSON that `espalier run` reads too."""
         index = self.step
         if self._session.document:
             steps = self._session.recipe.steps
@@ -225,7 +225,7 @@ class RecipePanel(QWidget):
             QGuiApplication.clipboard().setText(text)
 
     def paste(self) -> None:
-        """Add the steps on the clipboard after the chosen one: TOML, JSON or a Python dict of MASE."""
+        """Insert the steps on the clipboard after the chosen one: TOML, JSON or the Python dict of MASE."""
         if self._session.document:
             try:
                 steps = parse_recipe(QGuiApplication.clipboard().text()).steps
@@ -233,8 +233,8 @@ class RecipePanel(QWidget):
                 self._session.problem.emit(error)
                 return
             recipe = self._session.recipe
-            place = len(recipe) if self.step is None else self.step + 1
-            self._session.set_recipe(recipe.insert(place, *steps), f"Paste {plural(len(steps), 'step')}")
+            position = len(recipe) if self.step is None else self.step + 1
+            self._session.set_recipe(recipe.insert(position, *steps), f"Paste {plural(len(steps), 'step')}")
 
     def _move(self, start: int, to: int) -> None:
         self._session.move_step(start, to)
@@ -247,13 +247,13 @@ class RecipePanel(QWidget):
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         if step is not None:
-            self._fill(menu, step, self._session.recipe)
+            self._add_step_actions(menu, step, self._session.recipe)
         menu.addAction("Copy\tCtrl+C" if step is not None else "Copy the recipe\tCtrl+C", self.copy)
         menu.addAction("Paste steps\tCtrl+V", self.paste)
         menu.popup(self.view.viewport().mapToGlobal(at))
 
-    def _fill(self, menu: QMenu, step: int, recipe: Recipe) -> None:
-        """What can be done with a step."""
+    def _add_step_actions(self, menu: QMenu, step: int, recipe: Recipe) -> None:
+        """Add the actions of a step."""
         menu.addAction("Edit…\tEnter", self.edit)
         menu.addAction("Disable\tSpace" if recipe.steps[step].enabled else "Enable\tSpace", self.switch)
         menu.addAction("Sweep this…\tCtrl+L", lambda: self.sweep_wanted.emit(step))
@@ -267,7 +267,7 @@ class RecipePanel(QWidget):
 
 
 class _Steps(QListView):
-    """The view with its keys."""
+    """List view with keyboard shortcuts."""
 
     def __init__(self, panel: RecipePanel) -> None:
         super().__init__(panel)
@@ -281,11 +281,11 @@ class _Steps(QListView):
         self.setAccessibleName("Recipe")
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if not self._with_control(event):
-            self._plainly(event)
+        if not self._handle_control_key(event):
+            self._handle_plain_key(event)
 
-    def _with_control(self, event: QKeyEvent) -> bool:
-        """Keys that need no step, or Ctrl: copy, paste, duplicate, sweep."""
+    def _handle_control_key(self, event: QKeyEvent) -> bool:
+        """Handle Ctrl with C, V, D or L: copy, paste, duplicate, sweep."""
         keys = {Qt.Key.Key_C: self._panel.copy, Qt.Key.Key_V: self._panel.paste, Qt.Key.Key_D: self._panel.duplicate,
                 Qt.Key.Key_L: self._panel.sweep}  # fmt: skip
         if event.modifiers() != Qt.KeyboardModifier.ControlModifier or event.key() not in keys:
@@ -293,7 +293,7 @@ class _Steps(QListView):
         keys[Qt.Key(event.key())]()
         return True
 
-    def _plainly(self, event: QKeyEvent) -> None:
+    def _handle_plain_key(self, event: QKeyEvent) -> None:
         alt = bool(event.modifiers() & Qt.KeyboardModifier.AltModifier)
         keys = {
             Qt.Key.Key_Return: self._panel.edit, Qt.Key.Key_Enter: self._panel.edit, Qt.Key.Key_F2: self._panel.edit,

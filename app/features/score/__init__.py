@@ -1,1 +1,1 @@
-"""The score in the status line, and what it is compared with."""
+"""The score in the status bar and its baseline."""

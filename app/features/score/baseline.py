@@ -1,4 +1,4 @@
-"""What the figures of the score are compared with: named beside them, and chosen there."""
+"""Baseline of the score: named next to the figures, with a menu to choose another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIP = "Changes and divergences are from this baseline. Click to choose another."
 
 
 class BaselineChoice(QPushButton):
-    """`from opened`, with a menu: the model as opened, and states that were pinned."""
+    """Button with the name of the baseline and a menu: the model as opened, and pinned states."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -30,13 +30,13 @@ class BaselineChoice(QPushButton):
         self.choices.setToolTipsVisible(True)
         self.choices.aboutToShow.connect(self.fill)
         self.clicked.connect(lambda: self.choices.popup(self.mapToGlobal(self.rect().topLeft())))
-        session.opened.connect(self._forget)
-        session.changed.connect(lambda _: self.tell())
-        session.compared_changed.connect(self.tell)
-        self.tell()
+        session.opened.connect(self._discard_pins)
+        session.changed.connect(lambda _: self.refresh())
+        session.compared_changed.connect(self.refresh)
+        self.refresh()
 
-    def tell(self) -> None:
-        """Say the name; without a step there is nothing to compare, unless a state is pinned."""
+    def refresh(self) -> None:
+        """Show the name; hidden without steps, unless a state is pinned."""
         session = self._session
         document = session.document
         self.setVisible(bool(document and (document.recipe.active or session.measures.pinned)))
@@ -45,14 +45,14 @@ class BaselineChoice(QPushButton):
         self.setAccessibleName(f"Baseline: {name}")
 
     def fill(self) -> None:
-        """The baselines that can be chosen."""
-        held = self._session.measures.pinned
+        """Fill the menu with the available baselines."""
+        pinned = self._session.measures.pinned
         self.choices.clear()
-        self._offer(OPENED, BASELINES[OPENED], None, held is None)
+        self._offer(OPENED, BASELINES[OPENED], None, pinned is None)
         for pin in self._pins:
-            self._offer(pin.name, f"The project after {plural(len(pin.recipe.active), 'step')}", pin, held is pin)
+            self._offer(pin.name, f"The project after {plural(len(pin.recipe.active), 'step')}", pin, pinned is pin)
         self.choices.addSeparator()
-        self.choices.addAction("Pin the present state", self.pin)
+        self.choices.addAction("Pin the current state", self.pin)
 
     def _offer(self, name: str, tip: str, baseline: Baseline | None, chosen: bool) -> None:
         action = QAction(name, self.choices, checkable=True, checked=chosen)
@@ -61,12 +61,12 @@ class BaselineChoice(QPushButton):
         self.choices.addAction(action)
 
     def pin(self) -> None:
-        """Compare with the present state from now on."""
+        """Pin the current state and compare with it."""
         document = self._session.open_document
-        made = Baseline(f"pin {len(self._pins) + 1}", document.recipe, document.graph)
-        self._pins.append(made)
-        self._session.compare_with(made)
+        baseline = Baseline(f"pin {len(self._pins) + 1}", document.recipe, document.graph)
+        self._pins.append(baseline)
+        self._session.compare_with(baseline)
 
-    def _forget(self) -> None:
+    def _discard_pins(self) -> None:
         self._pins.clear()
-        self.tell()
+        self.refresh()

@@ -1,4 +1,4 @@
-"""The score in the status bar: what the model is worth and what it costs, and how far that is from the baseline."""
+"""The score in the status bar: accuracy and cost of the model, and the changes from the baseline."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from espalier.model.graph.graph import Graph
 
 
-PAD, GAP, TIGHT, BESIDE = 12, 26, 14, 7  # round all figures, between two, where it is narrow, before a change
+PAD, GAP, TIGHT_GAP, CHANGE_GAP = 12, 26, 14, 7  # pixels: margin, gap, narrow gap, before a change
 SAME = "no change"
 WITHIN = "within noise"
 STALE = "stale"
 MEASURE, STALE_MEASURE = "Measure", "stale · Measure"
-WAITS = "Edits are not measured: *Measure after every edit* in the menu Run is off."
+NOT_AUTOMATIC = "Edits are not measured: *Measure after every edit* in the menu Run is off."
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One figure: where it stands in the score, how it is written, and which way is better (+1 up, −1 down)."""
+    """One figure: its key in the score, its text, and which direction is better (+1 up, −1 down)."""
 
     key: str
     label: str
@@ -51,8 +51,8 @@ class Entry:
     better: int
     help: str
     suffix: str = ""
-    measured: bool = False  # by running the model: it can be missing, then it says so in its place
-    asks: bool = False  # it has the button that measures
+    measured: bool = False  # by running the model, so that it can be missing
+    asks: bool = False  # has the Measure button
 
 
 def _relative(now: float, before: float) -> str:
@@ -76,8 +76,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set",
           measured=True),
     Entry("kl", "KL", divergence_words, _absolute(3), -1,
-          "KL divergence of the outputs from those of the baseline that is named, nats a sample. Estimated: predicted "
-          "from the sensitivities; measured: found by running the model"),
+          "KL divergence of the outputs from those of the named baseline, in nats per sample. Estimated: predicted "
+          "from the sensitivities; measured: by running the model"),
     Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export"),
     Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
           "Stored bits per parameter, over all parameters", "of 32"),
@@ -104,13 +104,13 @@ class Figure(QWidget):
         self._label, self._value, self._change = QLabel(entry.label), QLabel(), QLabel()
         self._label.setProperty("role", "small")
         self._change.setProperty("tone", "same")
-        self._brief, self._held = False, 0  # the neighbours keep their places while figures change
+        self._brief, self._max_width = False, 0  # maximum width so far, so that neighbours do not move
         grid = self._grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(BESIDE)
+        grid.setHorizontalSpacing(CHANGE_GAP)
         grid.setVerticalSpacing(0)
         head = QHBoxLayout()
-        head.setSpacing(BESIDE)
+        head.setSpacing(CHANGE_GAP)
         head.addWidget(self._label)
         head.addWidget(self.chip)
         head.addStretch(1)
@@ -124,31 +124,31 @@ class Figure(QWidget):
 
     @property
     def asks(self) -> bool:
-        """Whether it has the button that measures."""
+        """Whether the figure has the Measure button."""
         return self._entry.asks
 
     @property
     def text(self) -> str:
-        """Value and change as shown, and what is said of them."""
+        """Value, change, note and button text as shown."""
         note = self._label.text().removeprefix(self._entry.label).strip()
         chip = "" if self.chip.isHidden() else self.chip.text()
         return " ".join(w for w in (self._value.text(), self._change.text(), note, chip) if w)
 
-    def offer(self, words: str, why: str) -> None:
-        """Show the button that measures, or with empty words none; `why` it is not measured already."""
+    def offer(self, text: str, why: str) -> None:
+        """Show the Measure button with a text, or none if it is empty; `why`: reason why it is not measured yet."""
         self._note = why
-        self.chip.setText(words)
+        self.chip.setText(text)
         self.chip.setToolTip(why)
-        self.chip.setAccessibleName(f"{self._entry.label}: {words}")
-        self.chip.setVisible(bool(words))
-        self._held = max(self._held, self.wide())
+        self.chip.setAccessibleName(f"{self._entry.label}: {text}")
+        self.chip.setVisible(bool(text))
+        self._max_width = max(self._max_width, self.wide())
 
     def show_value(
         self, now: float | None, before: float | None, edited: bool = False, noise: str = "", *, within: bool = False
     ) -> None:
-        """Show the figure, and its change when there is something to compare with (`edited`: the recipe has steps).
+        """Show the figure and its change from the baseline (`edited`: the recipe has steps).
 
-        `noise`: what the tool tip says of its samples and its change, and whether that is `within` noise.
+        `noise`: tooltip text about samples and change; `within`: whether the change is within noise.
         """
         self._noise = noise
         self._label.setText(self._entry.label)
@@ -158,22 +158,22 @@ class Figure(QWidget):
         noisy = within and tone != "same"
         self._show_change(f"{change} {WITHIN}" if noisy else change, "same" if noisy else tone)
         if now is not None or self._entry.measured:
-            self._held = max(self._held, self.wide())
+            self._max_width = max(self._max_width, self.wide())
 
     def name_cause(self, words: str) -> None:
-        """Say beside the name what holds the figure where it is."""
+        """Show the dominant contribution next to the name."""
         if words:
             self._label.setText(f"{self._entry.label} · {words}")
-            self._held = max(self._held, self.wide())
+            self._max_width = max(self._max_width, self.wide())
 
     def show_noted(self, value: float, note: str, *, present: bool) -> None:
-        """Show a figure with a word of where it is from, grey where it is not of the present graph."""
+        """Show a figure with a note of its source, grey unless it belongs to the current graph."""
         self._noise = ""
         self._label.setText(f"{self._entry.label} {note}".rstrip())
         self._role(self._value, "role", "score" if present else "muted")
         self._value.setText(self._entry.write(value))
         self._show_change("", "same")
-        self._held = max(self._held, self.wide())
+        self._max_width = max(self._max_width, self.wide())
 
     def _show_change(self, change: str, tone: str) -> None:
         self._role(self._change, "tone", tone)
@@ -182,27 +182,27 @@ class Figure(QWidget):
         self.setAccessibleDescription(self.text)
 
     def _place_change(self) -> None:
-        """Beside its value; where it is hidden no space may be taken from the value, which would be cut."""
+        """Show or hide the change; a hidden change must not take space from the value."""
         hidden = self._brief or not self._change.text()
         self._change.setHidden(hidden)
-        self._grid.setHorizontalSpacing(0 if hidden else BESIDE)
+        self._grid.setHorizontalSpacing(0 if hidden else CHANGE_GAP)
 
     def wide(self, *, brief: bool = False) -> int:
-        """The width that it takes, with its change or without."""
-        change = BESIDE + self._change.sizeHint().width() if self._change.text() and not brief else 0
-        chip = 0 if self.chip.isHidden() else BESIDE + self.chip.sizeHint().width()
+        """The required width, with the change or without."""
+        change = CHANGE_GAP + self._change.sizeHint().width() if self._change.text() and not brief else 0
+        chip = 0 if self.chip.isHidden() else CHANGE_GAP + self.chip.sizeHint().width()
         return max(self._label.sizeHint().width() + chip, self._value.sizeHint().width() + change)
 
     def sizeHint(self) -> QSize:
         return QSize(self.wide(brief=self._brief), super().sizeHint().height())
 
     @property
-    def held(self) -> int:
-        """The most that it has taken so far."""
-        return max(self._held, self.wide())
+    def reserved(self) -> int:
+        """The largest width required so far."""
+        return max(self._max_width, self.wide())
 
     def lay_out(self, *, brief: bool, least: int) -> None:
-        """Show it with its change or without, which then stands in the tool tip."""
+        """Show the figure with its change, or with the change only in the tooltip."""
         self._brief = brief
         self._place_change()
         self.setMinimumWidth(least)
@@ -210,12 +210,12 @@ class Figure(QWidget):
         help_ += f". {self._note}" if self._note else ""
         help_ += f"\nTexts: {self.texts}" if self.texts and self._entry.measured else ""
         compared = self.baseline and self._change.text() not in ("", self._entry.suffix)
-        told = f"{self._value.text()}, {self._change.text()} from {self.baseline}" if compared else ""
-        help_ += f"\n{self._noise or told}" if self._noise or told else ""
-        self.setToolTip(f"{help_}\n{self.told}" if brief and self._change.text() else help_)
+        change_text = f"{self._value.text()}, {self._change.text()} from {self.baseline}" if compared else ""
+        help_ += f"\n{self._noise or change_text}" if self._noise or change_text else ""
+        self.setToolTip(f"{help_}\n{self.full_text}" if brief and self._change.text() else help_)
 
     @property
-    def told(self) -> str:
+    def full_text(self) -> str:
         """Name, value and change."""
         return f"{self._entry.label} {self.text}"
 
@@ -237,12 +237,12 @@ class Figure(QWidget):
 
 
 def _sum(gap: int, widths: Sequence[int]) -> int:
-    """The width of figures beside each other."""
+    """The total width of figures in a row."""
     return sum(widths) + gap * (len(widths) - 1)
 
 
 class ScorePanel(QWidget):
-    """All figures in a row, kept up to date from the session. `wanted`: the score is to be measured now."""
+    """All figures in a row, updated from the session. `wanted` requests a measurement of the score."""
 
     wanted = Signal()
 
@@ -254,7 +254,7 @@ class ScorePanel(QWidget):
         self._shown = tuple(e.key for e in ENTRIES)
         self._dominants = Dominants()
         self._dominant: tuple[Graph | None, Dominant | None] = (None, None)
-        self._read: object = None  # what stands in the figures
+        self._read: object = None  # the state that the figures show
         self.figures = {e.key: Figure(e) for e in ENTRIES}
         self.baseline = BaselineChoice(session)
         row = QHBoxLayout(self)
@@ -276,19 +276,19 @@ class ScorePanel(QWidget):
         self.refresh()
 
     def follow(self, live: LiveMeasure) -> None:
-        """Say from now on whether a figure that is not of the present model is being measured, or can be."""
+        """Show from now on whether a missing figure is being measured or can be."""
         self._live = live
-        live.judged.connect(self.refresh)
+        live.state_changed.connect(self.refresh)
         self.refresh()
 
     def _missing(self) -> str:
-        """Why the present model has no measured score and gets none in a moment; empty where it has or does."""
+        """Why the current model has no measured score and none is pending; empty otherwise."""
         live = self._live
         known = self._session.score.accuracy is not None or not self._session.measured_on.data
         if live is None or known or live.due:
             return ""
         if not live.enabled:
-            return WAITS
+            return NOT_AUTOMATIC
         takes = duration(live.expected)
         if live.on_request:
             return (
@@ -296,15 +296,15 @@ class ScorePanel(QWidget):
             )
         return f"An evaluation takes about {takes} of processor time: it starts after that long without an edit."
 
-    def _holder(self, graph: Graph | None) -> tuple[str, str]:
-        """What keeps the average of stored bits up: a sentence, and a few words for beside the figure's name."""
+    def _dominant_texts(self, graph: Graph | None) -> tuple[str, str]:
+        """The dominant contribution to the average of stored bits, as a sentence and as a short label."""
         if self._dominant[0] is not graph:
             self._dominant = graph, self._dominants.of(graph) if graph else None
         found = self._dominant[1]
         return (dominant_words(found), f"{found.kind} {percent(found.share, 0)}") if found else ("", "")
 
     def _noise(self) -> tuple[str, bool]:
-        """What is said of the accuracy's samples and of its change, and whether that is within noise."""
+        """Text about the samples and the change of the accuracy, and whether the change is within noise."""
         session = self._session
         if session.document is None or (now := session.measures.accuracy(session.document.recipe)) is None:
             return "", False
@@ -323,10 +323,10 @@ class ScorePanel(QWidget):
         missing = self._missing()
         texts = self._session.measures.texts
         noise, within = self._noise()
-        holder, brief = self._holder(document.graph if document else None)
+        dominant, dominant_label = self._dominant_texts(document.graph if document else None)
         named = f"{estimate.how}, from {estimate.baseline}"
         base = self._session.compared.name if document else ""
-        read = score, before, edited, estimate.kl, named, dict(estimate.last), missing, texts, noise, holder, base
+        read = score, before, edited, estimate.kl, named, dict(estimate.last), missing, texts, noise, dominant, base
         if read == self._read:
             return
         self._read = read
@@ -338,10 +338,9 @@ class ScorePanel(QWidget):
             elif now is None and old is not None and edited:
                 figure.show_noted(old, "" if missing and figure.asks else STALE, present=False)
             else:
-                told = noise if key == "accuracy" else ""
-                told = holder if key == "weight_bits" else told
-                figure.show_value(now, getattr(before, key, None), edited, told, within=within and key == "accuracy")
-                figure.name_cause(brief if key == "weight_bits" else "")
+                note = noise if key == "accuracy" else dominant if key == "weight_bits" else ""
+                figure.show_value(now, getattr(before, key, None), edited, note, within=within and key == "accuracy")
+                figure.name_cause(dominant_label if key == "weight_bits" else "")
             if figure.asks:
                 figure.offer((STALE_MEASURE if old is not None else MEASURE) if missing else "", missing)
         known = edited and estimate.kl is not None
@@ -349,19 +348,19 @@ class ScorePanel(QWidget):
         self._fit()
 
     def spare(self, wide: int) -> int:
-        """How much of a width the figures would leave free, as they would stand there."""
+        """The width that the figures would leave free within `wide` pixels."""
         gap, widths, shown, _ = self._plan(wide)
         return max(0, self._room(wide) - _sum(gap, widths[:shown]) - (self._rest(gap) if shown < len(widths) else 0))
 
     def _room(self, wide: int) -> int:
-        """What of a width is for figures: the name of the baseline stands behind them."""
+        """The width available to figures, without the name of the baseline."""
         return wide - 2 * PAD - (0 if self.baseline.isHidden() else self.baseline.sizeHint().width() + GAP)
 
     def _plan(self, wide: int) -> tuple[int, list[int], int, bool]:
-        """In a width: the gap, each figure's room, how many are shown, and whether without their changes."""
+        """Layout for a width: gap, width of each figure, number of figures shown, and whether changes are hidden."""
         figures, room = [self.figures[k] for k in self._shown], self._room(wide)
-        ways = ((GAP, [f.held for f in figures]), (TIGHT, [f.wide() for f in figures]))
-        least = (TIGHT, [f.wide(brief=True) for f in figures])
+        ways = ((GAP, [f.reserved for f in figures]), (TIGHT_GAP, [f.wide() for f in figures]))
+        least = (TIGHT_GAP, [f.wide(brief=True) for f in figures])
         gap, widths = next((w for w in ways if _sum(*w) <= room), least)
         shown = len(figures)
         while shown and _sum(gap, widths[:shown]) + (self._rest(gap) if shown < len(figures) else 0) > room:
@@ -369,7 +368,7 @@ class ScorePanel(QWidget):
         return gap, widths, shown, (gap, widths) not in ways
 
     def _fit(self) -> None:
-        """Where all do not fit they move together, then go without changes; the last ones are told by a "…"."""
+        """Fit the figures: reduce the gaps, then hide the changes, then put the last figures behind "…"."""
         if not self.isVisible():
             return
         figures = [self.figures[k] for k in self._shown]
@@ -383,9 +382,9 @@ class ScorePanel(QWidget):
             figure.lay_out(brief=brief, least=wide)
             figure.setHidden(at >= shown)
         self.more.setHidden(shown == len(figures))
-        words = "\n".join(f.told for f in figures[shown:])
-        self.more.setToolTip(words)
-        self.more.setAccessibleDescription(words)
+        text = "\n".join(f.full_text for f in figures[shown:])
+        self.more.setToolTip(text)
+        self.more.setAccessibleDescription(text)
 
     def _rest(self, gap: int) -> int:
         return gap + self.more.sizeHint().width()

@@ -1,1 +1,1 @@
-"""The panel Sensitivity."""
+"""Panel Sensitivity."""

@@ -1,4 +1,4 @@
-"""The panel Sensitivity in its window: its options, room for its map, colours of the graph, its charts as files."""
+"""Window wiring of the panel Sensitivity: options dialog, dock size, graph colours, saving charts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MODE = "sensitivity"  # of the graph's colours
 
 
 def connect(host: Host, panel: SensitivityPanel) -> None:
-    """Let the window do what the panel asks for."""
+    """Connect the panel's signals to the window."""
     findings = host.findings
     panel.begun.connect(lambda: host.lift_map("sensitivity"))
     panel.options_wanted.connect(lambda: ask(host, panel))
@@ -20,9 +20,9 @@ def connect(host: Host, panel: SensitivityPanel) -> None:
     panel.overlay_changed.connect(lambda: findings.show(MODE, panel.overlay()))
     panel.overlay_wanted.connect(lambda: host.canvas.set_mode(MODE))
     host.canvas.mode_chosen.connect(panel.colour_chosen)
-    panel.known.kept.connect(host.keep)
+    panel.known.stored.connect(host.keep)
 
 
 def ask(host: Host, panel: SensitivityPanel) -> None:
-    """Ask for the data and the options of the sensitivities, then find them."""
-    host.ask_options("sensitivity", panel.known.default_options(), panel.find, "Run")
+    """Ask for data and options, then start a run."""
+    host.ask_options("sensitivity", panel.known.default_options(), panel.start_run, "Run")

@@ -1,37 +1,43 @@
-"""Sensitivities: what each format would cost at each layer, as a map, against what was measured, and layer by layer."""
+"""Panel Sensitivity: divergence of formats by layer as heat map, against measurements, and by layer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import QCursor
+from PySide6.QtWidgets import QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.canvas.colouring import Overlay
 from espalier.app.features.sensitivity.charts.heat_picture import export_heat
-from espalier.app.features.sensitivity.giving import Giving
 from espalier.app.features.sensitivity.views import Views
-from espalier.app.figures.heat_lines import LEAST, Heat, arrange
+from espalier.app.figures.heat_lines import LEAST, Heat, arrange, title_of
 from espalier.app.measured.sensitivities import NO_DATA, sensitivities_of
 from espalier.app.session.job_strip import JobStrip
 from espalier.app.widgets.heading import empty_state, link, say_as
+from espalier.app.words import plural
 from espalier.model.errors import EspalierError
-from espalier.passes.sensitivity.table import Sensitivity
+from espalier.model.formats.base import Format
+from espalier.passes.choices.edits import with_format, with_sparsity
+from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 ABOUT = (
-    "One pass with gradients over some data predicts the cost of every format at every layer: the KL divergence of "
-    "the outputs from the present ones."
+    "One pass with gradients over some data predicts, for every format at every layer, the KL divergence of the "
+    "outputs from the present ones."
 )
-NO_MODEL = "Open a model with weights to see which of its layers bear a coarse format."
+NO_MODEL = "Open a model with weights to see which layers tolerate a coarse format."
+Cell = tuple[Sensitivity, Candidate]
 
 
 class SensitivityPanel(QWidget):
-    """`port_wanted` asks for a port in the inspector, `overlay_wanted` for the graph in the colours of `overlay`."""
+    """Emits `port_wanted` to show a port in the inspector, `overlay_wanted` to colour the graph by `overlay`."""
 
     begun = Signal()
     options_wanted = Signal()
@@ -50,7 +56,7 @@ class SensitivityPanel(QWidget):
         self.start = link("", self.run)
         self.ask = link("Data and options…", self.options_wanted.emit)
         self._pages, self.strip = QStackedWidget(), JobStrip(session)
-        self.giving = Giving(self, session, self.known, self.views)
+        self.menu = QMenu(self)
         self._build()
         self._connect()
         self.refresh()
@@ -86,11 +92,9 @@ class SensitivityPanel(QWidget):
         views.colour.connect(self.overlay_wanted)
         views.format_chosen.connect(self.overlay_changed)
         heat.picked.connect(self._picked)
-        heat.wanted.connect(lambda index: self.giving.give(self.giving.cells([index])))
-        heat.column_pressed.connect(self.giving.ask_column)
-        self.giving.measure_wanted.connect(self.measure)
-        self.giving.colour_wanted.connect(self._colour)
-        heat.menu_wanted.connect(self.giving.ask_cell)
+        heat.wanted.connect(lambda index: self.apply_cells(self._cells([index])))
+        heat.column_pressed.connect(self._ask_column)
+        heat.menu_wanted.connect(self._ask_cell)
         for chart in (views.scatter, views.spread):
             chart.chosen.connect(lambda row, place: self._go_to(row))
         views.bars.chosen.connect(lambda line: self._go_to(line.row))
@@ -98,17 +102,17 @@ class SensitivityPanel(QWidget):
     # -- running
 
     def run(self) -> None:
-        """Find them as the last time, or on the source's data; where there are none the options are asked for."""
+        """Run with the last options or the source's data; without data ask for the options."""
         if self._session.document is None:
             return
-        wish = self.known.default_options()
-        if wish.data:
-            self.find(wish)
+        options = self.known.default_options()
+        if options.data:
+            self.start_run(options)
         else:
             self.options_wanted.emit()
 
-    def find(self, options: Any) -> None:
-        """Find them with these options; raises OptionsError where they name no data."""
+    def start_run(self, options: Any) -> None:
+        """Start a run; raises OptionsError without data."""
         self.known.run(options)
         self.begun.emit()
 
@@ -116,18 +120,18 @@ class SensitivityPanel(QWidget):
         self.known.stop()
 
     def measure(self) -> None:
-        """Measure the cells in hand one at a time, in the background."""
+        """Measure the selected cells one at a time, in the background."""
         try:
-            self.known.measure(self.giving.cells(self.views.map.places()))
+            self.known.measure(self._cells(self.views.map.places()))
         except EspalierError as error:
             self._session.problem.emit(error)
 
     # -- showing
 
     def refresh(self) -> None:
-        """Show what is known now."""
+        """Show the current rows."""
         document, table = self._session.document, self.known.table
-        self.strip.show_job(self.known.job or self.known.truths)
+        self.strip.show_job(self.known.job or self.known.cell_job)
         self._pages.setCurrentIndex(1 if table else 0)
         if document is None or not table:
             self._show_empty()
@@ -141,33 +145,33 @@ class SensitivityPanel(QWidget):
 
     def _show_empty(self) -> None:
         document, running = self._session.document, self.known.running
-        able = document is not None and any(w.key for w in document.graph.weights.values())
+        has_weights = document is not None and any(w.key for w in document.graph.weights.values())
         data = self._session.measured_on.data if document else ""
-        words = ABOUT if able else NO_MODEL
-        if able and self.known.error:
-            words = self.known.words
+        text = ABOUT if has_weights else NO_MODEL
+        if has_weights and self.known.error:
+            text = self.known.status
         elif running:
-            words = f"{ABOUT} Measuring; rows appear as they are measured."
-        elif able and not data:
-            words = f"{ABOUT} {NO_DATA}"
-        self._empty.setText(words)
-        say_as(self._empty, "bad" if able and self.known.error else "muted")
-        self.start.setVisible(able and bool(data) and not running)
-        self.start.setText(f"Find the sensitivities on {data.rpartition('/')[2]}")
-        self.ask.setVisible(able and not running)
+            text = f"{ABOUT} Measuring; rows appear as they are measured."
+        elif has_weights and not data:
+            text = f"{ABOUT} {NO_DATA}"
+        self._empty.setText(text)
+        say_as(self._empty, "bad" if has_weights and self.known.error else "muted")
+        self.start.setVisible(has_weights and bool(data) and not running)
+        self.start.setText(f"Compute sensitivities on {data.rpartition('/')[2]}")
+        self.ask.setVisible(has_weights and not running)
 
     def _data_changed(self) -> None:
-        """What was measured on just now is what sensitivities would be found on."""
+        """Update the suggested data after a measurement."""
         if not self.known.table:
             self._show_empty()
 
     def _mark(self) -> None:
-        """Frame what the ports have now, and write the selected layers bold."""
+        """Mark present formats and selected layers."""
         document = self._session.document
         if document is not None:
             present = {(n.id, p): v.format for n in document.graph if n.precision for p, v in n.precision.items()}
             self.views.mark(present, frozenset(self._session.selection))
-            self.views.tell(self.known)
+            self.views.show_status(self.known)
         self.overlay_changed.emit()
 
     def _selected(self) -> None:
@@ -177,9 +181,9 @@ class SensitivityPanel(QWidget):
             self._mark()
 
     def _picked(self) -> None:
-        """Select on the graph what is selected here, and take the port in hand."""
-        cells = self.giving.cells(self.views.map.places())
-        self.views.tell_cell()
+        """Select the nodes of the selected cells on the graph, and show the port."""
+        cells = self._cells(self.views.map.places())
+        self.views.show_cell()
         if not cells:
             return
         self._selecting = True
@@ -192,6 +196,70 @@ class SensitivityPanel(QWidget):
             self._session.select((row.node,))
             self.port_wanted.emit(row.port)
 
+    # -- applying formats
+
+    def _cells(self, places: Iterable[QModelIndex]) -> list[Cell]:
+        model = self.views.map.cells
+        pairs = ((model.line(i.row()).row, model.candidate(i)) for i in places)
+        return [(row, candidate) for row, candidate in pairs if row is not None and candidate is not None]
+
+    def _column(self, column: int, chosen: bool) -> list[Cell]:
+        lines = self.views.heat.lines
+        wanted = set(self._session.selection)
+        pairs = ((n.row, n.candidate(column)) for n in lines)
+        return [(row, c) for row, c in pairs if row and c and (not chosen or row.node in wanted)]
+
+    def apply_cells(self, cells: list[Cell]) -> None:
+        """Apply the cells' candidates to their ports as one undo step."""
+        document = self._session.document
+        if document is None or not cells:
+            return
+        recipe = self._session.recipe
+        formats: dict[tuple[str, Format | None], list[str]] = {}
+        pruned: dict[tuple[float, str], list[str]] = {}
+        for row, candidate in cells:
+            if row.node not in document.graph.nodes:
+                continue
+            if candidate.format or not candidate.sparsity:
+                formats.setdefault((row.port, candidate.format), []).append(row.node)
+            if candidate.sparsity:
+                pruned.setdefault((candidate.sparsity, candidate.method), []).append(row.node)
+        for (port, fmt), ids in formats.items():
+            recipe = with_format(recipe, tuple(ids), port, fmt)
+        for (ratio, method), ids in pruned.items():
+            recipe = with_sparsity(recipe, tuple(ids), ratio, method, "local")
+        if formats or pruned:
+            self._session.set_recipe(recipe, _label(cells))
+
+    def _ask_cell(self, index: QModelIndex, at: QPoint) -> None:
+        cells = self._cells(self.views.map.places() or [index])
+        self.menu.clear()
+        verb = "Apply this format" if len(cells) == 1 else f"Apply these {len(cells)} formats"
+        self.menu.addAction(f"{verb} ({_label(cells)})").triggered.connect(lambda: self.apply_cells(cells))
+        measure = self.menu.addAction(f"Measure {'it' if len(cells) == 1 else 'them'}")
+        measure.triggered.connect(self.measure)
+        measure.setEnabled(not self.known.running)
+        self.menu.popup(at)
+
+    def _ask_column(self, column: int) -> None:
+        """Show the menu of a column: apply its format to selected or all layers, show or colour by it."""
+        self.menu.clear()
+        name = self.views.heat.columns[column].title
+        for chosen, words in ((True, "selected"), (False, "")):
+            cells = self._column(column, chosen)
+            count = len({row.node for row, _ in cells})
+            text = f"Apply {name} to the {plural(count, f'{words} layer'.strip())}" if count else (
+                f"Apply {name} to the selected layers: none is selected")  # fmt: skip
+            act = self.menu.addAction(text)
+            act.setEnabled(bool(cells))
+            act.triggered.connect(partial(self.apply_cells, cells))
+        self.menu.addSeparator()
+        show = self.menu.addAction(f"Show {name} layer by layer")
+        show.triggered.connect(lambda: self.views.show_layers(column))
+        colour = self.menu.addAction(f"Colour the graph by {name}")
+        colour.triggered.connect(lambda: self._colour(column))
+        self.menu.popup(QCursor.pos())
+
     # -- the graph and files
 
     def _colour(self, column: int) -> None:
@@ -199,20 +267,20 @@ class SensitivityPanel(QWidget):
         self.overlay_wanted.emit()
 
     def colour_chosen(self, mode: str) -> None:
-        """The graph is coloured by sensitivity: find it, where data are known and nothing has been found."""
+        """Start a run if the graph shall be coloured by sensitivity, data is set, and there are no rows."""
         data = self._session.measured_on.data if self._session.document else ""
         if mode == "sensitivity" and data and not self.known.table and not self.known.running:
             self.run()
 
     def overlay(self) -> Overlay:
-        """The graph's colours: the greatest divergence of a node's ports under the chosen format."""
+        """Overlay of the graph: largest divergence of a node's ports under the chosen format."""
         heat, column = self.views.heat, self.views.column
         if not self.known.table or not heat.columns:
-            return Overlay("sensitivity", {}, "log", self.known.words or "not measured yet")
-        return Overlay(f"KL under {heat.columns[column].title}", overlay_values(heat, column), "log", self.known.words)
+            return Overlay("sensitivity", {}, "log", self.known.status or "not measured yet")
+        return Overlay(f"KL under {heat.columns[column].title}", overlay_values(heat, column), "log", self.known.status)
 
     def export(self, path: Path) -> None:
-        """Write what is shown to a .png, .svg or .csv file; raises FileError."""
+        """Export the current view to a .png, .svg or .csv file; raises FileError."""
         if self.views.chart is None:
             export_heat(path, self.views.heat, self.font())
         else:
@@ -220,10 +288,19 @@ class SensitivityPanel(QWidget):
 
 
 def overlay_values(heat: Heat, column: int) -> dict[str, float]:
-    """Node → logarithm (base 10) of the greatest divergence of its ports at a column."""
-    found: dict[str, float] = {}
+    """Node → log10 of the largest divergence of its ports at a column."""
+    values: dict[str, float] = {}
     for line in heat.lines:
         value = line.known(column)
         if line.row is not None and value is not None:
-            found[line.row.node] = max(found.get(line.row.node, -99.0), log10(max(value, LEAST)))
-    return found
+            values[line.row.node] = max(values.get(line.row.node, -99.0), log10(max(value, LEAST)))
+    return values
+
+
+def _label(cells: list[Cell]) -> str:
+    """Undo label: `weight → int 4`, `3 layers → int 4`, `3 layers → several formats`."""
+    names = {title_of(c) for _, c in cells}
+    what = names.pop() if len(names) == 1 else "several formats"
+    if len(cells) == 1:
+        return f"{cells[0][0].port} → {cells[0][1].label}"
+    return f"{plural(len({row.node for row, _ in cells}), 'layer')} → {what}"

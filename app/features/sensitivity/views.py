@@ -1,4 +1,4 @@
-"""The three views of sensitivities, and the bar that says which rows they show and what can be done with them."""
+"""Tabs of the panel Sensitivity (heat map, scatter, bars) with their toolbar."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
-from espalier.app.features.sensitivity.charts.agreement import AgreementChart, agreement_words
+from espalier.app.features.sensitivity.charts.agreement import AgreementChart, agreement_text
 from espalier.app.features.sensitivity.charts.error_spread import ErrorSpread
 from espalier.app.features.sensitivity.charts.heat import HeatMap, HeatScale, Present
 from espalier.app.features.sensitivity.charts.heat_bars import LayerBars
@@ -35,7 +35,7 @@ MAP, SCATTER, BARS = range(3)
 
 
 class Views(QWidget):
-    """`arranged`: other rows are wanted; the other signals pass on what the links ask for."""
+    """Emits `arranged` when other rows shall be shown; the other signals come from the links."""
 
     arranged = Signal()
     run = Signal()
@@ -80,7 +80,7 @@ class Views(QWidget):
         for part in (self.tabs, self._ports, self._order, self._format, self._only, self.scale, self._legend,
                      self.status, *self.links.values()):  # fmt: skip
             bar.addWidget(part)
-        for page in (self.map, self._beside(), self.bars, self._empty):
+        for page in (self.map, self._scatter_page(), self.bars, self._empty):
             self._pages.addWidget(page)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -90,8 +90,8 @@ class Views(QWidget):
         self.words.setContentsMargins(12, 3, 12, 4)
         box.addWidget(self.words)
 
-    def _beside(self) -> QWidget:
-        """Predictions against measurements, and beside them how far off they are by format."""
+    def _scatter_page(self) -> QWidget:
+        """Page with the scatter chart and the error by format."""
         page = QWidget()
         row = QHBoxLayout(page)
         row.setContentsMargins(0, 0, 0, 0)
@@ -107,13 +107,13 @@ class Views(QWidget):
         self._format.edited.connect(self._format_chosen)
         for chart in (self.scatter, self.bars):
             chart.themed.connect(self._name_colours)
-        self.map.selectionModel().currentChanged.connect(lambda *_: self.tell_cell())
+        self.map.selectionModel().currentChanged.connect(lambda *_: self.show_cell())
 
-    # -- what is chosen
+    # -- choices
 
     @property
     def ports(self) -> str:
-        """Which ports are shown, by a key of PORTS."""
+        """The shown ports, a key of PORTS."""
         return self._ports.get()
 
     @property
@@ -123,7 +123,7 @@ class Views(QWidget):
 
     @property
     def only_selected(self) -> bool:
-        """Whether only the rows of selected nodes are wanted."""
+        """Whether only rows of selected nodes are shown."""
         return self._only.get()
 
     @property
@@ -133,7 +133,7 @@ class Views(QWidget):
 
     @property
     def chart(self) -> Chart | None:
-        """The chart in front; None while the map is."""
+        """The chart in front; None for the map."""
         return (None, self.scatter, self.bars)[self.tabs.currentIndex()]
 
     def choose_column(self, column: int) -> None:
@@ -153,7 +153,7 @@ class Views(QWidget):
     # -- showing
 
     def show_heat(self, heat: Heat, known: Sensitivities) -> None:
-        """Show other rows; the chosen format stays where it can."""
+        """Show a Heat; the chosen format is kept if possible."""
         self.heat = heat
         self._offer_formats()
         self.map.cells.error = known.error_factor
@@ -171,12 +171,12 @@ class Views(QWidget):
         if titles != self._format.values:
             first = self._format.currentIndex() < 0
             self._format.offer(titles)
-            if first and titles:  # a format that tells layers apart: about 4 bits
+            if first and titles:  # about 4 bits, where layers differ
                 near = min(range(len(titles)), key=lambda i: abs(self.heat.columns[i].bits - 4))
                 self._format.setCurrentIndex(near)
 
     def mark(self, present: Present, chosen: frozenset[str]) -> None:
-        """The formats that ports have, and the nodes that are selected."""
+        """Mark the ports' present formats and the selected nodes."""
         self.map.cells.mark(present, chosen)
         if chosen != self.bars.picked:
             self._show_bars(chosen)
@@ -193,38 +193,38 @@ class Views(QWidget):
             self.spread.show_dots(self.scatter.dots)
         self._name_colours()
         self._format.setVisible(tab == BARS)
-        for part in (self._ports, self._order, self._only):  # all that was measured stands against its prediction
+        for part in (self._ports, self._order, self._only):  # the scatter chart shows all measured cells
             part.setVisible(tab != SCATTER)
         self.links["measure"].setVisible(tab == MAP)
-        self.tell_cell()
+        self.show_cell()
 
     def _name_colours(self) -> None:
-        """The legend of the chart in front, in the theme's colours."""
+        """Update the legend of the chart in front."""
         chart = self.chart
         words = chart.legend() if isinstance(chart, AgreementChart | LayerBars) else ""
         self._legend.setText(words)
         self._legend.setVisible(bool(words))
 
-    def tell(self, known: Sensitivities) -> None:
-        """How much is known, how old it is, and what can be done now."""
+    def show_status(self, known: Sensitivities) -> None:
+        """Update the status text and the links."""
         count = len(known.table) if self.tabs.currentIndex() == SCATTER else sum(
             line.row is not None for line in self.heat.lines)  # fmt: skip
         rows = plural(count, "row")
-        self.status.show_text(" · ".join(w for w in (rows, known.words) if w))
+        self.status.show_text(" · ".join(w for w in (rows, known.status) if w))
         say_as(self.status, "bad" if known.error else "muted")
         self.links["stop"].setVisible(known.running or known.measuring)
         self.links["run"].setVisible(not known.running)
         self.links["measure"].setEnabled(not (known.running or known.measuring))
 
-    def tell_cell(self) -> None:
-        """The cell in hand in words, or how good the predictions are."""
+    def show_cell(self) -> None:
+        """Show the current cell's text, or the accuracy of the predictions."""
         now = self.map.currentIndex()
         if self.tabs.currentIndex() == SCATTER:
-            left_out = f"a cell that was left out is off by a factor of {self._error:.2g} in the median"
-            words = (agreement_words(self.scatter.dots), left_out if self._error and self.scatter.dots else "")
+            left_out = f"cells left out are off by a factor of {self._error:.2g} in the median"
+            words = (agreement_text(self.scatter.dots), left_out if self._error and self.scatter.dots else "")
             self.words.show_text(" · ".join(w for w in words if w))
         elif self.tabs.currentIndex() == MAP and now.isValid():
-            keys = "Enter gives it here, a click on its head to more"
-            self.words.show_text(f"{self.map.cells.told(now)} · {keys}")
+            keys = "Enter applies it here, a click on the column title to more"
+            self.words.show_text(f"{self.map.cells.cell_text(now)} · {keys}")
         else:
             self.words.show_text("")

@@ -1,1 +1,1 @@
-"""The panel SQNR."""
+"""Panel SQNR."""

@@ -1,4 +1,4 @@
-"""The panel SQNR in its window: room for its map, its table as a file."""
+"""Window wiring of the panel SQNR: dock size, saving the table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 
 def connect(host: Host, panel: SqnrPanel) -> None:
-    """Let the window do what the panel asks for."""
+    """Connect the panel's signals to the window."""
     panel.begun.connect(lambda: host.lift_map("sqnr"))
     panel.save_wanted.connect(lambda: host.save_table(panel, "sqnr.csv"))

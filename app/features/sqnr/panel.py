@@ -1,4 +1,4 @@
-"""SQNR of every weight under every format, as a heat map; a cell applies its format, a column to all weights."""
+"""Panel SQNR: heat map of every weight under every format, with formats to apply."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from espalier.passes.choices.edits import with_format
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-BAR = 120  # pixels of the colours
-TELL = "SQNR is 10·log10(Σx² / Σ(x − q(x))²) of the stored weight: 6 dB more is one bit more."
-HOW = "Click a cell to give a weight that format, the head of a column to give it to all or to sort."
-FIRST = "Weights appear as they are measured. The first time, this takes longer: the formats' kernels are compiled."
-LOSS = "It does not know how much a layer matters for the model's accuracy."
+BAR = 120  # pixels of the colour scale
+DEFINITION = "SQNR is 10·log10(Σx² / Σ(x − q(x))²) of the stored weight: 6 dB more is one bit more."
+USAGE = "Click a cell to apply its format to the weight, a column title to apply it to all or to sort."
+FIRST = "Weights appear as they are measured. The first run takes longer: the formats' kernels are compiled."
+LOSS = "It does not tell a layer's effect on the model's accuracy."
 
 
 class SqnrPanel(Owing):
-    """Measures when asked; rows appear as the worker finds them. `begun`: it wants room for them."""
+    """Measures on request; rows appear as they are measured. Emits `begun` when a measurement starts."""
 
     begun, save_wanted = Signal(), Signal()
 
@@ -111,24 +111,26 @@ class SqnrPanel(Owing):
     # -- measuring
 
     def refresh(self) -> None:
-        """Forget what was measured: another model is open, or none."""
+        """Clear the results for another model."""
         self._measured = None
         self._pages.setCurrentIndex(0)
-        self.when_seen(self._invite)
+        self.when_seen(self._show_start_page)
 
-    def _invite(self) -> None:
-        """Say what could be measured."""
+    def _show_start_page(self) -> None:
+        """Show what can be measured."""
         document = self._session.document
         nodes = tried_nodes(document.graph) if document else []
-        able = bool(document) and any(document.graph.weights[w].key for n in nodes for w in n.weights.values())
-        self.start.setVisible(able)
+        has_weights = bool(document) and any(document.graph.weights[w].key for n in nodes for w in n.weights.values())
+        self.start.setVisible(has_weights)
         self.start.setText(f"Measure {plural(len(nodes), 'weight')} under {len(usual_formats())} formats")
         self._empty.setText(
-            f"Not measured yet. {TELL}" if able else "Open a model with weights to see what each format does to them."
+            f"Not measured yet. {DEFINITION}"
+            if has_weights
+            else "Open a model with weights to see what each format does to them."
         )
 
     def measure(self) -> None:
-        """Ask the worker; raises nothing: what goes wrong is told where jobs are."""
+        """Start the measurement; errors are shown with the job."""
         graph = self._session.open_document.graph
         names = {n.id: node_path(n) for n in tried_nodes(graph)}
         self.table.heat.begin(columns(usual_formats()), names)
@@ -144,7 +146,7 @@ class SqnrPanel(Owing):
         if isinstance(part, WeightSqnr):
             self.table.heat.add(part)
             if self.table.heat.rowCount() == 1:
-                self.words.show_text(HOW)
+                self.words.show_text(USAGE)
             self._count()
 
     def _end(self, good: bool) -> None:
@@ -163,8 +165,8 @@ class SqnrPanel(Owing):
     def _count(self) -> None:
         heat, document = self.table.heat, self._session.document
         stale = document is not None and _state(document.graph) != self._measured
-        found = f"{plural(heat.rowCount(), 'weight')} × {plural(len(heat.columns), 'format')}"
-        text = f"{heat.rowCount()} of {len(heat.names)} weights" if self.asking.busy else found
+        total = f"{plural(heat.rowCount(), 'weight')} × {plural(len(heat.columns), 'format')}"
+        text = f"{heat.rowCount()} of {len(heat.names)} weights" if self.asking.busy else total
         self._counts.setText(f"{text} · weights have changed since" if stale else text)
         self.again.setText("Stop" if self.asking.busy else "Measure again")
 
@@ -177,19 +179,19 @@ class SqnrPanel(Owing):
     # -- applying
 
     def apply(self, row: int, column: int) -> None:
-        """Give the weight of a row the format of a column, one undo step; its node is selected, so that all see it."""
-        found = self.table.heat.row(row)
+        """Apply a column's format to a row's weight as one undo step, and select the node."""
+        weight = self.table.heat.row(row)
         document = self._session.document
-        if document is not None and found.node in document.graph.nodes:
-            self._session.select((found.node,))
-        self._give([found], column, f"{PORT} → {found.formats[column].label}")
+        if document is not None and weight.node in document.graph.nodes:
+            self._session.select((weight.node,))
+        self._apply_rows([weight], column, f"{PORT} → {weight.formats[column].label}")
 
     def apply_column(self, column: int) -> None:
-        """Give all weights the format of a column, each as fitted to it: one undo step."""
+        """Apply a column's format, fitted to each weight, to all weights as one undo step."""
         rows, name = self.table.heat.rows, self.table.heat.columns[column]
-        self._give(rows, column, f"{plural(len(rows), 'weight')} → {name}")
+        self._apply_rows(rows, column, f"{plural(len(rows), 'weight')} → {name}")
 
-    def _give(self, rows: Iterable[WeightSqnr], column: int, label: str) -> None:
+    def _apply_rows(self, rows: Iterable[WeightSqnr], column: int, label: str) -> None:
         document = self._session.document
         if document is None:
             return
@@ -216,7 +218,7 @@ class SqnrPanel(Owing):
     def _tell(self, now: QModelIndex) -> None:
         heat = self.table.heat
         if now.isValid():
-            keys = f"Enter uses it here, Ctrl+Enter for all {plural(heat.rowCount(), 'weight')}"
+            keys = f"Enter applies it here, Ctrl+Enter to all {plural(heat.rowCount(), 'weight')}"
             self.words.show_text(f"{heat.told(now)} · {keys}")
 
     # -- files
@@ -227,19 +229,19 @@ class SqnrPanel(Owing):
 
 
 def _state(graph: Graph) -> object:
-    """What the figures hang on: the weights and the masks."""
+    """The weights and masks that the results depend on."""
     masks = {n.id: n.sparsity[PORT].mask for n in graph if PORT in n.sparsity}
     return {k: w.key for k, w in graph.weights.items()}, masks
 
 
 class Legend(QWidget):
-    """The colours from 0 to 50 dB."""
+    """Colour scale from 0 to 50 dB."""
 
     def __init__(self) -> None:
         super().__init__()
         self._texts = "SQNR  0", f"{MOST:.0f}{THIN}dB: better"
         self.setFixedSize(self.sizeHint())
-        self.setToolTip(f"{TELL} {LOSS}")
+        self.setToolTip(f"{DEFINITION} {LOSS}")
         self.setAccessibleName(f"Colours from 0 to {MOST:.0f} dB")
 
     def sizeHint(self) -> QSize:

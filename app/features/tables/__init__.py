@@ -1,1 +1,1 @@
-"""Reports as tables."""
+"""The Tables panel."""

@@ -1,4 +1,4 @@
-"""Reports of analyses as tables: chosen by name, filtered, sorted, copied, saved."""
+"""Tables panel: reports of analyses as tables that can be filtered, sorted, copied and saved."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 EMPTY = "No report yet. Choose one above: each runs in the background and appears here as a table."
-# Shown as the score; beside the training; in Data; in Sensitivity.
+# Shown in the score, the Training panel, the Data panel and the Sensitivity panel.
 HIDDEN = ("evaluate", "finetune_estimate", "data_rows", "divergence")
-LOWEST_FIRST = {"quantization": "sqnr_db", "calibrate": "sqnr_db"}  # what is worst stands first
+LOWEST_FIRST = {"quantization": "sqnr_db", "calibrate": "sqnr_db"}  # sorted by this column, worst first
 
 
 def reports() -> list[PassSpec]:
-    """The analyses that make a table, by title."""
+    """The analyses that report a table, sorted by title."""
     specs = [spec for _, spec in PASSES.items() if spec.kind == "analysis" and spec.name not in HIDDEN]
     return sorted(specs, key=lambda s: s.title)
 
 
 def summary_text(report: Report) -> str:
-    """The report's figures in one line."""
-    told = {k: v for k, v in report.summary.items() if v not in (None, [], (), {})}
-    return " · ".join(f"{column_title(k)} {shown(k, v)}" for k, v in told.items())
+    """The summary figures of a report in one line."""
+    figures = {k: v for k, v in report.summary.items() if v not in (None, [], (), {})}
+    return " · ".join(f"{column_title(k)} {shown(k, v)}" for k, v in figures.items())
 
 
 def is_number(value: object) -> bool:
-    """Whether a cell can colour a node."""
+    """Whether a value can colour a node: a number, not NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 class TablesPanel(QWidget):
-    """One table at a time; the reports that were made stay until the graph's document closes.
+    """Shows one report at a time and keeps all reports until the document closes.
 
-    `expect` makes it show what a step reports, once that step has run; `step_shown` then tells its pass.
+    After `expect` it shows the report of a step once the step has run; `step_shown` then carries the pass.
     """
 
     wanted = Signal(str)
@@ -57,7 +57,7 @@ class TablesPanel(QWidget):
         super().__init__(parent)
         self._session = session
         self._reports: dict[str, Report] = {}
-        self.used: dict[str, Any] = {}  # the options that a report was last made with
+        self.used: dict[str, Any] = {}  # options of the last run of each report
         self._stale: set[str] = set()
         self._expected = ""
         self.table = Table()
@@ -68,26 +68,26 @@ class TablesPanel(QWidget):
         self._summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self._summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._counts.setProperty("role", "muted")
-        self._again = link("Run again", lambda: self.wanted.emit(self.current))
+        self._rerun = link("Run again", lambda: self.wanted.emit(self.current))
         self._pages = QStackedWidget()
-        self._words = empty_state(EMPTY)
-        self._pages.addWidget(self._words)
+        self._message = empty_state(EMPTY)
+        self._pages.addWidget(self._message)
         self._pages.addWidget(self.table)
         self._build()
         self._filter.textChanged.connect(self._refilter)
-        self._choice.edited.connect(self._pick)
+        self._choice.edited.connect(self._on_report_chosen)
         self.table.node_chosen.connect(lambda node: session.select((node,)))
         self.table.selectionModel().currentRowChanged.connect(lambda: self._show_node.setEnabled(bool(self.table.node)))
         session.report_ready.connect(self.show_report)
-        session.changed.connect(self._outdate)
-        session.job_event.connect(self._hear)
-        session.problem.connect(self._give_up)
+        session.changed.connect(self._on_changed)
+        session.job_event.connect(self._on_job_event)
+        session.problem.connect(self._on_problem)
         session.opened.connect(self.clear)
         self.clear()
 
     @property
     def current(self) -> str:
-        """The name of the report that is chosen."""
+        """The name of the chosen report."""
         return self._choice.get() if self._choice.currentIndex() >= 0 else ""
 
     def _build(self) -> None:
@@ -109,7 +109,7 @@ class TablesPanel(QWidget):
             self._show_node,
             self._colour,
             self._options,
-            self._again,
+            self._rerun,
             link("Copy as TSV", self.table.copy),
             link("Save as CSV…", self.save_wanted.emit),
         ]
@@ -126,7 +126,7 @@ class TablesPanel(QWidget):
         box.addLayout(foot)
 
     def clear(self) -> None:
-        """Forget all reports."""
+        """Discard all reports."""
         self._reports.clear()
         self.used.clear()
         self._stale.clear()
@@ -135,11 +135,11 @@ class TablesPanel(QWidget):
         self._choice.put(None)
         self._choice.setPlaceholderText("Choose a report")
         self._choice.setEnabled(self._session.document is not None)
-        self._words.setText(EMPTY)
+        self._message.setText(EMPTY)
         self._show(None)
 
     def offer(self) -> None:
-        """List the reports that there are, those of plug-ins and of steps too; what is chosen stays."""
+        """List the available reports, including those of plug-ins and steps; the choice is kept."""
         steps = [s for n in self._reports if (s := PASSES.get(n)).kind == "transform"]
         specs, chosen = [*reports(), *steps], self.current
         self._choice.offer(
@@ -148,53 +148,54 @@ class TablesPanel(QWidget):
         self._choice.put(chosen if chosen in {s.name for s in specs} else None)
 
     def wait_for(self, name: str) -> None:
-        """Say that a report is being made; what is shown of an earlier one stays."""
+        """Show that a report is being computed; an earlier one stays visible."""
         self._choice.put(name)
         if name not in self._reports:
-            self._tell_wait(name)
+            self._show_waiting(name)
             self._show(None)
 
-    def _tell_wait(self, name: str) -> None:
-        """Say whether the job of a report waits for others or is the one that runs."""
-        runs = any(j.state != "waiting" for j in self._jobs(name))
-        self._words.setText(f"{self._choice.currentText()}: being made{'' if runs else ', after the jobs before it'}.")
+    def _show_waiting(self, name: str) -> None:
+        """Show whether the job of a report is running or waiting for others."""
+        running = any(j.state != "waiting" for j in self._jobs(name))
+        suffix = "" if running else ", after the jobs queued before it"
+        self._message.setText(f"{self._choice.currentText()}: being computed{suffix}.")
 
     def _jobs(self, name: str) -> list[JobInfo]:
-        """Those that make a report and have not ended."""
+        """The unfinished jobs of a report."""
         return [j for j in self._session.jobs if isinstance(j.job, AnalyseJob) and j.job.step.pass_name == name]
 
-    def _hear(self, heard: JobEvent) -> None:
-        job, event = heard.job.job, heard.event
+    def _on_job_event(self, job_event: JobEvent) -> None:
+        job, event = job_event.job.job, job_event.event
         if not isinstance(job, AnalyseJob) or job.step.pass_name != self.current or self.current in self._reports:
             return
         if isinstance(event, Started):
-            self._tell_wait(self.current)
+            self._show_waiting(self.current)
         elif isinstance(event, Failed):
-            self._words.setText(f"There is no table. {event.message} {event.hint}".strip())
+            self._message.setText(f"There is no table. {event.message} {event.hint}".strip())
         elif isinstance(event, Stopped):
-            self._words.setText("There is no table, as the job was stopped. Choose the report again.")
+            self._message.setText("There is no table, as the job was stopped. Choose the report again.")
 
-    def _give_up(self) -> None:
-        """Something is wrong somewhere; of a report whose job is there its own end tells."""
+    def _on_problem(self) -> None:
+        """An error occurred: stop waiting for a report that has no job."""
         if self.current and self.current not in self._reports and not self._jobs(self.current):
-            self._words.setText("There is no table yet. Choose the report again.")
+            self._message.setText("There is no table yet. Choose the report again.")
 
     def expect(self, name: str) -> None:
-        """Show the report of the next step of this pass."""
+        """Show the report of the next run of this pass as a step."""
         self._expected = name
 
     def show_report(self, report: Report) -> None:
-        """Show a report that arrived."""
+        """Take over and show a report."""
         self._reports[report.pass_name] = report
         self._stale.discard(report.pass_name)
         self.offer()
         self._choice.put(report.pass_name)
         self._show(report)
 
-    def _pick(self) -> None:
-        held = self._reports.get(self.current)
-        if held and (self.current not in self._stale or self._is_step(self.current)):
-            self._show(held)
+    def _on_report_chosen(self) -> None:
+        report = self._reports.get(self.current)
+        if report and (self.current not in self._stale or self._is_step(self.current)):
+            self._show(report)
         elif self.current:
             self.wanted.emit(self.current)
 
@@ -215,9 +216,10 @@ class TablesPanel(QWidget):
         self._colour.setVisible(nodes and any(is_number(v) for r in rows for v in r.values()))
         self._show_node.setVisible(nodes)
         self._show_node.setEnabled(bool(self.table.node))
-        made = report is not None and not self._is_step(report.pass_name)
-        self._again.setVisible(made and bool(rows))
-        self._options.setVisible(report is not None and made and PASSES.get(report.pass_name).options is not NoOptions)
+        is_analysis = report is not None and not self._is_step(report.pass_name)
+        self._rerun.setVisible(is_analysis and bool(rows))
+        has_options = report is not None and PASSES.get(report.pass_name).options is not NoOptions
+        self._options.setVisible(is_analysis and has_options)
         self._count()
 
     def _refilter(self, text: str) -> None:
@@ -225,25 +227,25 @@ class TablesPanel(QWidget):
         self._count()
 
     def _count(self) -> None:
-        shown, wish = len(self.table.rows.shown), self._filter.text()
+        shown, text = len(self.table.rows.shown), self._filter.text()
         note = " · of an earlier state" if self.current in self._stale else ""
-        found = f"No row holds “{wish}”" if wish and not shown else plural(shown, "row")
-        self._counts.setText(found + note if self._pages.currentIndex() else "")
+        counted = f"No row contains “{text}”" if text and not shown else plural(shown, "row")
+        self._counts.setText(counted + note if self._pages.currentIndex() else "")
 
     def _overlay(self) -> None:
-        """Colour the nodes by the column that is sorted by, or the first with numbers."""
+        """Colour the nodes by the sorted column, or by the first numeric one."""
         rows, columns = self.table.rows.shown, self.table.rows.columns
         numbers = [c for c in columns if any(is_number(r.get(c)) for r in rows)]
         at = self.table.horizontalHeader().sortIndicatorSection()
         name = columns[at] if 0 <= at < len(columns) and columns[at] in numbers else numbers[0]
-        found = {str(r["node"]): float(r[name]) for r in rows if is_number(r.get(name))}
-        self.overlay_wanted.emit(column_title(name), found)
+        values = {str(r["node"]): float(r[name]) for r in rows if is_number(r.get(name))}
+        self.overlay_wanted.emit(column_title(name), values)
 
-    def _outdate(self) -> None:
+    def _on_changed(self) -> None:
         self._stale |= set(self._reports)
         self._count()
-        made = next(reversed(self._session.step_reports()), None)
-        if made and made.pass_name == self._expected and made.rows:
+        report = next(reversed(self._session.step_reports()), None)
+        if report and report.pass_name == self._expected and report.rows:
             self._expected = ""
-            self.show_report(made)
-            self.step_shown.emit(made.pass_name)
+            self.show_report(report)
+            self.step_shown.emit(report.pass_name)

@@ -1,1 +1,1 @@
-"""The panel Training."""
+"""Panel Training."""

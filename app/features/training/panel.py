@@ -1,4 +1,4 @@
-"""Fine-tuning beside the work: on what, how long, what trains; what it will take; the run, and how it ended."""
+"""Panel Training: options of a fine-tuning, estimate, running job, and the result of the last run."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
-from espalier.app.features.training.foot import TrainingFoot
 from espalier.app.features.training.run import TrainingRun
 from espalier.app.features.training.state.estimate import TrainingEstimate
-from espalier.app.features.training.state.memory import recall, remember
-from espalier.app.features.training.state.words import begins_with, did, through
-from espalier.app.features.training.what_trains import WhatTrains
+from espalier.app.features.training.state.last_options import recall, remember
+from espalier.app.features.training.state.run_text import graph_text, result_text, suggested_rate
+from espalier.app.features.training.trainable_selection import TrainableSelection
 from espalier.app.jobs.previews import Previews
 from espalier.app.jobs.status import trains
 from espalier.app.widgets.forms.data_fields import DataField
 from espalier.app.widgets.forms.grouped import GroupedForm
 from espalier.app.widgets.forms.owing import Owing
 from espalier.app.widgets.forms.training_groups import GROUPS
-from espalier.app.widgets.heading import muted
+from espalier.app.widgets.heading import link, muted, warning
+from espalier.app.words import count
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.passes.jobs.kinds import JobEvent, ReplayJob
 from espalier.passes.training.checkpoint_folders import Unfinished, discard, unfinished
@@ -35,21 +35,25 @@ NO_DATA = "Name the data to train on: a demo, a data set of the hub, a file or a
 
 
 class TrainingPanel(Owing):
-    """`wanted` tells the options when Train is pressed; the rest it finds by the jobs of the session."""
+    """Emits `wanted` with the options when Train is pressed; follows the run by the session's jobs."""
 
     wanted = Signal(object)
-    refused = Signal()  # what went wrong stands here, where it is seen
+    refused = Signal()  # an error is shown here and the panel is visible
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self._job: ReplayJob | None = None
-        self._rate = 0.0  # the learning rate that was suggested last
+        self._rate = 0.0  # learning rate suggested last
         self.form = GroupedForm(FinetuneOptions, GROUPS, without=("freeze",))
-        self.what = WhatTrains(session)
+        self.trainable = TrainableSelection(session)
         self.run = TrainingRun(session)
-        self.foot, self.hint = TrainingFoot(self.run), muted("")
+        self.hint, self.words, self.error, self.result = muted(""), QLabel(wordWrap=True), warning(), muted("")
+        self.interrupted = muted("")
+        self.train = QPushButton("Train")
         self.estimate = TrainingEstimate(session, self.options, lambda: self._job is not None)
+        self.time = link("Estimate the time", lambda: self.estimate.ask(automatic=False))
+        self.resume, self.restart = QPushButton("Continue"), QPushButton("Restart")
         self._previews = Previews(self)
         self._build()
         self._connect()
@@ -64,7 +68,7 @@ class TrainingPanel(Owing):
         column.setContentsMargins(12, 4, 12, 8)
         column.setSpacing(8)
         column.addWidget(self.form)
-        self.form.column.insertWidget(2, self._what_row())
+        self.form.column.insertWidget(2, _trainable_row(self))
         self.form.column.insertWidget(2, self.hint)
         self.hint.setProperty("role", "small")
         self.setFocusProxy(self.form.editor("data"))
@@ -76,201 +80,247 @@ class TrainingPanel(Owing):
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addWidget(area, 1)
-        box.addWidget(self.foot)
-
-    def _what_row(self) -> QWidget:
-        row = QWidget()
-        line = QHBoxLayout(row)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(12)
-        title = QLabel("what trains")
-        title.setFixedHeight(23)
-        line.addWidget(title, 0, Qt.AlignmentFlag.AlignTop)
-        line.addWidget(self.what, 1)
-        return row
+        box.addWidget(_foot(self))
 
     def _connect(self) -> None:
         self.form.changed.connect(self._edited)
-        self.what.edited.connect(self._edited)
-        self.foot.begun.connect(self.begin)
-        self.foot.restarted.connect(self._restart)
-        self.foot.time_wanted.connect(lambda: self.estimate.ask(unasked=False))
+        self.trainable.edited.connect(self._edited)
+        self.train.clicked.connect(self.begin)
+        self.resume.clicked.connect(self.begin)
+        self.restart.clicked.connect(self._restart)
         for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             short = QShortcut(QKeySequence(key), self.form)
             short.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             short.activated.connect(self.begin)
-        self.estimate.told.connect(lambda words: self.foot.tell_estimate(words, self._job is not None))
-        self.estimate.failed.connect(self._fail)
-        self._previews.ready.connect(lambda slot, key, found: self._found(found))
+        self.estimate.text_changed.connect(self._show_estimate)
+        self.estimate.failed.connect(self._show_error)
+        self._previews.ready.connect(lambda slot, key, run: self._show_interrupted(run))
         session = self._session
         session.opened.connect(self._opened)
-        session.data_known.connect(self._measured)
-        session.changed.connect(self._changed)
-        session.job_event.connect(self._hear)
-        session.problem.connect(self._refused)
+        session.data_known.connect(self._on_data)
+        session.changed.connect(self._on_changed)
+        session.job_event.connect(self._on_event)
+        session.problem.connect(self._on_problem)
 
     # -- options
 
     def options(self) -> FinetuneOptions:
-        """What the form says; raises OptionsError."""
+        """The options of the form; raises OptionsError."""
         self.settle()
-        made = replace(self.form.value(), freeze=self.what.get())
-        if not made.data:
+        options = replace(self.form.value(), freeze=self.trainable.get())
+        if not options.data:
             raise OptionsError(NO_DATA, "")
-        return made
+        return options
 
     def offer(self, options: FinetuneOptions) -> None:
-        """Show these options."""
+        """Show options in the form."""
         document = self._session.document
         self.form.put(options, document.graph if document else None)
-        self.what.put(options.freeze)
+        self.trainable.put(options.freeze)
         self._edited()
 
     def _opened(self) -> None:
-        """Defaults for the model, or the options of a training of it that was broken off."""
+        """Show the model's default options, or those of its interrupted training."""
         self.estimate.drop()
-        self.what.forget_graph()
-        self.foot.ended.hide()
+        self.trainable.forget_graph()
+        self.result.hide()
         document = self._session.document
         options = FinetuneOptions()
         if document:
-            self._rate, _ = begins_with(document.graph)
+            self._rate, _ = suggested_rate(document.graph)
             options = replace(options, **self._session.measured_on.which, learning_rate=self._rate)
-            held = recall(document.project.source.spec)
-            if held and unfinished(document.graph, held, 0, document.project.base):
-                options = held
+            last = recall(document.project.source.spec)
+            if last and unfinished(document.graph, last, 0, document.project.base):
+                options = last
         self.offer(options)
         self._suggest()
 
-    def _measured(self) -> None:
-        """The model was measured: offer to train on that data, where none is named."""
+    def _on_data(self) -> None:
+        """Offer the data of a measurement if the form names none."""
         if not self._session.document or not self._session.measured_on.data:
             return
         try:
-            made = self.form.value()
-        except EspalierError:  # the form tells it
+            options = self.form.value()
+        except EspalierError:  # shown by the form
             return
-        if not made.data:
-            self.offer(replace(made, **self._session.measured_on.which, freeze=self.what.get()))
+        if not options.data:
+            self.offer(replace(options, **self._session.measured_on.which, freeze=self.trainable.get()))
 
     def _suggest(self) -> None:
-        """The learning rate that suits the graph, unless another has been written."""
+        """Suggest a learning rate for the graph, unless the user has entered one."""
         document, field = self._session.document, self.form.editor("learning_rate")
         self.hint.setVisible(document is not None)
         if document is None:
             return
-        rate, why = begins_with(document.graph)
+        rate, why = suggested_rate(document.graph)
         self.hint.setText(f"Learning rate {rate:g}: {why}.")
         if field._value == self._rate != rate:
             field.put(rate)
         self._rate = rate
 
     def _edited(self) -> None:
-        """Forget the estimate of other options, and look whether such a training was broken off."""
+        """Drop the estimate of other options, and look for an interrupted training with these."""
         self.estimate.drop()
-        self.foot.error.hide()
+        self.error.hide()
         document = self._session.document
-        words = through(document.graph) if document else "Open a model to train it."
-        self.foot.offer(document is not None, words, self._job is not None)
+        self.train.setEnabled(document is not None)
+        self.time.setEnabled(document is not None)
+        self.time.setVisible(self._job is None)
+        self.words.setText(graph_text(document.graph) if document else "Open a model to train it.")
         try:
-            self._look(self.options())
+            self._find_interrupted(self.options())
         except EspalierError as error:
-            self._found(None)
+            self._show_interrupted(None)
             self._previews.forget("unfinished")
             if document:
-                self.foot.words.setText(error.message)
+                self.words.setText(error.message)
             return
         self.estimate.forget()
 
     def look_on(self, on: bool) -> None:
-        """Whether the panel is in front, where somebody sees it."""
-        self.estimate.look_on(on)
+        """Set whether the panel is in front."""
+        self.estimate.set_active(on)
 
-    def _look(self, options: FinetuneOptions) -> None:
+    def _find_interrupted(self, options: FinetuneOptions) -> None:
         document = self._session.document
         if document is None:
-            self._found(None)
+            self._show_interrupted(None)
             return
         graph, base = document.graph, document.project.base
         self._previews.forget("unfinished")
         self._previews.ask("unfinished", object(), lambda stop: unfinished(graph, options, 0, base) or ())
 
-    def _found(self, found: Unfinished | tuple[()] | None) -> None:
-        """Offer to go on with what was broken off."""
-        self.foot.offer_unfinished(found if isinstance(found, Unfinished) and self._job is None else None)
+    def _show_interrupted(self, run: Unfinished | tuple[()] | None) -> None:
+        """Offer to resume an interrupted training."""
+        shown = isinstance(run, Unfinished) and self._job is None
+        if isinstance(run, Unfinished):
+            self.interrupted.setText(f"This training was interrupted at step {count(run.step)} of {count(run.steps)}.")
+        for widget in (self.interrupted, self.resume, self.restart):
+            widget.setVisible(shown)
+        self.train.setVisible(not shown)
 
-    def _fail(self, error: Any) -> None:
-        """Say it once: what the field of the data says already need not stand here again."""
-        self.foot.words.setText("")
+    def _show_estimate(self, text: str) -> None:
+        """Show the estimate in place of its link."""
+        self.words.setText(text)
+        self.time.setVisible(not text and self._job is None)
+
+    def _show_error(self, error: Any) -> None:
+        """Show an error, unless the data field shows it already."""
+        self.words.setText("")
         data = self.form.editor("data")
         if isinstance(data, DataField) and data.tells(error):
-            self.foot.error.hide()
+            self.error.hide()
             return
-        self.foot.error.setText(f"{error.message} {error.hint}".strip())
-        self.foot.error.show()
+        self.error.setText(f"{error.message} {error.hint}".strip())
+        self.error.show()
 
     # -- the run
 
     def begin(self) -> None:
-        """Train; what was broken off goes on."""
+        """Start or resume the training."""
         document = self._session.document
         if document is None or self._job is not None:
             return
         try:
-            wish = self.options()
+            options = self.options()
         except EspalierError as error:
-            self._fail(error)
+            self._show_error(error)
             return
-        self.foot.error.hide()
-        self.foot.ended.hide()
+        self.error.hide()
+        self.result.hide()
         self.estimate.drop()
-        remember(document.project.source.spec, wish)
-        self.wanted.emit(wish)
+        remember(document.project.source.spec, options)
+        self.wanted.emit(options)
 
     def _restart(self) -> None:
         document = self._session.document
         try:
-            wish = self.options()
+            options = self.options()
         except EspalierError as error:
-            self._fail(error)
+            self._show_error(error)
             return
         if document:
-            discard(document.graph, wish, 0, document.project.base)
+            discard(document.graph, options, 0, document.project.base)
         self.begin()
 
-    def _hear(self, heard: JobEvent) -> None:
-        work = heard.job.job
+    def _on_event(self, job_event: JobEvent) -> None:
+        work = job_event.job.job
         if not isinstance(work, ReplayJob) or not trains(work):
             return
-        if heard.job in self._session.jobs and self.run.job is not heard.job and heard.job.state != "waiting":
+        if (
+            job_event.job in self._session.jobs
+            and self.run.job is not job_event.job
+            and job_event.job.state != "waiting"
+        ):
             self._job = work
-            self.run.follow(heard.job)
-            self._found(None)
-            self.foot.ended.hide()
-        busy = heard.job in self._session.jobs
-        self.foot.rest(not busy)
+            self.run.follow(job_event.job)
+            self._show_interrupted(None)
+            self.result.hide()
+        busy = job_event.job in self._session.jobs
+        for widget in (self.train, self.time, self.words):
+            widget.setVisible(not busy)
         if not busy and self._job is work:
             self._job = None
             self._edited()
 
-    def _changed(self) -> None:
-        """The graph is another: say how its training ended, where there was one just now."""
+    def _on_changed(self) -> None:
+        """Show the result of a training that has just ended."""
         reports = [r for r in self._session.step_reports() if r is not None and r.pass_name == PASS]
         if self._job is not None and reports:
-            self.foot.ended.setText(f"{did(reports[-1])} Undo (Ctrl+Z) takes it back.")
-            self.foot.ended.show()
+            self.result.setText(f"{result_text(reports[-1])} Undo (Ctrl+Z) reverts it.")
+            self.result.show()
         elif self._job is None:
-            self.foot.ended.hide()
+            self.result.hide()
             self.when_seen(self._follow)
 
     def _follow(self) -> None:
-        """What the present graph asks for, where no training runs."""
+        """Update suggestion and state for the present graph while no training runs."""
         if self._job is None:
             self._suggest()
             self._edited()
 
-    def _refused(self, error: EspalierError) -> None:
+    def _on_problem(self, error: EspalierError) -> None:
         if self._job is not None:
-            self._fail(error)
+            self._show_error(error)
             if not self.visibleRegion().isEmpty():
                 self.refused.emit()
+
+
+def _trainable_row(panel: TrainingPanel) -> QWidget:
+    row = QWidget()
+    line = QHBoxLayout(row)
+    line.setContentsMargins(0, 0, 0, 0)
+    line.setSpacing(12)
+    title = QLabel("trainable")
+    title.setFixedHeight(23)
+    line.addWidget(title, 0, Qt.AlignmentFlag.AlignTop)
+    line.addWidget(panel.trainable, 1)
+    return row
+
+
+def _foot(panel: TrainingPanel) -> QWidget:
+    """Widgets below the scrolled form."""
+    foot = QFrame()
+    foot.setProperty("foot", True)
+    column = QVBoxLayout(foot)
+    column.setContentsMargins(12, 4, 12, 6)
+    column.setSpacing(4)
+    panel.train.setProperty("primary", True)
+    panel.words.setProperty("role", "muted")
+    again = QHBoxLayout()
+    again.addWidget(panel.resume)
+    again.addWidget(panel.restart)
+    again.addStretch(1)
+    row, estimate = QHBoxLayout(), QVBoxLayout()
+    estimate.setSpacing(2)
+    estimate.addWidget(panel.words)
+    estimate.addWidget(panel.time, 0, Qt.AlignmentFlag.AlignLeft)
+    row.addLayout(estimate, 1)
+    row.addWidget(panel.train, 0, Qt.AlignmentFlag.AlignVCenter)
+    for widget in (panel.error, panel.interrupted):
+        column.addWidget(widget)
+    column.addLayout(again)
+    for widget in (panel.run, panel.result):
+        column.addWidget(widget)
+    column.addLayout(row)
+    return foot

@@ -1,4 +1,4 @@
-"""The training that runs: how far it is, and pause, stop and keep, cancel; afterwards how it ended."""
+"""Progress of the running training, with Pause, Stop and keep, Cancel."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ FIGURES = {
 
 
 def stage(job: JobInfo) -> str:
-    """What it does, and at which step."""
+    """Status text of a training job: stage and step."""
     if job.state == "waiting":
-        return "Waits for the job before it"
+        return "Queued"
     done = job.progress
-    doing = done.text if done and done.text else "running"
+    text = done.text if done and done.text else "running"
     at = f" · step {count(done.done)} of {count(done.total)}" if done and done.total > 1 else ""
-    return f"{'Paused' if job.state == 'paused' else doing.capitalize()}{at}"
+    return f"{'Paused' if job.state == 'paused' else text.capitalize()}{at}"
 
 
 class TrainingRun(QWidget):
-    """Shows one job at a time; hidden while there is none."""
+    """Progress of one job; hidden without one."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class TrainingRun(QWidget):
         self._clock = QTimer(self, interval=500)
         self._clock.timeout.connect(self.refresh)
         self._build()
-        session.job_event.connect(self._hear)
+        session.job_event.connect(self._on_event)
         self.hide()
 
     def _build(self) -> None:
@@ -72,7 +72,7 @@ class TrainingRun(QWidget):
         box.addLayout(row)
 
     def follow(self, job: JobInfo) -> None:
-        """Show this job until it ends."""
+        """Follow a job until it ends."""
         self.job = job
         self.keep.setEnabled(True)
         self.keep.setText("Stop and keep")
@@ -80,33 +80,35 @@ class TrainingRun(QWidget):
         self._clock.start()
         self.refresh()
 
-    def _hear(self, heard: JobEvent) -> None:
-        if heard.job is not self.job:
+    def _on_event(self, job_event: JobEvent) -> None:
+        if job_event.job is not self.job:
             return
-        if isinstance(heard.event, TERMINAL):
+        if isinstance(job_event.event, TERMINAL):
             self.job = None
             self._clock.stop()
             self.hide()
 
     def refresh(self) -> None:
-        """Show where it stands."""
+        """Update the progress."""
         job = self.job
         if job is None:
             return
         now, done = time.monotonic(), job.progress
         self.status.show_text(stage(job))
-        known = done is not None and done.total > 1
+        counted = done is not None and done.total > 1
         unknown = 0 if job.state == "running" else 1
-        self.bar.show_done(*((done.done, done.total) if done and known else (0, unknown)))
-        rest = job.remaining(now)
-        self.times.setText(f"{duration(max(job.worked(now), 0.01))} so far" + (f" · {left(rest)}" if rest else ""))
+        self.bar.show_done(*((done.done, done.total) if done and counted else (0, unknown)))
+        remaining = job.remaining(now)
+        self.times.setText(
+            f"{duration(max(job.worked(now), 0.01))} so far" + (f" · {left(remaining)}" if remaining else "")
+        )
         for line, (on, names) in zip(self.figures, FIGURES.items(), strict=True):
-            told = [f"{n} {metric(of, job.metrics[of][-1][1])}" for n, of in names.items() if job.metrics.get(of)]
-            line.show_text(f"{on}: {' · '.join(told)}" if told else "")
+            parts = [f"{n} {metric(of, job.metrics[of][-1][1])}" for n, of in names.items() if job.metrics.get(of)]
+            line.show_text(f"{on}: {' · '.join(parts)}" if parts else "")
         self.pause.setText("Continue" if job.state == "paused" else "Pause")
-        begun = bool(job.metrics)
-        self.pause.setEnabled(job.state != "waiting" and begun)
-        self.keep.setVisible(begun)
+        started = bool(job.metrics)
+        self.pause.setEnabled(job.state != "waiting" and started)
+        self.keep.setVisible(started)
 
     def _pause(self) -> None:
         if self.job and self.job.state == "paused":
@@ -117,5 +119,5 @@ class TrainingRun(QWidget):
     def _keep(self) -> None:
         if self.job:
             self.keep.setEnabled(False)
-            self.keep.setText("Ends after this step")
+            self.keep.setText("Stopping after this step")
             self._session.stop_and_keep(self.job.id)

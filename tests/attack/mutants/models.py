@@ -35,7 +35,7 @@ def projects(folder: Path) -> None:
 
 
 def open_project(path: Path, rng: Random) -> None:
-    from espalier.app.features.hardware.state.kept import from_bytes as hardware
+    from espalier.app.features.hardware.state.project_tables import from_bytes as hardware
     from espalier.app.features.search.state.record import records
     from espalier.model.document.project import load_project, save_project
     from espalier.model.errors import EspalierError

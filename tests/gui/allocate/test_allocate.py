@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.allocate.panel import AllocatePanel
+from espalier.app.features.allocate.summary import FIRST
 from espalier.app.features.allocate.table import AllocateTable
-from espalier.app.features.allocate.words import FIRST
 from espalier.app.shell.window import Window
 from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.true_divergence import AllocatedOptions
@@ -57,7 +57,7 @@ def find(
     """Find sensitivities as the worker would."""
     panel = window.docks.panels["allocate"]
     assert isinstance(panel, AllocatePanel)
-    panel.allocations.known.run(SensitivityOptions(data="demo:reviews"))
+    panel.allocations.sensitivities.run(SensitivityOptions(data="demo:reviews"))
     info = next(
         j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob) and j.job.step.pass_name == "sensitivity"
     )
@@ -72,7 +72,7 @@ def begin(window: Window, runner: list[FakeRunner]) -> JobInfo:
     """A run whose rows are all predicted, and whose measurements go on."""
     panel = window.docks.panels["allocate"]
     assert isinstance(panel, AllocatePanel)
-    panel.allocations.known.run(SensitivityOptions(data="demo:reviews"))
+    panel.allocations.sensitivities.run(SensitivityOptions(data="demo:reviews"))
     info = next(
         j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob) and j.job.step.pass_name == "sensitivity"
     )
@@ -89,34 +89,34 @@ def test_it_opens_at_the_first_predictions(
     panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
 ) -> None:
     info = begin(window, runner)
-    assert panel.allocations.known.running
-    qtbot.waitUntil(lambda: panel.allocations.now is not None)
+    assert panel.allocations.sensitivities.running
+    qtbot.waitUntil(lambda: panel.allocations.current is not None)
     assert panel.pages.currentIndex() == 1 and FIRST in panel.choices._none.text()
     runner[-1].tell(info, Progress(3, 24, "measuring query"))
     info.started -= 60.0
     panel.strip.show_job(info)
     assert panel.strip.isVisible() and "Sensitivity: measuring query · 3 of 24 · 1\u2009min" in panel.strip.text
     panel.allocations.aim_at(20.0)
-    assert "first predictions" in panel.told.text() and panel.apply.isEnabled()
+    assert "first predictions" in panel.result.text() and panel.apply.isEnabled()
     wanted = panel.allocations.wanted
     assert isinstance(info.job, AnalyseJob)
     for row in made_table(info.job.graph, PORTS):  # corrected rows come
         runner[-1].tell(info, Found(row))
     while info in runner[-1].waiting:
         runner[-1].finish(Report("sensitivity", (), {"correction": [0.0, 1.0, 0.0]}))
-    qtbot.waitUntil(lambda: panel.allocations.now is not None)
+    qtbot.waitUntil(lambda: panel.allocations.current is not None)
     assert panel.allocations.wanted == pytest.approx(wanted), "the budget that is tried stays"
-    assert "first predictions" not in panel.told.text() and panel.strip.isHidden()
+    assert "first predictions" not in panel.result.text() and panel.strip.isHidden()
 
 
 def test_cancelled_measurements_leave_the_first_predictions(
     panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
 ) -> None:
     begin(window, runner)
-    known = panel.allocations.known
+    known = panel.allocations.sensitivities
     panel.strip.cancel.click()
-    assert not known.running and known.table and known.uncorrected and "no measurement" in known.words
-    qtbot.waitUntil(lambda: panel.allocations.now is not None)
+    assert not known.running and known.table and known.uncorrected and "no measurement" in known.status
+    qtbot.waitUntil(lambda: panel.allocations.current is not None)
     assert panel.pages.currentIndex() == 1 and panel.strip.isHidden()
 
 
@@ -139,7 +139,7 @@ def test_nothing_is_there_before_the_sensitivities(
     assert panel.pages.currentIndex() == 1 and len(panel.chart.points) > 10
     assert panel.choices.formats.get() == (
         "float", "int 2", "int 3", "int 4", "int 6", "int 8")  # fmt: skip
-    assert "Drag" in panel.told.toolTip() and not panel.apply.isEnabled()
+    assert "Drag" in panel.result.toolTip() and not panel.apply.isEnabled()
 
 
 def test_a_drag_recolours_the_graph_and_escape_takes_it_back(
@@ -156,8 +156,10 @@ def test_a_drag_recolours_the_graph_and_escape_takes_it_back(
     scene = window.canvas.scene
     assert scene is not None and scene.graph is not graph_of(window)
     rows = panel.table.rows
-    held = [rows.data(rows.index(i, 1)) for i in range(rows.rowCount())]
-    assert all(held) and "weights" in [rows.headerData(i, Qt.Orientation.Horizontal) for i in range(rows.columnCount())]
+    allocations = [rows.data(rows.index(i, 1)) for i in range(rows.rowCount())]
+    assert all(allocations) and "weights" in [
+        rows.headerData(i, Qt.Orientation.Horizontal) for i in range(rows.columnCount())
+    ]
     qtbot.focus(panel.slider)
     QTest.keyClick(panel.slider, Qt.Key.Key_Escape)
     assert shown_bits(window) == before and window.canvas.mode == mode and not panel.apply.isEnabled()
@@ -175,13 +177,13 @@ def test_the_chart_can_be_dragged(panel: AllocatePanel, runner: list[FakeRunner]
     chart = panel.chart
     at, kl = chart.points[len(chart.points) // 2]
     spot = chart.spot(at, kl)
-    assert "estimated" in chart.words_at(spot) and chart.words_at(QPointF(-90, -90)) == ""
+    assert "estimated" in chart.tooltip_at(spot) and chart.tooltip_at(QPointF(-90, -90)) == ""
     for kind, buttons in ((QEvent.Type.MouseButtonPress, Qt.MouseButton.LeftButton),
                           (QEvent.Type.MouseMove, Qt.MouseButton.LeftButton)):  # fmt: skip
         event = QMouseEvent(kind, spot, chart.mapToGlobal(spot), Qt.MouseButton.LeftButton, buttons,
                             Qt.KeyboardModifier.NoModifier)  # fmt: skip
         QApplication.sendEvent(chart.viewport(), event)
-    assert panel.allocations.found is not None
+    assert panel.allocations.solution is not None
     assert chart.budget is not None and chart.budget[0] == pytest.approx(at, rel=0.03)
 
 
@@ -190,7 +192,7 @@ def test_a_number_is_a_budget(panel: AllocatePanel, runner: list[FakeRunner], wi
     panel.number.setFocus()
     panel.number.setText("26")
     panel.number.textEdited.emit("26")
-    now, found = panel.allocations.now, panel.allocations.found
+    now, found = panel.allocations.current, panel.allocations.solution
     assert now is not None and found is not None and 25 < now.figure(found) <= 26
     panel.number.setText("1")
     panel.number.textEdited.emit("1")
@@ -206,7 +208,7 @@ def test_apply_is_one_undo_step_and_the_next_takes_its_place(
     find(window, runner)
     session = window.session
     panel.slider.setValue(300)
-    planned = panel.allocations.now.figure(panel.allocations.found)  # type: ignore[union-attr, arg-type]
+    planned = panel.allocations.current.figure(panel.allocations.solution)  # type: ignore[union-attr, arg-type]
     rows = panel.table.rows
     tried = [rows.data(rows.index(i, j)) for i in range(rows.rowCount()) for j in range(rows.columnCount())]
     panel.apply.click()
@@ -216,7 +218,7 @@ def test_apply_is_one_undo_step_and_the_next_takes_its_place(
     assert window.canvas.scene is not None and window.canvas.scene.graph is graph
     shown = [rows.data(rows.index(i, j)) for i in range(rows.rowCount()) for j in range(rows.columnCount())]
     assert shown == tried, "what was applied, and not an empty table"
-    assert 295 <= panel.slider.value() <= 305 and f"{planned:.4g}" in panel.told.toolTip()
+    assert 295 <= panel.slider.value() <= 305 and f"{planned:.4g}" in panel.result.toolTip()
     panel.slider.setValue(700)
     panel.apply.click()
     assert [s.pass_name for s in session.recipe.steps] == ["quantize"], "it took the place of the first"
@@ -277,7 +279,7 @@ def test_it_is_measured_truly(panel: AllocatePanel, runner: list[FakeRunner], wi
     assert [s["pass"] for s in steps] == ["quantize"] and panel.measure.text() == "Stop measuring"
     while runner[-1].waiting:
         runner[-1].finish(Report("allocated", (), {"kl": 0.0123, "accuracy": 0.9, "samples": 64}))
-    assert "measured 0.0123" in panel.told.toolTip() and "accuracy 90" in panel.told.toolTip()
+    assert "measured 0.0123" in panel.result.toolTip() and "accuracy 90" in panel.result.toolTip()
     assert [m.kind for m in panel.chart.marks] == ["present", "measured"]
     panel.measure.click()
     runner[-1].tell(runner[-1].waiting[-1], Failed("It broke.", "Try again."))
@@ -291,7 +293,7 @@ def test_an_edit_ends_what_was_tried(panel: AllocatePanel, runner: list[FakeRunn
     panel.slider.setValue(300)
     node = next(n.id for n in graph_of(window) if n.op == "linear")
     window.session.set_format([node], "weight", Integer(5, 3))
-    assert panel.allocations.found is None and panel.allocations.now is not None
+    assert panel.allocations.solution is None and panel.allocations.current is not None
     present = panel.chart.marks[0]
     assert present.kind == "present" and present.kl is None, "this format is not in the table"
     assert window.canvas.scene is not None and window.canvas.scene.graph is graph_of(window)
@@ -316,7 +318,7 @@ def test_a_press_into_nothing_does_nothing(panel: AllocatePanel, qtbot: QtBot) -
     QTest.mouseClick(panel.chart.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(20, 20))
     panel.slider.setValue(3)
     panel.allocations.apply()
-    assert panel.allocations.found is None
+    assert panel.allocations.solution is None
 
 
 def test_every_divergence_names_its_baseline(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
@@ -324,10 +326,10 @@ def test_every_divergence_names_its_baseline(panel: AllocatePanel, runner: list[
     session = window.session
     session.know_divergence(session.open_document.recipe, session.measured_on, 0.25, session.compared)
     (mark,) = panel.chart.marks
-    assert "KL 0.25 from opened, measured" in mark.words and "KL 0.25 from opened, measured" in panel.told.text()
+    assert "KL 0.25 from opened, measured" in mark.text and "KL 0.25 from opened, measured" in panel.result.text()
     assert mark.kl is None, "the front is of the present weights, so that it has no place there"
     panel.slider.setValue(200)
-    assert f"from {EXPANSION}, estimated" in panel.told.text()
+    assert f"from {EXPANSION}, estimated" in panel.result.text()
 
 
 def test_a_preview_lasts_while_the_panel_is_in_front(
@@ -339,7 +341,7 @@ def test_a_preview_lasts_while_the_panel_is_in_front(
     tried = shown_bits(window)
     window.docks.bring("log")
     qtbot.waitUntil(lambda: shown_bits(window) == before)
-    assert window.canvas.mode == mode and panel.allocations.found is not None
+    assert window.canvas.mode == mode and panel.allocations.solution is not None
     window.docks.bring("allocate")
     qtbot.waitUntil(lambda: shown_bits(window) == tried)
     assert window.canvas.mode == "bits"
@@ -353,7 +355,7 @@ def test_names_are_read_in_a_narrow_table_and_tab_leaves_it(
     panel.slider.setValue(200)
     QApplication.processEvents()
     assert panel.table.columnWidth(0) >= 110
-    assert panel.told.text() == panel.told.toolTip() and "estimated" in panel.told.text(), "nothing is left out"
+    assert panel.result.text() == panel.result.toolTip() and "estimated" in panel.result.text(), "nothing is left out"
     qtbot.focus(panel.table)
     QTest.keyClick(panel.table, Qt.Key.Key_Tab)
     assert not panel.table.hasFocus()
@@ -372,12 +374,12 @@ def test_the_legend_follows_the_theme(panel: AllocatePanel, runner: list[FakeRun
 def test_costs_are_told_with_their_units(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
     find(window, runner)
     panel.slider.setValue(300)
-    assert "weight bits" in panel.told.text()
+    assert "weight bits" in panel.result.text()
     for name, unit in (("bitops", "BitOPs"), ("size_bytes", "iB size")):
         panel.choices.cost.put(name)
         panel.choices.cost.edited.emit()
         panel.slider.setValue(300)
-        assert unit in panel.told.text()
+        assert unit in panel.result.text()
     ticks = [v / 1024 for v in panel.chart._values()]
     assert ticks and all(float(f"{t:.2g}") == pytest.approx(t) for t in ticks), "round in KiB"
 
@@ -387,6 +389,6 @@ def test_a_cost_that_is_not_known_is_not_cut(opened: Window) -> None:
     table.rows.begin([place], {"fc1": "fc1"})
     table.rows.show_choices({}, {place: None})
     table.fit()
-    assert table.rows.index(0, 2).data() == "not known"
+    assert table.rows.index(0, 2).data() == "unknown"
     assert table.columnWidth(2) >= table.sizeHintForColumn(2)
     table.deleteLater()

@@ -212,7 +212,7 @@ def test_the_report_of_a_step_that_was_asked_for_opens_as_a_table(drawn: Window,
     after = drawn.session.open_document.graph
     runner[-1].finish(ReplayResult(after, (None, StepResult(after, found, 0.1)), {}))
     assert tables.current == "calibrate" and [r["node"] for r in tables.table.rows.shown] == ["fc2", "fc1"]
-    assert tables._again.isHidden() and not drawn.docks.docks["tables"].visibleRegion().isEmpty()
+    assert tables._rerun.isHidden() and not drawn.docks.docks["tables"].visibleRegion().isEmpty()
 
 
 # -- menus and export

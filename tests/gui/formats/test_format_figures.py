@@ -10,7 +10,7 @@ from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.inspector.charts.staircase import short
-from espalier.app.features.inspector.figures.formats import LISTED, alone, format_figures
+from espalier.app.features.inspector.figures.formats import LISTED, format_figures, quantised_alone
 from espalier.app.features.inspector.format import FormatSection
 from espalier.app.widgets.bits import BitsBar, key_words, layout_of, stored_words
 from espalier.model.errors import EspalierError
@@ -51,7 +51,7 @@ def test_too_many_codes_are_told() -> None:
 def test_the_stairs_are_those_of_the_format() -> None:
     x = np.linspace(-3, 3, 101).astype(np.float32)
     fmt = parse_format("minifloat_ieee(width=6, exponent_width=3)")
-    assert (alone(fmt, x) == fmt.rounded(x)).all()
+    assert (quantised_alone(fmt, x) == fmt.rounded(x)).all()
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_fine_steps_are_drawn_near_0_until_another_range_is_asked_for(qtbot: QtB
 
     def show(text: str) -> bool:
         section.show_format(parse_format(text))
-        qtbot.waitUntil(lambda: section.found is not None and section.found.format == section.format, timeout=60_000)
-        return section.stairs.stairs is section.found.near
+        qtbot.waitUntil(lambda: section.data is not None and section.data.format == section.format, timeout=60_000)
+        return section.stairs.stairs is section.data.near
 
     assert show("integer(width=8)") and not show("integer(width=3, frac_width=1)") and show("integer(width=7)")
     section.range.click()
@@ -133,16 +133,16 @@ def test_section_shows_the_latest_and_copies(qtbot: QtBot, tmp_path: Path) -> No
     section.show()
     for text in ("mxint", "integer(width=16)", "integer(width=4, frac_width=2)"):
         section.show_format(parse_format(text))
-    qtbot.waitUntil(lambda: section.found is not None and section.found.format == section.format, timeout=3000)
+    qtbot.waitUntil(lambda: section.data is not None and section.data.format == section.format, timeout=3000)
     assert section.codes.rows.rowCount() == 16 and section.stored.text() == "4 bits an element"
     section.copy.click()
     assert QGuiApplication.clipboard().text().splitlines()[:2] == ["code\tvalue", "1 0 00\t-2.0"]
     whole = section.stairs.stairs
     section.range.click()
     assert section.stairs.stairs is not whole and section.range.text() == "Show whole range"
-    told = section.stairs.words_at(0.3).split()
+    told = section.stairs.tooltip_at(0.3).split()
     assert told[2:5] == ["→", "0.25,", "error"] and float(told[1]) - 0.25 == pytest.approx(float(told[5]), abs=1e-3)
-    assert section.stairs.words_at(99.0) == ""
+    assert section.stairs.tooltip_at(99.0) == ""
     section.error.export(tmp_path / "error.csv")
     assert (tmp_path / "error.csv").read_text().startswith("x,q(x),x - q(x)")
     bar.show_format(section.format)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from espalier.app.features.inspector.charts.histogram import WeightHistogram, figures_of, round_ticks
+from espalier.app.features.inspector.charts.histogram import WeightHistogram, digits_of, round_ticks
 from espalier.app.features.inspector.charts.staircase import Staircase
 from espalier.app.features.inspector.figures.formats import format_figures
 from espalier.app.features.inspector.figures.statistics import SHARES, tensor_statistics
@@ -142,7 +142,7 @@ def test_saturation_and_the_ends_of_the_grid() -> None:
 def test_ticks_are_round_and_have_room(low: float, high: float, ticks: list[float]) -> None:
     found = round_ticks(low, high)
     assert found == pytest.approx(ticks)
-    assert len({f"{t:.{figures_of(found)}g}" for t in found}) == len(found)
+    assert len({f"{t:.{digits_of(found)}g}" for t in found}) == len(found)
 
 
 @pytest.mark.parametrize("values", [[], [0.0, 0.0], [np.nan, 1.0], [np.inf, -1.0], [5.0]])
@@ -191,7 +191,7 @@ def test_lines_are_thinned_and_themes_change(qtbot: QtBot, tmp_path: Path) -> No
     many, step = chart.lines()
     assert step > 1 and len(many) <= 60 and 0.0 in many
     chart.set_theme(DARK)
-    assert "of 4\u2009096" in chart.words_at(0.0) and chart.words_at(9.0) == ""
+    assert "of 4\u2009096" in chart.tooltip_at(0.0) and chart.tooltip_at(9.0) == ""
     for name in ("plot.png", "plot.svg", "plot.csv"):
         chart.export(tmp_path / name)
         assert (tmp_path / name).stat().st_size > 100

@@ -54,14 +54,14 @@ def test_a_layer_leads_from_its_inputs_to_its_outputs_however_stored(kind: str, 
 def test_what_cannot_be_quantised_is_said_in_words(panel: InspectorPanel, session: Session) -> None:
     assert session.document is not None
     session.select((next(n.id for n in session.document.graph if n.op == "dropout"),))
-    assert "no port that takes a format" in panel.precision.none.text()
+    assert "no port with a format" in panel.precision.none.text()
     assert not panel.precision.table.isVisible() and not panel.weight.isVisible()
 
 
 def test_a_format_for_an_attention_writes_it_out(panel: InspectorPanel, session: Session) -> None:
     assert session.document is not None
     session.select((ATTENTION,))
-    assert "writes the attention out as matmuls" in panel.precision.none.text()
+    assert "decomposes the attention into matmuls" in panel.precision.none.text()
     rows = panel.precision.rows
     assert [p for p in rows if rows[p].editor.isVisible()] == ["data_in", "weight", "data_out"]
     session.set_format((ATTENTION,), "weight", Integer(8, 4))
@@ -80,7 +80,7 @@ def test_nothing_is_cut_at_its_least_width(panel: InspectorPanel, session: Sessi
     session.set_format((KEY,), "weight", Integer(8, 4))
     panel.resize(panel.minimumWidth(), 300)  # low enough for a scroll bar
     qtbot.waitUntil(panel.weight.offer.isVisible, timeout=5000)
-    panel.precision.take("data_out")
+    panel.precision.set_port("data_out")
     assert panel.widget().width() == panel.viewport().width()
     name = panel.precision.rows["data_out"].name
     assert name.fontMetrics().horizontalAdvance(name.text()) <= name.width()

@@ -86,7 +86,7 @@ def test_statistics_are_computed_once_they_are_looked_at(panel: InspectorPanel, 
     assert told["min … max"] == f"{figure(x.min())} … {figure(x.max())}"
     assert told["mean ± σ"] == f"{figure(x.mean(dtype=float))} ± {figure(x.std(dtype=float))}"
     session.select((GELU,))
-    panel.precision.take("data_in")
+    panel.precision.set_port("data_in")
     assert not fold.isVisible(), "no values are known"
 
 
@@ -94,20 +94,20 @@ def test_activations_are_measured_when_asked(
     panel: InspectorPanel, session: Session, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
     session.select((KEY,))
-    panel.precision.take("data_in")
+    panel.precision.set_port("data_in")
     section = panel.weight
     assert "not measured yet" in section.words.text() and not section.measure.isVisible(), "no data is known"
     evaluated = EvaluateOptions(data="some.csv", text="words")
     session.evaluate(evaluated)
     runner[-1].finish(Report("evaluate", (), {"accuracy": 0.5, "loss": 1.0}))
-    panel.precision.take("weight")
-    panel.precision.take("data_in")
+    panel.precision.set_port("weight")
+    panel.precision.set_port("data_in")
     assert section.measure.isVisible()
     section.measure.click()
     (info,) = runner[-1].waiting
     assert isinstance(info.job, AnalyseJob) and info.job.step.pass_name == "activations"
     assert (info.job.step.options.data, info.job.step.options.text) == ("some.csv", "words")
-    assert "being measured" in section.words.text()
+    assert "measuring" in section.words.text()
     rows = np.random.default_rng(1).normal(0, 0.5, (64, 32)).astype(np.float32)
     runner[-1].tell(info, Found(ActivationSample(KEY, "data_in", rows, 9999, -2.5, 2.5)))
     runner[-1].tell(info, Done(Report("activations")))
@@ -132,7 +132,7 @@ def test_block_formats_show_the_middle_block(panel: InspectorPanel, session: Ses
     qtbot.waitUntil(lambda: len(panel.weight.plot.lines()[0]) in range(8, 16), timeout=5000)
     panel.weight.scale.click()
     assert panel.weight.plot.log and panel.weight.scale.text() == "Linear counts"
-    qtbot.waitUntil(lambda: panel.format.found is not None, timeout=5000)
+    qtbot.waitUntil(lambda: panel.format.data is not None, timeout=5000)
     assert panel.format.stored.text() == "4.5 bits an element: 4 of its own, 8 of the scale shared by 16"
     codes = panel.format.codes
     widths = [codes.columnWidth(i) for i in range(2)]

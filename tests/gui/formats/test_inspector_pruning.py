@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.features.inspector.figures.weights import Loss
 from espalier.app.features.inspector.panel import InspectorPanel
-from espalier.app.features.inspector.weight import error_words
+from espalier.app.features.inspector.weight import pruning_error_text
 from espalier.app.session.session import Session
 from espalier.app.widgets.forms.fields import MIXED
 from espalier.passes.choices.pruning import METHODS
@@ -47,9 +47,9 @@ def test_a_pruned_weight_tells_both_errors(
     qtbot.waitUntil(lambda: "pruning alone" in panel.weight.words.text(), timeout=5000)
     panel.precision.rows["weight"].show_sqnr(Loss(20.0, 15.0), waiting=False)
     assert "against the pruned weight" in panel.precision.rows["weight"].sqnr.toolTip()
-    told = error_words(Loss(20.0, 15.0), panel.weight.plot.histogram)
+    told = pruning_error_text(Loss(20.0, 15.0), panel.weight.plot.histogram)
     assert "the format 20.0 dB against the pruned weight" in told and "both 15.0 dB against the original" in told
-    assert error_words(Loss(20.0), None) == ""
+    assert pruning_error_text(Loss(20.0), None) == ""
 
 
 def test_pruning_runs_as_a_job_and_shows_exact_counts(

@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
-from espalier.app.features.sqnr.panel import FIRST, HOW, SqnrPanel
+from espalier.app.features.sqnr.panel import FIRST, USAGE, SqnrPanel
 from espalier.app.shell.window import Window
 from espalier.app.theme import ROW, SEQUENTIAL
 from espalier.app.widgets.sqnr_table import NAMES, in_lines, ink, words_of
@@ -74,7 +74,7 @@ def test_it_tells_what_goes_on_and_what_a_click_does(panel: SqnrPanel, runner: l
     assert panel.words.toolTip() == FIRST
     runner[-1].finish(Report("format_sqnr"))
     fill(panel, runner)
-    assert panel.words.toolTip() == HOW
+    assert panel.words.toolTip() == USAGE
     widest = max(panel.table.fontMetrics().horizontalAdvance(n) for n in panel.table.heat.names.values())
     assert min(widest, NAMES) <= panel.table.verticalHeader().width() <= NAMES
 
@@ -103,7 +103,7 @@ def test_keys_move_and_apply(panel: SqnrPanel, runner: list[FakeRunner], window:
     assert {held(panel, n) for n in nodes} == {usual_formats()[1]}
     window.session.undo()
     assert held(panel, nodes[0]) is None and held(panel, nodes[1]) == usual_formats()[1], "a column is one undo step"
-    assert "Ctrl+Enter for all" in panel.words.toolTip()
+    assert "Ctrl+Enter to all" in panel.words.toolTip()
 
 
 def test_the_head_of_a_column_applies_and_sorts(panel: SqnrPanel, runner: list[FakeRunner]) -> None:

@@ -13,8 +13,8 @@ from PySide6.QtTest import QTest
 
 from espalier.app.features.hardware.actions import panel_of
 from espalier.app.features.hardware.panel import HardwarePanel
+from espalier.app.features.hardware.run_text import verdicts
 from espalier.app.features.hardware.views import LINT, MISMATCHES, SOURCE
-from espalier.app.features.hardware.words import verdicts
 from espalier.app.features.inspector.panel import InspectorPanel
 from espalier.app.shell.window import Window
 from espalier.model.document.project import Project
@@ -125,25 +125,25 @@ def test_settings_reach_the_job(panel: HardwarePanel, runner: list[FakeRunner], 
 def test_a_run_tells_its_progress_and_can_be_stopped(panel: HardwarePanel, runner: list[FakeRunner]) -> None:
     panel.run("check")
     info = runner[-1].waiting[0]
-    assert "Queued" in panel._doing.text() and panel.buttons["stop"].isVisible()
+    assert "Queued" in panel._status.text() and panel.buttons["stop"].isVisible()
     assert not panel.buttons["check"].isEnabled()
     runner[-1].tell(info, Started())
     runner[-1].tell(info, Progress(1, 4, "checking the text"))
-    assert panel._doing.text() == "Checking the text …"
+    assert panel._status.text() == "Checking the text …"
     panel.buttons["stop"].click()
-    assert panel._doing.text() == "Stopped." and not panel.buttons["stop"].isVisible()
-    assert panel.buttons["check"].isEnabled() and panel.held.made is None
+    assert panel._status.text() == "Stopped." and not panel.buttons["stop"].isVisible()
+    assert panel.buttons["check"].isEnabled() and panel.hardware.result is None
 
 
 def test_a_failure_names_the_node(panel: HardwarePanel, runner: list[FakeRunner], window: Window) -> None:
     panel.run("check")
     runner[-1].tell(runner[-1].waiting[0], Failed("data_out of fc2 has no format.", "Choose one.", "fc2"))
-    assert "no format. Choose one." in panel._wrong.text() and panel._show_node.isVisible()
+    assert "no format. Choose one." in panel._error.text() and panel._show_node.isVisible()
     assert window.banner.isHidden(), "the panel tells it itself"
     panel._show_node.click()
     assert window.session.selection == ("fc2",)
     panel.run("check")
-    assert not panel._wrong.isVisible(), "tried again"
+    assert not panel._error.isVisible(), "tried again"
 
 
 def test_node_instance_and_text_lead_to_each_other(
@@ -230,16 +230,19 @@ def test_what_is_inside_a_module_leads_to_its_text_and_back(
 
 def test_proofs_in_words(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path) -> None:
     check(panel, runner, tmp_path)
-    made = panel.held.made
+    made = panel.hardware.result
     assert made is not None and verdicts(made) == [("good", "✓ lint: clean by verilator and slang"),
                                                    ("same", "not simulated yet")]  # fmt: skip
-    assert "every 64 cycles" in panel._words.text() and "fc1 (100" in panel._words.text()
+    assert "every 64 cycles" in panel._summary.text() and "fc1 (100" in panel._summary.text()
     ran = {"simulator": "icarus", "samples": 4, "stuck": False, "first_mismatches": [], "mismatches": 0}
     check(panel, runner, tmp_path, "simulate", **ran)
-    assert panel.held.made and verdicts(panel.held.made)[1] == ("good", "✓ matches in every beat, 4 samples in Icarus")
+    assert panel.hardware.result and verdicts(panel.hardware.result)[1] == (
+        "good",
+        "✓ matches in every beat, 4 samples in Icarus",
+    )
     finding = {"lint": {"tools": ["slang"], "findings": ["rtl/linear.sv:3: unused: SIZE"]}}
     check(panel, runner, tmp_path, "simulate", **{**ran, "mismatches": 2, "first_mismatches": [WRONG]}, **finding)
-    said = verdicts(panel.held.made)
+    said = verdicts(panel.hardware.result)
     assert [tone for tone, _ in said] == ["bad", "bad"] and "2 beats differ" in said[1][1]
     assert panel.views.tabs.currentIndex() == MISMATCHES and panel.views.tabs.tabText(MISMATCHES) == "Mismatches 1"
     row = panel.views.mismatches.rows.shown[0]
@@ -270,10 +273,10 @@ def test_the_graph_takes_its_colours(
     panel.views.colour.emit("cycles")
     assert window.canvas.mode == "cycles" and window.canvas._measured["cycles"].values["fc1"] == 64.0
     window.session.set_format(("fc1",), "weight", Integer(4, 2))
-    assert panel.held.stale and "earlier state" in panel._words.text()
+    assert panel.hardware.stale and "earlier state" in panel._summary.text()
     assert window.canvas._measured["cycles"].note == "of an earlier state"
     window.session.close()
-    assert panel.held.made is None and not window.canvas._measured["cycles"].values
+    assert panel.hardware.result is None and not window.canvas._measured["cycles"].values
 
 
 def test_the_text_is_coloured_and_searched(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path) -> None:
@@ -343,6 +346,6 @@ def test_the_pass_gives_what_the_panel_shows(panel: HardwarePanel, runner: list[
     made = run_step(graph, Step("hardware", options), Context(opened.store)).report
     panel.run("simulate")
     runner[-1].finish(made)
-    assert "matches in every beat" in panel._words.text() and "does not" not in panel._words.text()
+    assert "matches in every beat" in panel._summary.text() and "does not" not in panel._summary.text()
     assert panel.views.source.file == "top.sv" and "module top" in panel.views.source.text.toPlainText()
     assert panel.overlay("cycles").values["fc1"] == 64 * 64

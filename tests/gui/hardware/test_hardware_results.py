@@ -17,11 +17,11 @@ from espalier.app.features.hardware.actions import panel_of
 from espalier.app.features.hardware.chart import AreaFront, within
 from espalier.app.features.hardware.front import areas_of
 from espalier.app.features.hardware.panel import HardwarePanel
+from espalier.app.features.hardware.run_text import figures
 from espalier.app.features.hardware.views import FRONT, HOST, LINT, TABLE, WAVES
 from espalier.app.features.hardware.wave_canvas import HEAD, ROW
 from espalier.app.features.hardware.wave_view import WaveView
 from espalier.app.features.hardware.waves import GONE, NOT_RUN
-from espalier.app.features.hardware.words import figures
 from espalier.app.shell.window import Window
 from espalier.app.words import percent
 from espalier.model.document.project import load_project, save_project
@@ -78,17 +78,17 @@ def test_tables_survive_save_and_reopen(
     save_project(document.snapshot(), document.store, tmp_path / "p.espalier")
     again = load_project(tmp_path / "p.espalier", WeightStore(tmp_path / "store"))
     window.session.close()
-    assert panel.held.made is None and not panel.views.table.rows.shown
+    assert panel.hardware.result is None and not panel.views.table.rows.shown
     open_small(window, runner, again)
-    assert panel.held.made and not panel.held.stale and "1 beat differs" in panel._words.text()
+    assert panel.hardware.result and not panel.hardware.stale and "1 beat differs" in panel._summary.text()
     assert len(panel.views.table.rows.shown) == 3 and panel.views.mismatches.rows.shown[0]["node"] == "fc2"
     assert panel.overlay("busy").values == {"fc1": 1.0, "fc2": 0.5} and not panel.overlay("busy").note
     panel.views.tabs.setCurrentIndex(WAVES)
     assert panel.views.waves.words == GONE
     window.session.set_format(("fc1",), "weight", Integer(4, 2))
-    assert panel.held.stale and "earlier state" in panel._words.text()
+    assert panel.hardware.stale and "earlier state" in panel._summary.text()
     window.session.undo()
-    assert not panel.held.stale, "an undo makes them good again"
+    assert not panel.hardware.stale, "an undo makes them good again"
 
 
 def test_results_of_another_state_open_as_stale(
@@ -100,7 +100,7 @@ def test_results_of_another_state_open_as_stale(
     assert document is not None
     save_project(document.snapshot(), document.store, tmp_path / "p.espalier")
     open_small(window, runner, load_project(tmp_path / "p.espalier", WeightStore(tmp_path / "store")))
-    assert panel.held.made and panel.held.stale
+    assert panel.hardware.result and panel.hardware.stale
 
 
 def test_every_table_marks_the_nodes_that_are_selected(
@@ -130,9 +130,9 @@ def test_every_table_marks_the_nodes_that_are_selected(
 def test_areas_colour_the_graph_by_their_sum(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path,
                                              window: Window) -> None:  # fmt: skip
     check(panel, runner, tmp_path)
-    made = panel.held.made
+    made = panel.hardware.result
     assert made is not None
-    panel.held.made = replace(made, rows=tuple({**r, "lut": 100 + k, "dsp": k} for k, r in enumerate(made.rows)))
+    panel.hardware.result = replace(made, rows=tuple({**r, "lut": 100 + k, "dsp": k} for k, r in enumerate(made.rows)))
     assert panel.overlay("lut").values == {"fc1": 201.0, "fc2": 102.0} and panel.overlay("dsp").values["fc2"] == 2
     panel.views.colours.put("lut")
     panel.views.colours.edited.emit()
@@ -158,7 +158,7 @@ def test_handshakes_are_drawn_and_lead_to_nodes(
     assert views.waves.words == "" and view.rows is not None
     assert [view.rows.lane(k).name for k in range(2)] == ["fc2_y", "fc1_y"], "the most stalled first"
     _click(view, 12.0, 0)
-    assert window.session.selection == ("fc2",) and view.at == 12 and "stalled" in views.waves.told.text()
+    assert window.session.selection == ("fc2",) and view.at == 12 and "stalled" in views.waves.status.text()
     window.session.select(("fc1",))
     assert view.row == 1 and view.marked == {"fc1"}
     QTest.keyClick(view, Qt.Key.Key_Right, Qt.KeyboardModifier.ControlModifier)
@@ -235,24 +235,24 @@ def test_designs_whose_area_is_not_known_keep_no_budget() -> None:
     chart, row = AreaFront(), {"multipliers": 4, "interval": 9, "lut": None, "ff": 3, "dsp": None, "bram": None}
     assert not within(row, {"lut": 10**9}) and within(row, {"ff": 3}) and within(row, {"lut": 0})
     chart.show_rows([row], "lut", 0, {"lut": 10**9}, {"interval": 9, "ff": 3})
-    assert chart.drawn == () and chart.place_at(QPointF(1, 1)) == -1
+    assert chart.drawn == () and chart.index_at(QPointF(1, 1)) == -1
 
 
 def test_a_node_with_an_unknown_area_has_no_colour(
     panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path
 ) -> None:
     check(panel, runner, tmp_path)
-    made = panel.held.made
+    made = panel.hardware.result
     assert made is not None
     node = made.rows[0]["node"]
-    panel.held.made = made = replace(made, rows=tuple({**r, "lut": 3} for r in made.rows))
+    panel.hardware.result = made = replace(made, rows=tuple({**r, "lut": 3} for r in made.rows))
     assert panel.overlay("lut").values[node] >= 3
     rows = (*made.rows, {"node": node, "instance": "more", "module": "mine", "lut": None})
-    panel.held.made = replace(made, rows=rows)
+    panel.hardware.result = replace(made, rows=rows)
     assert node not in panel.overlay("lut").values
-    panel.held.made = replace(made, summary={**made.summary, "area": {"lut": None, "unknown": ["mine"],
+    panel.hardware.result = replace(made, summary={**made.summary, "area": {"lut": None, "unknown": ["mine"],
                                                                      "rest": {"lut": 7, "ff": 8}}})  # fmt: skip
-    assert "area not known (there is no estimate of mine); the rest takes 7 LUT, 8 FF" in figures(panel.held.made)
+    assert "area unknown (no estimate for mine); the rest takes 7 LUT, 8 FF" in figures(panel.hardware.result)
 
 
 def test_handshakes_that_went_meanwhile_are_told(
@@ -263,7 +263,7 @@ def test_handshakes_that_went_meanwhile_are_told(
     (folder / "handshakes.json").symlink_to(tmp_path / "nowhere")
     check(panel, runner, tmp_path, "simulate", **RAN, waves=str(folder))
     qtbot.waitUntil(lambda: "no handshakes" in panel.views.waves.words, timeout=MILLISECONDS)
-    assert panel.held.made and panel.held.made.verb == "simulate"
+    assert panel.hardware.result and panel.hardware.result.verb == "simulate"
 
 
 def test_a_failure_of_another_document_is_not_told(
@@ -273,7 +273,7 @@ def test_a_failure_of_another_document_is_not_told(
     info = runner[-1].waiting[0]
     window.session._on_done.pop(info.id)  # as when another document comes while the failure is on its way
     runner[-1].tell(info, Failed("It broke.", "Mend it."))
-    assert panel.held.error is None and window.banner.isHidden()
+    assert panel.hardware.error is None and window.banner.isHidden()
 
 
 def test_handshakes_move_with_the_project(
@@ -287,9 +287,9 @@ def test_handshakes_move_with_the_project(
     save_project(document.snapshot(), document.store, old / "p.espalier")
     old.rename(new)
     document.saved(new / "p.espalier", document.present)
-    assert panel.held.waves == new / "rtl" / "waves"
+    assert panel.hardware.waves == new / "rtl" / "waves"
     (new / "rtl" / "waves" / "handshakes.json").write_text('{"streams": [{"name": "another"}]}')
-    assert panel.held.waves is None, "another design's"
+    assert panel.hardware.waves is None, "another design's"
 
 
 def test_the_form_has_room_for_data_and_all_settings(panel: HardwarePanel, window: Window) -> None:
@@ -312,4 +312,4 @@ def test_table_and_tree_tell_one_share(panel: HardwarePanel, runner: list[FakeRu
     at = table.index(0, table.columns.index("busy"))
     item = tree.topLevelItem(0).child(0)
     assert table.data(at) == item.text(4) == percent(0.015625)
-    assert "not unrolled: fc1" in panel._words.text()
+    assert "not unrolled: fc1" in panel._summary.text()

@@ -24,8 +24,8 @@ from espalier.app.features.kernels.charts.roofline import Roofline
 from espalier.app.features.kernels.panel import TABS, KernelsPanel
 from espalier.app.features.kernels.runs import KernelRuns
 from espalier.app.features.kernels.source import KernelSource
-from espalier.app.features.kernels.state.words import BYTES, cells, size_axis, spoken
-from espalier.app.features.kernels.views import BESIDE, CURVES, ROOF, SOURCE, TABLE
+from espalier.app.features.kernels.state.row_text import BYTES, cells, row_tooltip, size_axis
+from espalier.app.features.kernels.views import COMPARE, CURVES, ROOF, SOURCE, TABLE
 from espalier.app.shell.window import Window
 from espalier.app.widgets.charts.log_chart import seen
 from espalier.kernels.bench.results import ABOVE
@@ -102,7 +102,7 @@ def test_families_filter_and_selection(page: KernelRuns) -> None:
     family = page.list.tree.topLevelItem(0)
     assert family is not None and family.text(0) == "Rows  2"
     page.list.tree.clearSelection()
-    assert not page.setup.run_button.isEnabled() and "No kernel is selected" in page.setup.words.text()
+    assert not page.setup.run_button.isEnabled() and "No kernel is selected" in page.setup.estimate.text()
     family.setSelected(True)
     assert [k.name for k in page.list.chosen] == ["norm", "softmax"]
     assert page.setup.run_button.text() == "Run 2 kernels"
@@ -135,7 +135,7 @@ def test_fields_make_the_request(page: KernelRuns, runner: list[FakeRunner]) -> 
     setup.threads.put(2)
     setup.sizes.put("sweep")
     setup.sizes.edited.emit()
-    assert setup.words.text().startswith("18 rows · about")
+    assert setup.estimate.text().startswith("18 rows · about")
     setup.run()
     made = job(runner).job
     assert isinstance(made, KernelsJob)
@@ -150,9 +150,9 @@ def test_own_sizes_are_checked_while_they_are_typed(page: KernelRuns, runner: li
     setup = page.setup
     setup.sizes.put("own")
     setup.sizes.edited.emit()
-    assert "No size is written" in setup.words.text() and not setup.run_button.isEnabled()
+    assert "No size is given" in setup.estimate.text() and not setup.run_button.isEnabled()
     QTest.keyClicks(setup.own, "64x32 m=8,k=2")
-    assert "no dimension 'k'" in setup.words.text() and not setup.run_button.isEnabled()
+    assert "no dimension 'k'" in setup.estimate.text() and not setup.run_button.isEnabled()
     setup.own.clear()
     QTest.keyClicks(setup.own, "64x32 m=8")
     QTest.keyClick(setup.own, Qt.Key.Key_Return)
@@ -211,7 +211,7 @@ def test_cancel_keeps_the_rows(page: KernelRuns, runner: list[FakeRunner], windo
     assert "stopped" in page._status.toolTip() and page.setup.run_button.isEnabled()
     begin(page, runner)
     page.setup.stop_button.click()
-    assert len(page.held.runs) == 1  # nothing came of the second
+    assert len(page.state.runs) == 1  # nothing came of the second
 
 
 def test_a_run_lets_a_job_that_waits_go_first(page: KernelRuns, runner: list[FakeRunner], window: Window) -> None:
@@ -230,7 +230,7 @@ def test_a_run_lets_a_job_that_waits_go_first(page: KernelRuns, runner: list[Fak
         and page.run is not None
         and page.run.job is again
         and not page.run.stopped
-        and len(page.held.runs) == 1
+        and len(page.state.runs) == 1
     )
     runner[-1].tell(other, Done(LAB))
     runner[-1].tell(again, Started())
@@ -244,7 +244,7 @@ def test_a_worker_that_dies_leaves_the_rows(page: KernelRuns, runner: list[FakeR
     info = begin(page, runner)
     runner[-1].tell(info, Found(row()))
     runner[-1].tell(info, Failed("The worker process ended unexpectedly (signal 9).", "Run the job again."))
-    assert page._wrong.isVisibleTo(page) and "signal 9" in page._wrong.text()
+    assert page._error.isVisibleTo(page) and "signal 9" in page._error.text()
     assert page.run is not None and len(page.views.table.rows.shown) == 1
 
 
@@ -318,7 +318,7 @@ def test_what_is_above_the_roof_has_no_share_and_says_so() -> None:
     chart, high = Roofline(), row(seconds=1e-6, of_roof=None, above_roof=True)
     chart.show_rows([row(), high], ("torch", "naive"), LIMITS)
     assert f"1 {ABOVE}" in chart.legend() and [r[-1] for r in chart.table()[1]] == ["", ABOVE]
-    assert cells(high)["roof (%)"] is None and cells(high)[""] == ABOVE and ABOVE in spoken(high)
+    assert cells(high)["roof (%)"] is None and cells(high)[""] == ABOVE and ABOVE in row_tooltip(high)
     chart.show_rows([row()], ("torch", "naive"), LIMITS)
     assert "above" not in chart.legend()
 
@@ -338,7 +338,7 @@ def test_a_busy_machine_is_told(page: KernelRuns, runner: list[FakeRunner]) -> N
         runner[-1].tell(info, Found(row(others=share)))
     runner[-1].tell(info, Done(None))
     assert page._busy.isVisibleTo(page) and page._busy.text().startswith("Other programs took 40\u2009% of")
-    assert "took 50\u2009% of" in spoken(row(others=0.5)) and "Other" not in spoken(row(others=0.02))
+    assert "took 50\u2009% of" in row_tooltip(row(others=0.5)) and "Other" not in row_tooltip(row(others=0.02))
 
 
 def test_the_keyboard_stays_with_the_run(page: KernelRuns, runner: list[FakeRunner], qtbot: QtBot) -> None:
@@ -362,7 +362,7 @@ def test_source_is_of_the_chosen_version(page: KernelRuns, runner: list[FakeRunn
     measured(page, runner)
     page.views.table.selectRow(1)
     assert source.version.get() == "naive" and "def naive(x)" in source.text.toPlainText()
-    words = source.words.text()
+    words = source.description.text()
     assert "FLOPs 5·m·n" in words and "naive moves 8·m·n" in words and "at m=256,n=512" in words
     page.views.tabs.setCurrentIndex(SOURCE)
     qtbot.focus(source.text)
@@ -379,18 +379,18 @@ def colour(source: KernelSource, line: int) -> str:
 
 
 def test_two_runs_beside_each_other(page: KernelRuns, runner: list[FakeRunner]) -> None:
-    page.views.tabs.setCurrentIndex(BESIDE)
-    assert "Run the same kernels twice" in page.views.beside._empty.text()
+    page.views.tabs.setCurrentIndex(COMPARE)
+    assert "Run the same kernels twice" in page.views.comparison._empty.text()
     measured(page, runner, 2.0)
     measured(page, runner, 1.0)
-    page.views.tabs.setCurrentIndex(BESIDE)
-    beside = page.views.beside
-    runs = list(page.held.runs)
+    page.views.tabs.setCurrentIndex(COMPARE)
+    beside = page.views.comparison
+    runs = list(page.state.runs)
     assert [beside.a.itemText(k)[:2] for k in range(beside.a.count())] == ["1:", "2:"]  # as in the list of runs
     beside.a.put(runs[0])
     beside.b.put(runs[1])
     beside.refresh()
-    speeds = {r["version"]: r["B against A (×)"] for r in beside.table.rows.shown}
+    speeds = {r["version"]: r["B vs A (×)"] for r in beside.table.rows.shown}
     assert speeds == {"torch": 1.0, "naive": 2.0}
     assert beside.words.text().startswith("B is 1.41 × as fast as A in the geometric mean of 6 rows (1 to 2 ×).")
     beside.b.put(runs[0])
@@ -403,9 +403,9 @@ def test_a_run_beside_other_programs_says_so_where_it_is_compared(page: KernelRu
     info = begin(page, runner)
     runner[-1].tell(info, Found(row(others=0.5)))
     runner[-1].tell(info, Done(None))
-    page.views.tabs.setCurrentIndex(BESIDE)
-    page.views.beside.refresh()
-    told = page.views.beside.words.text().splitlines()
+    page.views.tabs.setCurrentIndex(COMPARE)
+    page.views.comparison.refresh()
+    told = page.views.comparison.words.text().splitlines()
     assert sum("Other programs took 50" in line for line in told) == 1
 
 
@@ -414,12 +414,12 @@ def test_at_first_runs_stand_beside_that_have_most_in_common(page: KernelRuns, r
     info = begin(page, runner)
     runner[-1].tell(info, Found(row(n=4096)))
     runner[-1].tell(info, Done(None))
-    page.views.tabs.setCurrentIndex(BESIDE)
-    beside = page.views.beside
-    first, other = page.held.runs
+    page.views.tabs.setCurrentIndex(COMPARE)
+    beside = page.views.comparison
+    first, other = page.state.runs
     advance = beside.a.fontMetrics().horizontalAdvance
     assert all(advance(beside.a.itemText(k)) < beside.a.width() - 20 for k in range(2))  # machines can be read
-    assert "no kernel, version, type and shape alike. Run the kernels" in beside.words.text()
+    assert "no common kernel, version, type and shape. Run the same kernels" in beside.words.text()
     measured(page, runner)
     assert beside.a.get() not in (first, other) and beside.b.get() == first
     assert len(beside.table.rows.shown) == 6
@@ -465,7 +465,7 @@ def test_the_key_runs_what_is_in_front(window: Window, runner: list[FakeRunner])
     window.actions_table.run("kernels_stop")
     assert info not in runner[-1].waiting
     panel.page("How it works")
-    assert words.text() == "Measure what the question asks"
+    assert words.text() == "Measure the question's figures"
     window.show_dock("log")
     window.actions_table.menus["Run"].aboutToShow.emit()
     assert words.text() == "Run kernels"
@@ -507,17 +507,17 @@ def test_a_list_that_fails_can_be_asked_again(window: Window, runner: list[FakeR
     page = panel_of(window.host).page("Run")
     assert isinstance(page, KernelRuns)
     runner[-1].tell(job(runner, LabJob), Failed("The worker process ended unexpectedly.", "Run the job again."))
-    assert "unexpectedly" in page._wrong.text() and page._again.isVisibleTo(page)
+    assert "unexpectedly" in page._error.text() and page._again.isVisibleTo(page)
     page._again.click()
     runner[-1].tell(job(runner, LabJob), Done(LAB))
-    assert page._again.isHidden() and page.list.chosen and not page._wrong.isVisibleTo(page)
+    assert page._again.isHidden() and page.list.chosen and not page._error.isVisibleTo(page)
 
 
 def test_every_tab_without_clipping_at_280(page: KernelRuns, runner: list[FakeRunner], window: Window) -> None:
     measured(page, runner)
     window.resize(1280, 800)
     window.resizeDocks([window.docks.docks["kernels"]], [280], Qt.Orientation.Vertical)
-    for at in (TABLE, CURVES, ROOF, SOURCE, BESIDE):
+    for at in (TABLE, CURVES, ROOF, SOURCE, COMPARE):
         page.views.tabs.setCurrentIndex(at)
         QTest.qWait(1)
         assert page.views.width() >= 700 and page.views.tabs.height() >= QTabBar.sizeHint(page.views.tabs).height()

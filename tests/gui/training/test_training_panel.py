@@ -13,9 +13,9 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.features.training import panel as module
 from espalier.app.features.training.panel import TrainingPanel
-from espalier.app.features.training.state import memory as training_memory
-from espalier.app.features.training.state.words import did, will_do
-from espalier.app.features.training.what_trains import BUT, CHOSEN
+from espalier.app.features.training.state import last_options as training_memory
+from espalier.app.features.training.state.run_text import estimate_text, result_text
+from espalier.app.features.training.trainable_selection import EXCEPT, SELECTED
 from espalier.app.shell.window import Window
 from espalier.app.widgets.forms.training_groups import GROUPS
 from espalier.model.document.recipe import Recipe
@@ -75,7 +75,7 @@ def plain(text: str) -> str:
 
 def begun(panel: TrainingPanel, runner: list[FakeRunner]) -> JobInfo:
     """A training that has told its first figures."""
-    panel.foot.train.click()
+    panel.train.click()
     info = next(j for j in runner[-1].waiting if isinstance(j.job, ReplayJob))
     runner[-1].tell(info, Started())
     runner[-1].tell(info, Progress(40, 250, "training"))
@@ -133,28 +133,28 @@ def test_the_form_is_made_quickly() -> None:
 
 def test_what_trains(panel: TrainingPanel, window: Window) -> None:
     assert panel.options().freeze == ()
-    panel.what.choice.put(CHOSEN)
-    panel.what.choice.edited.emit()
-    assert "selected" in panel.foot.words.text()
+    panel.trainable.choice.put(SELECTED)
+    panel.trainable.choice.edited.emit()
+    assert "selected" in panel.words.text()
     window.session.select(("fc2",))
     assert panel.options().freeze == (Select("name", ("fc1",)),)
-    panel.what.put((Select("type", ("linear",)),))
-    assert panel.what.choice.get() == BUT and panel.options().freeze == (Select("type", ("linear",)),)
+    panel.trainable.put((Select("type", ("linear",)),))
+    assert panel.trainable.choice.get() == EXCEPT and panel.options().freeze == (Select("type", ("linear",)),)
 
 
 def test_without_data_it_says_so(window: Window, runner: list[FakeRunner]) -> None:
     open_small(window, runner)
     panel = window.docks.panels["training"]
-    assert isinstance(panel, TrainingPanel) and "Name the data" in panel.foot.words.text()
+    assert isinstance(panel, TrainingPanel) and "Name the data" in panel.words.text()
     panel.begin()
-    assert not panel.foot.error.isHidden() and not runner[-1].waiting
+    assert not panel.error.isHidden() and not runner[-1].waiting
 
 
 # -- the estimate
 
 
 def test_words_of_an_estimate() -> None:
-    assert plain(will_do(ESTIMATE)) == (
+    assert plain(estimate_text(ESTIMATE)) == (
         "7 080 steps · about 4 min 10 s on this machine · 612.00 k of 4.40 M parameters train · "
         "12 formats, 8 masks are trained through"
     )
@@ -165,10 +165,10 @@ def test_it_is_estimated_when_the_worker_is_idle(panel: TrainingPanel, runner: l
     info = next(j for j in runner[-1].waiting if _is_estimate(j))
     runner[-1].tell(info, Started())
     runner[-1].tell(info, Done(Report("finetune_estimate", (), ESTIMATE)))
-    assert "4 min 10 s" in plain(panel.foot.words.text())
+    assert "4 min 10 s" in plain(panel.words.text())
     panel.form.editor("batch_size").put(64)
     panel.form.editor("batch_size").edited.emit()
-    assert "4 min 10 s" not in plain(panel.foot.words.text())
+    assert "4 min 10 s" not in plain(panel.words.text())
 
 
 def test_an_estimate_gives_way_to_other_jobs(panel: TrainingPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
@@ -183,7 +183,7 @@ def test_an_estimate_that_fails_is_told_in_the_panel(
     qtbot.waitUntil(lambda: any(map(_is_estimate, runner[-1].waiting)), timeout=6000)
     info = next(j for j in runner[-1].waiting if _is_estimate(j))
     runner[-1].tell(info, Failed("The split is empty.", "Choose another."))
-    assert panel.foot.error.text() == "The split is empty. Choose another." and window.banner.isHidden()
+    assert panel.error.text() == "The split is empty. Choose another." and window.banner.isHidden()
 
 
 def _is_estimate(info: JobInfo) -> bool:
@@ -196,24 +196,24 @@ def _is_estimate(info: JobInfo) -> bool:
 def test_train_pause_keep_and_how_it_ended(panel: TrainingPanel, runner: list[FakeRunner], window: Window) -> None:
     info = begun(panel, runner)
     assert info.job.recipe.steps[-1].options == FinetuneOptions(data="demo:digits", learning_rate=1e-3)
-    assert plain(panel.run.status._whole) == "Training · step 40 of 250" and panel.foot.train.isHidden()
+    assert plain(panel.run.status._whole) == "Training · step 40 of 250" and panel.train.isHidden()
     panel.run.pause.click()
     panel.run.refresh()
     assert panel.run.pause.text() == "Continue" and panel.run.status._whole.startswith("Paused")
     panel.run.keep.click()
     assert runner[-1].kept == [info.id] and not panel.run.keep.isEnabled()
     runner[-1].tell(info, Done(ended(info)))
-    assert panel.run.isHidden() and not panel.foot.train.isHidden()
-    words = plain(panel.foot.ended.text())
+    assert panel.run.isHidden() and not panel.train.isHidden()
+    words = plain(panel.result.text())
     assert "validation accuracy 92.5 % (+2.5 points)" in words and "step 250 of 250" in words and "Undo" in words
     window.session.undo()
-    assert panel.foot.ended.isHidden()
+    assert panel.result.isHidden()
 
 
 def test_a_cancelled_training_leaves_everything(panel: TrainingPanel, runner: list[FakeRunner], window: Window) -> None:
     begun(panel, runner)
     panel.run.cancel.click()
-    assert panel.run.isHidden() and not panel.foot.train.isHidden()
+    assert panel.run.isHidden() and not panel.train.isHidden()
     assert window.session.document is not None and window.session.document.recipe == Recipe()
 
 
@@ -245,14 +245,14 @@ def test_what_was_broken_off_can_go_on_or_begin_anew(
     open_small(window, runner, small_project(data="demo:digits"))
     panel = window.docks.panels["training"]
     assert isinstance(panel, TrainingPanel) and panel.options() == used
-    qtbot.waitUntil(lambda: not panel.foot.left.isHidden(), timeout=2000)
-    assert plain(panel.foot.left.text()) == "This training was interrupted at step 1 200 of 7 080."
-    assert panel.foot.train.isHidden()
-    panel.foot.go_on.click()
+    qtbot.waitUntil(lambda: not panel.interrupted.isHidden(), timeout=2000)
+    assert plain(panel.interrupted.text()) == "This training was interrupted at step 1 200 of 7 080."
+    assert panel.train.isHidden()
+    panel.resume.click()
     info = next(j for j in runner[-1].waiting if isinstance(j.job, ReplayJob))
     assert isinstance(info.job, ReplayJob) and info.job.recipe.steps[-1].options == used and not gone
     runner[-1].tell(info, Stopped())
-    panel.foot.anew.click()
+    panel.restart.click()
     assert gone == [used]
 
 
@@ -267,7 +267,7 @@ def test_options_are_remembered_by_model() -> None:
 
 def test_a_training_that_found_nothing_better_says_so() -> None:
     warning = UNHELPED.format(steps=250)
-    told = did(
+    told = result_text(
         Report("finetune", ROWS[:1], {**SUMMARY, "kept_step": 0, "validation_accuracy": 0.9, "warning": warning})
     )
     assert "None of the 250 steps validated better than the start" in plain(told) and "step 0" not in plain(told)
@@ -275,23 +275,23 @@ def test_a_training_that_found_nothing_better_says_so() -> None:
 
 def test_a_warning_is_part_of_how_it_ended() -> None:
     told = Report("finetune", ROWS, {**SUMMARY, "ended": "diverged at step 9", "warning": "Lower the rate."})
-    assert did(told).startswith("Diverged at step 9") and did(told).endswith("Lower the rate.")
+    assert result_text(told).startswith("Diverged at step 9") and result_text(told).endswith("Lower the rate.")
 
 
 def test_the_learning_rate_follows_the_graph_until_one_is_written(
     panel: TrainingPanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "begins_with", lambda graph: (5e-4, "adapters"))
-    panel._changed()
+    monkeypatch.setattr(module, "suggested_rate", lambda graph: (5e-4, "adapters"))
+    panel._on_changed()
     assert panel.options().learning_rate == 5e-4 and "adapters" in panel.hint.text()
     field = panel.form.editor("learning_rate")
     field.put(0.02)
     field.edited.emit()
-    monkeypatch.setattr(module, "begins_with", lambda graph: (1e-4, "all weights"))
-    panel._changed()
+    monkeypatch.setattr(module, "suggested_rate", lambda graph: (1e-4, "all weights"))
+    panel._on_changed()
     assert panel.options().learning_rate == 0.02 and "0.0001" in panel.hint.text()
 
 
 def test_a_report_that_tells_nothing_says_no_more() -> None:
     """As of a training that was recovered with the model after it."""
-    assert did(Report("finetune", (), {})) == "Finished."
+    assert result_text(Report("finetune", (), {})) == "Finished."

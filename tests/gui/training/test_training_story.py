@@ -11,7 +11,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.training.panel import TrainingPanel
-from espalier.app.features.training.state import memory as training_memory
+from espalier.app.features.training.state import last_options as training_memory
 from espalier.app.shell.window import Window
 from tests.gui.test_story import PATIENCE, idle, opened, window
 
@@ -39,7 +39,7 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
     base = session.document.present
     panel.form.editor("max_steps").put(100_000)
     panel.form.editor("max_steps").edited.emit()
-    panel.foot.train.click()
+    panel.train.click()
     until(qtbot, lambda: panel.run.job is not None and len(panel.run.job.metrics.get("training loss", ())) > 5)
     until(qtbot, panel.run.pause.isEnabled)
     panel.run.pause.click()
@@ -47,14 +47,14 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
     process = session._runner.worker_pid
     assert process is not None
     os.kill(process, signal.SIGKILL)
-    until(qtbot, lambda: panel.run.job is None and panel.foot.go_on.isVisible())
-    assert session.document.present is base and "of 100\u2009000" in panel.foot.left.text()
+    until(qtbot, lambda: panel.run.job is None and panel.resume.isVisible())
+    assert session.document.present is base and "of 100\u2009000" in panel.interrupted.text()
 
-    panel.foot.go_on.click()
+    panel.resume.click()
     until(qtbot, lambda: panel.run.job is not None and len(panel.run.job.metrics.get("training loss", ())) > 20)
     panel.run.keep.click()
-    until(qtbot, lambda: panel.foot.ended.isVisible())
-    assert "went on from step" in panel.foot.ended.text() and "Stopped by hand" in panel.foot.ended.text()
+    until(qtbot, lambda: panel.result.isVisible())
+    assert "resumed from step" in panel.result.text() and "Stopped by hand" in panel.result.text()
     assert session.document.recipe.steps[-1].pass_name == "finetune"
     session.undo()
     assert session.document.present == base

@@ -281,7 +281,7 @@ def test_report_on_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     capsys.readouterr()
     assert main(["report", DIGITS, "--what", "graph", "--data", DIGITS]) == 2
     error = capsys.readouterr().err.splitlines()
-    assert error == ["--data is of no use to graph.", "Add --what statistics or quantization."]
+    assert error == ["--data does not apply to graph.", "Add --what statistics or quantization."]
 
 
 def test_a_language_model_is_compared_without_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

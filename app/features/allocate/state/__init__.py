@@ -1,1 +1,1 @@
-"""An allocation of the open model: what stands behind the panel Allocate."""
+"""State of the panel Allocate."""

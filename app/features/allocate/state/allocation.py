@@ -1,6 +1,6 @@
-"""An allocation in the window: who competes, along which cost, the front, and the budget that is tried at the moment.
+"""Allocation of the open model: candidates, cost, front and the current budget.
 
-Counting what everything costs takes some tenths of a second and happens on a thread; a budget is then solved at once.
+Large problems are built in a thread; a budget is then solved immediately.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
-from espalier.app.features.allocate.state.built import Built, build
-from espalier.app.features.allocate.state.held import Answer, Holding
-from espalier.app.features.allocate.state.whole import lost, present
+from espalier.app.features.allocate.state.cost_problem import CostProblem, build
+from espalier.app.features.allocate.state.exact_solution import Answer, ExactSolver
+from espalier.app.features.allocate.state.predicted_total import divergence_of, present
 from espalier.app.jobs.latest import Latest
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.measured.sensitivities import sensitivities_of
@@ -31,106 +31,106 @@ from espalier.passes.sensitivity.table import Candidate
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-QUICK = 300  # choices up to which the costs are counted at once
+QUICK = 300  # number of candidates up to which the problem is built in the UI thread
 FIRST = "weight_bits"
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What an allocation is laid on: a recipe and the graph that it gives."""
+class Base:
+    """The recipe that an allocation extends, and its graph."""
 
     recipe: Recipe
     graph: Graph
 
 
-class Competition(QObject):
-    """What an allocation is laid on, and who competes in it."""
+class SearchSpace(QObject):
+    """Base, cost, ports and candidate columns of an allocation."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._session = session
-        self.known, self.estimate = sensitivities_of(session), estimate_of(session)
+        self.sensitivities, self.estimate = sensitivities_of(session), estimate_of(session)
         self.figure = FIRST
         self.ports: tuple[str, ...] = ()
         self.columns: tuple[Column, ...] | None = None
-        self._ground: Ground | None = None
-        self._applied: tuple[Recipe, Ground] | None = None
+        self._base: Base | None = None
+        self._applied: tuple[Recipe, Base] | None = None
 
     @property
-    def ground(self) -> Ground | None:
-        """The recipe and graph under the allocation: the present ones, without an allocation that was applied last."""
+    def base(self) -> Base | None:
+        """The recipe and graph that the allocation extends: the document's, without an allocation applied last."""
         document = self._session.document
         if document is None:
             return None
         if self._applied and self._applied[0] == document.recipe:
             return self._applied[1]
-        if self._ground is None or self._ground.graph is not document.graph or self._ground.recipe != document.recipe:
-            self._ground = Ground(document.recipe, document.graph)
-        return self._ground
+        if self._base is None or self._base.graph is not document.graph or self._base.recipe != document.recipe:
+            self._base = Base(document.recipe, document.graph)
+        return self._base
 
     def offered(self) -> tuple[Candidate, ...]:
         """One candidate for each column of the table, float first."""
-        found = {column(FLOAT): FLOAT}
-        for row in self.known.table:
+        candidates = {column(FLOAT): FLOAT}
+        for row in self.sensitivities.table:
             for candidate in row.candidates:
-                found.setdefault(column(candidate), candidate)
-        return tuple(found.values())
+                candidates.setdefault(column(candidate), candidate)
+        return tuple(candidates.values())
 
     def offered_ports(self) -> tuple[str, ...]:
-        """The ports of the table that the cost looks at, weights first."""
-        shares, ground = cost(self.figure).shares, self.ground
-        if shares is None or ground is None:
+        """The ports of the table that the cost depends on, weights first."""
+        shares, base = cost(self.figure).shares, self.base
+        if shares is None or base is None:
             return ()
-        rows = [r for r in self.known.table if r.node in ground.graph.nodes]
-        looked = [r.port for r in rows if shares.node and r.port in shares.ports]
-        held = [r.port for r in rows if shares.weight and weight_at(ground.graph[r.node], r.port, ground.graph)]
-        return tuple(dict.fromkeys(sorted((*looked, *held), key=lambda p: p != "weight")))
+        rows = [r for r in self.sensitivities.table if r.node in base.graph.nodes]
+        of_nodes = [r.port for r in rows if shares.node and r.port in shares.ports]
+        of_weights = [r.port for r in rows if shares.weight and weight_at(base.graph[r.node], r.port, base.graph)]
+        return tuple(dict.fromkeys(sorted((*of_nodes, *of_weights), key=lambda p: p != "weight")))
 
 
-class Allocations(Competition):
-    """`built`: the front is another, or there is none. `moved`: the allocation that is tried is another, or none."""
+class Allocations(SearchSpace):
+    """Emits `built` when the front changes and `moved` when the current solution changes."""
 
     built = Signal()
     moved = Signal()
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.now: Built | None = None
+        self.current: CostProblem | None = None
         self.error = ""
-        self.wanted: float | None = None  # the signed amount that is aimed at
-        self.found: Solution | None = None
-        self.reached: float | None = None  # the cost of what is tried: as it adds up in a drag, and then the true one
-        self.kl: float | None = None  # what it is predicted to cost
-        self.beyond = ""  # why what is tried cannot be held
+        self.wanted: float | None = None  # target amount, signed
+        self.solution: Solution | None = None
+        self.reached: float | None = None  # cost: the sum during a drag, exact after it
+        self.kl: float | None = None  # predicted divergence
+        self.beyond = ""  # error if the budget is infeasible
         self._settled = self._applying = False
         self._nodes: dict[str, tuple[tuple[Candidate, ...], Node, Node]] = {}
         self._key: object = None
-        self._on: Ground | None = None  # kept alive, since the key names it by its id
+        self._on: Base | None = None  # keeps the object whose id is in the key alive
         self._counting = Latest(self, lambda done: self._take_from(done.result))
-        self._holding = Holding(self, self._settle)
-        self._looking = False
-        self.known.changed.connect(self.refresh)
+        self._exact = ExactSolver(self, self._settle)
+        self._visible = False
+        self.sensitivities.changed.connect(self.refresh)
         session.opened.connect(self._opened)
         session.changed.connect(lambda _: self._changed())
 
-    # -- what it is laid on
+    # -- base
 
     def _opened(self) -> None:
-        self._applied, self._ground, self.columns, self.ports, self._key = None, None, None, (), None
+        self._applied, self._base, self.columns, self.ports, self._key = None, None, None, (), None
         self.reset()
         self.refresh()
 
     def _changed(self) -> None:
-        """Another state of the document: what was tried is over; what was applied is laid on what it was laid on."""
+        """Drop the current budget after the document has changed."""
         self.reset()
         self.refresh()
-        if self._looking:
+        if self._visible:
             self.moved.emit()
 
     def choose(
         self, figure: str = "", ports: tuple[str, ...] | None = None, columns: tuple[Column, ...] | None = None
     ) -> None:
-        """Another cost, other ports, or others that compete."""
+        """Set the cost, the ports and the candidate columns."""
         self.figure = figure or self.figure
         self.ports = self.ports if ports is None else ports
         self.columns = self.columns if columns is None else columns
@@ -139,196 +139,200 @@ class Allocations(Competition):
 
     # -- the front
 
-    def look(self, looking: bool) -> None:
-        """Whether somebody looks: only then anything is counted."""
-        self._looking = looking
-        if looking:
+    def set_visible(self, visible: bool) -> None:
+        """Build the front only while the panel is visible."""
+        self._visible = visible
+        if visible:
             self.refresh()
 
     @property
     def counting(self) -> bool:
-        """Whether the front is on its way."""
+        """Whether the front is being built."""
         return self._counting.busy
 
     def refresh(self) -> None:
-        """Count again, where anything has changed that the front hangs on."""
-        ground, table = self.ground, self.known.table
-        if not self._looking or (self.known.running and not self.known.refining):
+        """Rebuild the front if any of its inputs has changed."""
+        base, table = self.base, self.sensitivities.table
+        if not self._visible or (self.sensitivities.running and not self.sensitivities.refining):
             return
         columns = self.columns
-        who = Competing(columns, columns is None or column(FLOAT) in columns, ports=self.ports)
-        # Rows that measurements correct one by one are counted again when all are.
-        rows = self.known.job if self.known.refining else table
-        key = (id(ground.graph) if ground else None, rows, self.figure, who)
+        competing = Competing(columns, columns is None or column(FLOAT) in columns, ports=self.ports)
+        # While measurements refine the rows one by one, rebuild only at the end.
+        rows = self.sensitivities.job if self.sensitivities.refining else table
+        key = (id(base.graph) if base else None, rows, self.figure, competing)
         if key == self._key:
             return
-        self._key, self._on = key, ground
+        self._key, self._on = key, base
         self._counting.drop()
-        self.now, self.error = None, ""
-        if ground is None or not table:
+        self.current, self.error = None, ""
+        if base is None or not table:
             self.built.emit()
         elif self._small:
-            self._take_from(lambda: build(ground.graph, table, self.figure, who, self.known.wholes))
+            self._take_from(lambda: build(base.graph, table, self.figure, competing, self.sensitivities.wholes))
         else:
-            self._counting.ask(build, ground.graph, table, self.figure, who, self.known.wholes)
+            self._counting.ask(build, base.graph, table, self.figure, competing, self.sensitivities.wholes)
             self.built.emit()
 
     def recount(self) -> None:
-        """What a cost hangs on was found: count again."""
+        """Rebuild after the inputs of a cost were measured."""
         self._key = None
         self.refresh()
 
     @property
     def _small(self) -> bool:
-        """Whether nobody would notice that the window works it out itself."""
-        return sum(len(r.candidates) for r in self.known.table) <= QUICK
+        """Whether the problem is small enough for the UI thread."""
+        return sum(len(r.candidates) for r in self.sensitivities.table) <= QUICK
 
     def _take_from(self, result: Any) -> None:
         try:
-            self.now = result()
+            self.current = result()
         except EspalierError as error:
             self.error = f"{error.message} {error.hint}"
         self.built.emit()
-        if self.now is not None and self.wanted is not None:  # the budget that is tried stays
+        if self.current is not None and self.wanted is not None:  # keep the budget
             self.aim(self.wanted)
         else:
             self.moved.emit()
 
-    # -- a budget that is tried
+    # -- budget
 
     @property
     def ends(self) -> tuple[float, float] | None:
-        """The least signed amount, and that from which on nothing gets better."""
-        return self.now.front.ends if self.now else None
+        """Signed amounts of the cheapest and of the best solution."""
+        return self.current.front.ends if self.current else None
 
     def aim(self, amount: float) -> None:
-        """Try a budget, as the signed amount of the cost; below the least the cheapest is tried."""
-        if self.now is None:
+        """Set the budget as a signed amount of the cost, clamped to `ends`."""
+        if self.current is None:
             return
-        low, high = self.now.front.ends
+        low, high = self.current.front.ends
         self.wanted = min(max(amount, low), high)
-        self.found, self.kl = self.now.quick(self.wanted)
-        self.reached = self.now.figure(self.found)
-        self.beyond, self._applying, self._settled = "", False, self.wanted <= low  # nothing is cheaper than the least
-        self._holding.drop() if self._settled else self._holding.rest(self.now, self.wanted)
+        self.solution, self.kl = self.current.quick(self.wanted)
+        self.reached = self.current.figure(self.solution)
+        self.beyond, self._applying, self._settled = "", False, self.wanted <= low  # the cheapest is exact
+        self._exact.drop() if self._settled else self._exact.rest(self.current, self.wanted)
         self.moved.emit()
 
     def _settle(self, answer: Answer) -> None:
-        """What is tried rests: the best that truly holds it takes the quick one's place."""
-        self.beyond, self._settled, applies = answer.error, answer.held is not None, self._applying
-        if answer.held is not None:
-            self.found, self.reached = answer.held.solution, answer.held.made.figures[self.figure]
-            self.kl = self.now.told.of(self.chosen) if self.now else None
+        """Replace the quick solution with the exact one."""
+        self.beyond, self._settled, apply = answer.error, answer.solution is not None, self._applying
+        if answer.solution is not None:
+            self.solution, self.reached = answer.solution.solution, answer.solution.made.figures[self.figure]
+            self.kl = self.current.predictor.of(self.chosen) if self.current else None
         self._applying = False
-        if applies and self._settled:
+        if apply and self._settled:
             self._apply()
         else:
             self.moved.emit()
 
     def aim_at(self, figure: float) -> None:
-        """Try a budget as the cost's figure; raises OptionsError where it is less than possible."""
-        if self.now is None:
+        """Set the budget as a value of the cost; raises OptionsError if it is below the minimum."""
+        if self.current is None:
             return
-        amount, low = self.now.problem.amount(0, figure), self.now.front.ends[0]
+        amount, low = self.current.problem.amount(0, figure), self.current.front.ends[0]
         self.aim(amount)
         if amount < low - 1e-9 * abs(low):
-            word = "least" if self.now.cost.better == "low" else "most"
-            least = self.now.problem.figure(0, low)
-            raise OptionsError(f"The {word} possible is {least:.6g} {self.now.cost.unit}.".replace(" .", "."),
+            word = "least" if self.current.cost.better == "low" else "most"
+            least = self.current.problem.figure(0, low)
+            raise OptionsError(f"The {word} possible is {least:.6g} {self.current.cost.unit}.".replace(" .", "."),
                                "Add cheaper formats or more pruning.")  # fmt: skip
 
     def reset(self) -> None:
-        """Nothing is tried any more."""
+        """Drop the budget and the solution."""
         self._nodes.clear()
-        self._holding.drop()
+        self._exact.drop()
         self.beyond, self._applying = "", False
-        if self.found is not None or self.wanted is not None:
-            self.found = self.wanted = self.reached = self.kl = None
+        if self.solution is not None or self.wanted is not None:
+            self.solution = self.wanted = self.reached = self.kl = None
             self.moved.emit()
 
     @property
     def chosen(self) -> dict[Place, Candidate]:
-        """What is tried: place → candidate."""
-        return self.now.problem.chosen(self.found.picks) if self.now and self.found else {}
+        """The solution as (node, port) → candidate."""
+        return self.current.problem.chosen(self.solution.picks) if self.current and self.solution else {}
 
     def preview(self) -> Graph | None:
-        """The document's graph with what is tried; nodes that have not changed since the last time are the same."""
+        """The document's graph with the solution; unchanged nodes are the same objects as in the last preview."""
         document, chosen = self._session.document, self.chosen
         if document is None or not chosen:
             return None
         ports: dict[str, dict[str, Candidate]] = {}
         for (node, port), candidate in chosen.items():
             ports.setdefault(node, {})[port] = candidate
-        made = {n: self._made(document.graph.nodes[n], held) for n, held in ports.items() if n in document.graph.nodes}
-        return replace(document.graph, nodes={**document.graph.nodes, **made})
+        nodes = {
+            n: self._configured(document.graph.nodes[n], candidates)
+            for n, candidates in ports.items()
+            if n in document.graph.nodes
+        }
+        return replace(document.graph, nodes={**document.graph.nodes, **nodes})
 
-    def _made(self, node: Node, held: dict[str, Candidate]) -> Node:
-        choices = tuple(held.values())
-        known = self._nodes.get(node.id)
-        if known is None or known[0] != choices or known[1] is not node:
-            below = self.ground.graph.nodes.get(node.id) if self.ground else None
-            made = replace(node, sparsity=below.sparsity) if below else node
-            for port, candidate in held.items():
-                made = with_candidate(made, port, candidate)
-            known = self._nodes[node.id] = choices, node, made
-        return known[2]
+    def _configured(self, node: Node, candidates: dict[str, Candidate]) -> Node:
+        choices = tuple(candidates.values())
+        cached = self._nodes.get(node.id)
+        if cached is None or cached[0] != choices or cached[1] is not node:
+            below = self.base.graph.nodes.get(node.id) if self.base else None
+            configured = replace(node, sparsity=below.sparsity) if below else node
+            for port, candidate in candidates.items():
+                configured = with_candidate(configured, port, candidate)
+            cached = self._nodes[node.id] = choices, node, configured
+        return cached[2]
 
     @property
     def baseline(self) -> str:
-        """What the divergences of the front are from."""
-        return str(self.known.summary.get("baseline", OPENED))
+        """Baseline of the front's divergences."""
+        return str(self.sensitivities.summary.get("baseline", OPENED))
 
     def present(self) -> tuple[float, float | None] | None:
-        """The present configuration: its cost, and its divergence as the score tells it, where that is known."""
-        document, now = self._session.document, self.now
+        """(cost, divergence as in the score or None) of the present configuration."""
+        document, current = self._session.document, self.current
         of = cost(self.figure).of
-        if document is None or now is None or of is None:
+        if document is None or current is None or of is None:
             return None
         figure = of(document.graph, self._session.score)
-        return None if figure != figure else (figure, self.estimate.kl)  # not a number: not known of this graph
+        return None if figure != figure else (figure, self.estimate.kl)  # NaN: the cost is unknown
 
     def present_choices(self) -> dict[Place, tuple[Candidate, float | None]]:
-        """What the ports have now, and what it costs as the table has it."""
-        document, now = self._session.document, self.now
-        if document is None or now is None:
+        """(node, port) → (present candidate, its divergence in the table)."""
+        document, current = self._session.document, self.current
+        if document is None or current is None:
             return {}
-        places = {p for g in now.problem.groups for s in g.slots for p in s.places}
+        places = {p for g in current.problem.groups for s in g.slots for p in s.places}
         nodes = document.graph.nodes
-        rows = [r for r in self.known.table if (r.node, r.port) in places and r.node in nodes]
-        return {(r.node, r.port): (present(r, nodes[r.node]), lost(r, nodes[r.node])) for r in rows}
+        rows = [r for r in self.sensitivities.table if (r.node, r.port) in places and r.node in nodes]
+        return {(r.node, r.port): (present(r, nodes[r.node]), divergence_of(r, nodes[r.node])) for r in rows}
 
-    # -- using it
+    # -- applying
 
     @property
     def recipe(self) -> Recipe | None:
-        """The document's."""
+        """The document's recipe."""
         return self._session.document.recipe if self._session.document else None
 
-    def made_recipe(self) -> Recipe | None:
-        """The recipe that gives what is tried."""
-        ground = self.ground
-        if ground is None or not self.found:
+    def allocated_recipe(self) -> Recipe | None:
+        """The base recipe with the steps of the solution."""
+        base = self.base
+        if base is None or not self.solution:
             return None
-        data = str(getattr(self.known.options, "data", "") or "")
-        return ground.recipe.append(*steps(ground.graph, self.chosen, data))
+        data = str(getattr(self.sensitivities.options, "data", "") or "")
+        return base.recipe.append(*steps(base.graph, self.chosen, data))
 
     def apply(self) -> None:
-        """Make what is tried the recipe, once it is known to hold its budget."""
+        """Apply the solution, after the exact solver has confirmed its budget."""
         if self._settled:
             self._apply()
-        elif self.found is not None:
+        elif self.solution is not None:
             self._applying = True
-            self._holding.at_once(self._small)
+            self._exact.at_once(self._small)
 
     def _apply(self) -> None:
-        """One undo step, in place of one that was applied before."""
-        recipe, ground, now = self.made_recipe(), self.ground, self.now
-        if recipe is None or ground is None or now is None or self.reached is None:
+        """Set the recipe as one undo step; it replaces an allocation applied before."""
+        recipe, base, current = self.allocated_recipe(), self.base, self.current
+        if recipe is None or base is None or current is None or self.reached is None:
             return
-        self._applied = recipe, ground
-        self._session.set_recipe(recipe, f"Allocate {now.cost.title.lower()} {self.reached:.4g}")
+        self._applied = recipe, base
+        self._session.set_recipe(recipe, f"Allocate {current.cost.title.lower()} {self.reached:.4g}")
 
 
 def title_of(candidate: Candidate) -> str:
-    """A candidate's format in words, without what is fitted."""
+    """Name of a candidate's format without its fitted parameters."""
     return "float" if candidate.format is None else column_title(replace(candidate, sparsity=0.0))

@@ -1,4 +1,4 @@
-"""Which classes a model takes for which: a matrix of counts, a row a class, shaded by its share of the row."""
+"""Confusion matrix of a model: counts, one row per true class, shaded by the share of the row."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from espalier.app.widgets.forms.fields import tokens
 from espalier.app.words import count, percent
 from espalier.model.data.base import Array
 
-HEAD, TITLE = 20, 18
-TOLD = "Rows: true class · columns: predicted class"
-CELL, WIDEST = 22, 64  # least and largest side of a cell that holds its number
+HEADER_HEIGHT, TITLE_HEIGHT = 20, 18
+CAPTION = "Rows: true class · columns: predicted class"
+MIN_LABELLED, MAX_CELL = 22, 64  # smallest cell width that shows its count, largest cell side
 STEPS = {Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1), Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0)}
 
 
 class ConfusionView(QWidget):
-    """`show_matrix` says what is drawn; `chosen` tells the (class, taken for) of a cell that is clicked or entered."""
+    """`show_matrix` sets the counts; `chosen` carries the (true, predicted) class of a cell clicked or entered."""
 
     chosen = Signal(int, int)
 
@@ -37,7 +37,7 @@ class ConfusionView(QWidget):
         return QSize(220, 160)
 
     def show_matrix(self, matrix: Array, classes: tuple[str, ...]) -> None:
-        """Draw other counts: [class, told]."""
+        """Draw the counts, indexed [true class, predicted class]."""
         self.matrix, self.classes, self.at = matrix, classes, (0, 0)
         self.update()
 
@@ -48,11 +48,11 @@ class ConfusionView(QWidget):
 
     def _cell(self, row: int, column: int) -> QRectF:
         side = len(self.classes)
-        wide = min((self.width() - self._left) / side, WIDEST * 2)
-        high = min((self.height() - HEAD - TITLE) / side, WIDEST)
-        return QRectF(self._left + column * wide, HEAD + TITLE + row * high, wide, high)
+        wide = min((self.width() - self._left) / side, MAX_CELL * 2)
+        high = min((self.height() - HEADER_HEIGHT - TITLE_HEIGHT) / side, MAX_CELL)
+        return QRectF(self._left + column * wide, HEADER_HEIGHT + TITLE_HEIGHT + row * high, wide, high)
 
-    def place(self, point: QPoint) -> tuple[int, int] | None:
+    def cell_at(self, point: QPoint) -> tuple[int, int] | None:
         """The cell at a point."""
         for row in range(len(self.classes)):
             for column in range(len(self.classes)):
@@ -60,13 +60,13 @@ class ConfusionView(QWidget):
                     return row, column
         return None
 
-    def words(self, row: int, column: int) -> str:
-        """A cell in words."""
+    def cell_text(self, row: int, column: int) -> str:
+        """Tooltip text of a cell."""
         many, of = int(self.matrix[row, column]), int(self.matrix[row].sum())
         share = percent(many / of) if of else "none"
         if row == column:
-            return f"{count(many)} of {count(of)} {self.classes[row]} are predicted as such ({share})"
-        return f"{count(many)} of {count(of)} {self.classes[row]} are taken for {self.classes[column]} ({share})"
+            return f"{count(many)} of {count(of)} {self.classes[row]} are predicted correctly ({share})"
+        return f"{count(many)} of {count(of)} {self.classes[row]} are predicted as {self.classes[column]} ({share})"
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if not len(self.matrix):
@@ -78,19 +78,21 @@ class ConfusionView(QWidget):
         painter.setFont(font)
         painter.setPen(QColor(look.muted))
         line = Qt.AlignmentFlag.AlignVCenter
-        whole = painter.fontMetrics().horizontalAdvance(TOLD) <= self.width()
-        painter.drawText(QRectF(0, 0, self.width(), TITLE), line, TOLD if whole else "True class × predicted class")
+        fits = painter.fontMetrics().horizontalAdvance(CAPTION) <= self.width()
+        painter.drawText(
+            QRectF(0, 0, self.width(), TITLE_HEIGHT), line, CAPTION if fits else "True class × predicted class"
+        )
         for row in range(len(self.classes)):
-            self._names(painter, row)
+            self._paint_names(painter, row)
             for column in range(len(self.classes)):
-                self._paint(painter, row, column, look)
+                self._paint_cell(painter, row, column, look)
         painter.end()
 
-    def _names(self, painter: QPainter, place: int) -> None:
+    def _paint_names(self, painter: QPainter, place: int) -> None:
         painter.setPen(QColor(tokens(self).muted))
         below, beside = self._cell(0, place), self._cell(place, 0)
         metrics, elide = painter.fontMetrics(), Qt.TextElideMode.ElideRight
-        top = QRectF(below.left(), TITLE, below.width(), HEAD)
+        top = QRectF(below.left(), TITLE_HEIGHT, below.width(), HEADER_HEIGHT)
         painter.drawText(
             top, Qt.AlignmentFlag.AlignCenter, metrics.elidedText(self.classes[place], elide, int(top.width()))
         )
@@ -98,7 +100,7 @@ class ConfusionView(QWidget):
         side = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
         painter.drawText(left, side, metrics.elidedText(self.classes[place], elide, int(left.width())))
 
-    def _paint(self, painter: QPainter, row: int, column: int, look: Palette) -> None:
+    def _paint_cell(self, painter: QPainter, row: int, column: int, look: Palette) -> None:
         box = self._cell(row, column).adjusted(1, 1, -1, -1)
         share = float(self.matrix[row, column]) / max(int(self.matrix[row].sum()), 1)
         ground = QColor(look.accent if row == column else look.bad)
@@ -107,25 +109,25 @@ class ConfusionView(QWidget):
         painter.setPen(QPen(QColor(look.text), 1.5) if focused else Qt.PenStyle.NoPen)
         painter.setBrush(ground)
         painter.drawRoundedRect(box, 3, 3)
-        if box.width() >= CELL and box.height() >= 13:
+        if box.width() >= MIN_LABELLED and box.height() >= 13:
             painter.setPen(QColor(look.on_accent if share > 0.6 else look.text))
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, count(int(self.matrix[row, column])))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        found = self.place(event.position().toPoint())
-        if found:
-            self._choose(found)
+        cell = self.cell_at(event.position().toPoint())
+        if cell:
+            self._choose(cell)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        found = self.place(event.position().toPoint())
-        QToolTip.showText(event.globalPosition().toPoint(), self.words(*found) if found else "", self)
+        cell = self.cell_at(event.position().toPoint())
+        QToolTip.showText(event.globalPosition().toPoint(), self.cell_text(*cell) if cell else "", self)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key, side = Qt.Key(event.key()), len(self.classes)
         if key in STEPS and side:
             down, right = STEPS[key]
             self.at = (self.at[0] + down) % side, (self.at[1] + right) % side
-            self.setAccessibleDescription(self.words(*self.at))
+            self.setAccessibleDescription(self.cell_text(*self.at))
             self.update()
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and side:
             self._choose(self.at)

@@ -1,4 +1,4 @@
-"""Charts of a data set: the share of each class by split, and how long its texts are with the limit that cuts them."""
+"""Charts of a data set: class shares by split, and the histogram of text lengths with the max length."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import count, percent
 from espalier.model.data.summary import DataLook
 
-MOST = 24  # classes drawn; the most frequent ones
-NAME = 14  # letters of a class below its bars
+MAX_CLASSES = 24  # classes drawn, the most frequent ones
+NAME_LENGTH = 14  # characters of a class name below its bars
 NO_PEN = QPen(Qt.PenStyle.NoPen)
 
 
 class DataChart(Chart):
-    """A chart of a look at data; `look_at` says which."""
+    """Base of the charts of a data set; `look_at` sets the data set."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self.seen: DataLook | None = None
-        self._head_words = ""
+        self._heading = ""
         super().__init__(parent)
         self.setMouseTracking(True)
         self.plot.getViewBox().setDefaultPadding(0)
@@ -37,29 +37,29 @@ class DataChart(Chart):
         return QSize(240, 130)
 
     def look_at(self, seen: DataLook | None) -> None:
-        """Draw other data, or none."""
+        """Draw another data set, or none."""
         self.seen = seen
         self.draw(self.look)
 
-    def _head(self, words: str, palette: Palette) -> None:
-        self._head_words = words
-        self.plot.setTitle(words, justify="left", color=palette.text, size=f"{SECONDARY + 0.5}px")
-        self.plot.titleLabel.setMinimumWidth(0)  # a long title must not widen the plot beyond what is seen
+    def _set_heading(self, text: str, palette: Palette) -> None:
+        self._heading = text
+        self.plot.setTitle(text, justify="left", color=palette.text, size=f"{SECONDARY + 0.5}px")
+        self.plot.titleLabel.setMinimumWidth(0)  # a long title must not widen the plot
         self.plot.titleLabel.setMaximumWidth(1)
         self.plot.layout.setRowFixedHeight(0, TITLE_HEIGHT)
 
-    def words_at(self, x: float) -> str:
-        """What lies at `x`, for the hover."""
+    def tooltip_at(self, x: float) -> str:
+        """Tooltip text at `x`."""
         return ""
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
-        text = self.words_at(self.plot.vb.mapSceneToView(QPointF(self.mapToScene(event.pos()))).x())
+        text = self.tooltip_at(self.plot.vb.mapSceneToView(QPointF(self.mapToScene(event.pos()))).x())
         QToolTip.showText(event.globalPosition().toPoint(), text, self)
 
 
 class ClassChart(DataChart):
-    """Beside each other for each class its share of every split."""
+    """Grouped bars: the share of each class in every split."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -67,11 +67,11 @@ class ClassChart(DataChart):
 
     @property
     def shown(self) -> list[int]:
-        """The classes that are drawn, in their order."""
+        """Indices of the drawn classes, in order."""
         if self.seen is None:
             return []
         counts = self.seen.counts
-        return sorted(sorted(range(len(counts)), key=lambda c: -counts[c])[:MOST])
+        return sorted(sorted(range(len(counts)), key=lambda c: -counts[c])[:MAX_CLASSES])
 
     def draw(self, palette: Palette) -> None:
         """A group of bars for each class."""
@@ -79,7 +79,7 @@ class ClassChart(DataChart):
         seen, shown = self.seen, self.shown
         if seen is None or not seen.splits:
             return
-        width, words = 0.8 / len(seen.splits), ["<b>Classes</b>"]
+        width, heading = 0.8 / len(seen.splits), ["<b>Classes</b>"]
         top = 0.0
         for place, split in enumerate(seen.splits):
             plain = COLOURS[place % len(COLOURS)]
@@ -89,10 +89,10 @@ class ClassChart(DataChart):
             x = np.arange(len(shown)) - 0.4 + (place + 0.5) * width
             bars = pg.BarGraphItem(x=x, height=shares, width=width * 0.86, pen=NO_PEN, brush=tint(colour, 200))
             self.plot.addItem(bars)
-            words.append(f'<span style="color:{colour}">{escape(split.name)}</span>')
+            heading.append(f'<span style="color:{colour}">{escape(split.name)}</span>')
         if len(shown) < len(seen.classes):
-            words.append(f'<span style="color:{palette.muted}">the {len(shown)} most frequent</span>')
-        self._head(" &nbsp; ".join(words), palette)
+            heading.append(f'<span style="color:{palette.muted}">the {len(shown)} most frequent</span>')
+        self._set_heading(" &nbsp; ".join(heading), palette)
         self._axes(seen, shown, top)
 
     def _axes(self, seen: DataLook, shown: list[int], top: float) -> None:
@@ -105,8 +105,8 @@ class ClassChart(DataChart):
         names = [(at, short(seen.classes[c])) for at, c in enumerate(shown) if at % every == 0]
         self.plot.getAxis("bottom").setTicks([names])
 
-    def words_at(self, x: float) -> str:
-        """A class in all splits."""
+    def tooltip_at(self, x: float) -> str:
+        """Counts and shares of a class in all splits."""
         shown, seen = self.shown, self.seen
         if seen is None or not 0 <= round(x) < len(shown):
             return ""
@@ -123,7 +123,7 @@ class ClassChart(DataChart):
 
 
 class LengthChart(DataChart):
-    """How many texts have how many tokens, and where the limit stands."""
+    """Histogram of text lengths in tokens, with the max length."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -133,12 +133,12 @@ class LengthChart(DataChart):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Texts of all splits by bin."""
-        found = [s.lengths for s in self.seen.splits if s.lengths] if self.seen else []
-        return tuple(sum(column) for column in zip(*found, strict=True))
+        """Number of texts in each bin, over all splits."""
+        lengths = [s.lengths for s in self.seen.splits if s.lengths] if self.seen else []
+        return tuple(sum(column) for column in zip(*lengths, strict=True))
 
     def draw(self, palette: Palette) -> None:
-        """Bars, those beyond the limit in another colour, and the limit itself where it lies among them."""
+        """Draw the bars, those beyond the max length in another colour, and a line at the max length if in range."""
         self.plot.clear()
         seen, counts = self.seen, self.counts
         if seen is None or not counts:
@@ -155,17 +155,17 @@ class LengthChart(DataChart):
             self.plot.addItem(pg.PlotCurveItem([limit, limit], [0, top], pen=pen(palette.bad, 1.4), antialias=False))
         self.plot.setXRange(0, float(edges[-1]), padding=0)
         self.plot.setYRange(0, top, padding=0)
-        cut = f'<span style="color:{palette.bad if seen.cut else palette.muted}">{cut_words(seen)}</span>'
-        self._head(f"<b>Tokens</b> &nbsp; {cut}", palette)
+        cut = f'<span style="color:{palette.bad if seen.cut else palette.muted}">{truncation_text(seen)}</span>'
+        self._set_heading(f"<b>Tokens</b> &nbsp; {cut}", palette)
 
-    def words_at(self, x: float) -> str:
-        """A bin."""
+    def tooltip_at(self, x: float) -> str:
+        """Count and share of a bin."""
         seen, counts = self.seen, self.counts
         at = int(np.searchsorted(seen.edges, x, side="right")) - 1 if seen else -1
         if seen is None or not 0 <= at < len(counts):
             return ""
         last = at == len(counts) - 1 and seen.longest >= seen.edges[-1]
-        span = f"{seen.edges[at]} or more" if last else words_of_bin(seen.edges[at], seen.edges[at + 1])
+        span = f"{seen.edges[at]} or more" if last else bin_text(seen.edges[at], seen.edges[at + 1])
         return f"{span} tokens: {count(counts[at])} texts ({percent(counts[at] / max(sum(counts), 1))})"
 
     def table(self) -> Table:
@@ -174,18 +174,18 @@ class LengthChart(DataChart):
         return ("from", "to", "texts"), list(zip(edges, edges[1:], self.counts, strict=False))
 
 
-def words_of_bin(low: int, high: int) -> str:
+def bin_text(low: int, high: int) -> str:
     """`12`, or `12 … 15`."""
     return str(low) if high - low == 1 else f"{low} … {high - 1}"
 
 
-def cut_words(seen: DataLook) -> str:
-    """What the limit does."""
+def truncation_text(seen: DataLook) -> str:
+    """How many texts the max length truncates."""
     if not seen.cut:
-        return f"max length {count(seen.max_length)} cuts none"
-    return f"max length {count(seen.max_length)} cuts {percent(seen.cut)}"
+        return f"max length {count(seen.max_length)} truncates none"
+    return f"max length {count(seen.max_length)} truncates {percent(seen.cut)}"
 
 
 def short(name: str) -> str:
-    """A class's name that fits below its bars."""
-    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
+    """A class name truncated to fit below its bars."""
+    return name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 1]}…"

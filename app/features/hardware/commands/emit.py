@@ -1,4 +1,4 @@
-"""`emit`: the graph as SystemVerilog, checked, scheduled and simulated."""
+"""Command `emit`: writes the graph as SystemVerilog, lints, schedules and simulates it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 from espalier.app.commands.command import Answer, Arguments, Command, Parser
 from espalier.app.commands.console import Console, table
 from espalier.app.commands.opening import opened
-from espalier.app.features.hardware.state.scored import ADVICE, scored_accuracy, scored_verdict
+from espalier.app.features.hardware.state.score_comparison import ADVICE, scored_accuracy, scored_verdict
 from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
 from espalier.passes.analysis.hardware import HardwareOptions
 from espalier.passes.base import run_step
 from espalier.verilog.rtl.edited_modules import texts_in
 
-LITTLE = 0.01  # of the cycles, which nobody needs to know of
+MIN_STALLED = 0.01  # share of the cycles from which a stall is printed
 AREA = ("lut", "ff", "dsp", "bram")
 DETAILS = """examples
   main.py emit P.espalier -o rtl/ --simulate
   main.py emit P.espalier -o rtl/ --synthesize ecp5 --route
   main.py emit P.espalier -o rtl/ --engine unrolled --simulate --simulator icarus
   main.py emit P.espalier -o rtl/ --sizes seq=32 --simulate --data demo:reviews --samples 100
-Every layer needs fixed-point formats (pass quantize with integer); what is computed at once is chosen with the passes
-parallelize and balance_parallelism. An exit code of 1 says that the simulation differs from the integer model."""
+Every layer needs fixed-point formats (pass quantize with integer); the passes parallelize
+and balance_parallelism choose the parallelism. Exit code 1: the simulation differs from the integer model."""
 
 
 def _arguments(parser: Parser) -> None:
@@ -47,7 +47,9 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--synthesize", choices=("xilinx", "ecp5", "ice40"), default="", help="resources by Yosys")
     parser.add_argument("--route", action="store_true", help="with --synthesize: place and route for a clock, too")
     parser.add_argument("--samples", type=int, default=32, metavar="N", help="samples to simulate (default 32)")
-    parser.add_argument("--no-stalls", action="store_true", help="only without random pauses of inputs and outputs")
+    parser.add_argument(
+        "--no-stalls", action="store_true", help="omit the runs with random pauses of inputs and outputs"
+    )
     parser.add_argument(
         "--waves", nargs="?", choices=("fst", "vcd"), const="fst", default="",
         help="simulate, and keep a trace of the signals in DIR/waves (default: fst)",
@@ -57,23 +59,23 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--split", default="", help="which part of the data")
 
 
-def _run(found: Arguments, console: Console) -> Answer:
-    if found.route and not found.synthesize:
+def _run(args: Arguments, console: Console) -> Answer:
+    if args.route and not args.synthesize:
         raise OptionsError("There is nothing to route without a synthesis.", "Add --synthesize ecp5 or ice40.")
-    with opened(found.target, found, console) as target:
+    with opened(args.target, args, console) as target:
         options = HardwareOptions(
-            folder=found.output, name=found.name, sizes=found.sizes, engine=found.engine, adders=found.adders,
-            simulate=found.simulate or bool(found.waves), simulator=found.simulator, waves=found.waves,
-            cocotb=found.cocotb, samples=found.samples, stalls=not found.no_stalls,
-            data=found.data or target.project.source.data or "", split=found.split,
-            synthesize=found.synthesize, route=found.route,
+            folder=args.output, name=args.name, sizes=args.sizes, engine=args.engine, adders=args.adders,
+            simulate=args.simulate or bool(args.waves), simulator=args.simulator, waves=args.waves,
+            cocotb=args.cocotb, samples=args.samples, stalls=not args.no_stalls,
+            data=args.data or target.project.source.data or "", split=args.split,
+            synthesize=args.synthesize, route=args.route,
         )  # fmt: skip
         options = replace(options, modules=texts_in(target.project.extras))
         step = Step("hardware", options, target.context.seed)
         report = run_step(target.project.graph, step, target.context).report
     data = {**report.summary, "rows": list(report.rows)}
     failed = bool(data.get("mismatches") or data.get("stuck"))
-    return Answer(data, lambda: _lines(data, Path(found.output)), 1 if failed else 0)
+    return Answer(data, lambda: _lines(data, Path(args.output)), 1 if failed else 0)
 
 
 def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
@@ -88,7 +90,7 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
     yield ""
     yield f"{len(data['files'])} files in {folder}"
     if data.get("edited"):
-        yield f"with the project's own {', '.join(data['edited'])}"
+        yield f"with the project's edited {', '.join(data['edited'])}"
     every = f"{data['interval']:.0f} cycles" if data["interval"] > 1 else "cycle"
     yield (f"a sample every {every}, {data['cycles']} from its first beat to its last result; "
            f"slowest: {data['bottleneck']}")  # fmt: skip
@@ -109,7 +111,7 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
 
 
 def _hosted(nodes: list[dict[str, Any]]) -> Iterable[str]:
-    """What the host computes; layers that could be hardware one by one, of the rest how many."""
+    """Lines about the nodes that the host computes, grouped by reason."""
     by_why: dict[str, list[str]] = {}
     for node in nodes:
         by_why.setdefault(node["why"], []).append(f"{node['node']} ({node['op']})")
@@ -119,18 +121,18 @@ def _hosted(nodes: list[dict[str, Any]]) -> Iterable[str]:
 
 
 def _resources(area: dict[str, Any]) -> str:
-    """The sum, or what is not known of it and what the rest takes."""
+    """The total area, or the modules without an estimate and the area of the rest."""
     if names := area.get("unknown"):
-        return f"not known (there is no estimate of {', '.join(names)}); the rest takes {_resources(area['rest'])}"
+        return f"unknown (no estimate for {', '.join(names)}); the rest takes {_resources(area['rest'])}"
     return ", ".join(f"{area[k]} {k.upper()}" for k in AREA)
 
 
-def _synthesized(found: dict[str, Any]) -> Iterable[str]:
+def _synthesized(synthesis: dict[str, Any]) -> Iterable[str]:
     yield ""
-    yield from table([{"instance": n, **{k: a[k] for k in AREA}} for n, a in found["instances"].items()])
-    clock = f", {found['fmax_mhz']:.0f} MHz after place and route" if found["fmax_mhz"] else ""
-    yield f"synthesised for {found['target']} in {found['seconds']:.0f} s: {_resources(found)}{clock}"
-    yield from found["notes"]
+    yield from table([{"instance": n, **{k: a[k] for k in AREA}} for n, a in synthesis["instances"].items()])
+    clock = f", {synthesis['fmax_mhz']:.0f} MHz after place and route" if synthesis["fmax_mhz"] else ""
+    yield f"synthesised for {synthesis['target']} in {synthesis['seconds']:.0f} s: {_resources(synthesis)}{clock}"
+    yield from synthesis["notes"]
 
 
 def _simulated(data: dict[str, Any]) -> Iterable[str]:
@@ -144,21 +146,21 @@ def _simulated(data: dict[str, Any]) -> Iterable[str]:
     yield from _waiting(data)
 
 
-def _scored(found: dict[str, Any]) -> Iterable[str]:
-    """The design beside the model that is scored."""
-    yield scored_verdict(found)[1]
-    if accuracy := scored_accuracy(found):
+def _scored(comparison: dict[str, Any]) -> Iterable[str]:
+    """Lines comparing the design with the scored model."""
+    yield scored_verdict(comparison)[1]
+    if accuracy := scored_accuracy(comparison):
         yield accuracy
-    if found.get("differing"):
+    if comparison.get("differing"):
         yield ADVICE
 
 
 def _waiting(data: dict[str, Any]) -> Iterable[str]:
-    """Which stages keep others waiting, the longest first; a constant has nothing to wait for."""
+    """Lines about stalled streams, the most stalled first; streams of constants are omitted."""
     constants = {f"{r['instance']}_y" for r in data["rows"] if r["module"] == "source"}
-    kept = (r for r in data["streams"] if r["stalled"] >= LITTLE and r["stream"] not in constants)
-    held = sorted(kept, key=lambda r: -r["stalled"])
-    for row in held[:5]:
+    stalled = (r for r in data["streams"] if r["stalled"] >= MIN_STALLED and r["stream"] not in constants)
+    rows = sorted(stalled, key=lambda r: -r["stalled"])
+    for row in rows[:5]:
         yield f"  {row['reader'] or 'the outside'} stalls {row['stream']} in {row['stalled']:.0%} of the cycles"
     yield (
         f"handshakes of {len(data['streams'])} streams"

@@ -1,1 +1,1 @@
-"""The hardware of the open model: what stands behind the panel Hardware."""
+"""State of the panel Hardware."""

@@ -1,4 +1,4 @@
-"""The hardware of the open document: emitted, checked, simulated and balanced in the worker, and what came of it."""
+"""Hardware runs of the open document (emit, check, simulate, balance) in the worker, and their results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
-from espalier.app.features.hardware.state.copies import Copies, ours
-from espalier.app.features.hardware.state.kept import MEMBER, Front, Made, from_bytes, to_bytes, waves_of
+from espalier.app.features.hardware.state.edited_modules import EditedModules, built_in
+from espalier.app.features.hardware.state.project_tables import MEMBER, Front, RunResult, from_bytes, to_bytes, waves_of
 from espalier.app.session.circuits import alike, mark_of
 from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, JobError, OptionsError
@@ -28,86 +28,86 @@ TITLES = {"check": "Check the hardware", "simulate": "Simulate the hardware", "e
 
 
 class Hardware(QObject):
-    """One run at a time; `changed` tells of its start, its progress and its end, and of edits that outdate it.
+    """Runs one job at a time; emits `changed` at its start, progress and end, and at edits that outdate the result.
 
-    `arrived`: what a run gave; `fronted`: a front did. `kept`: the project has something to save.
+    Emits `result_ready` and `front_ready` at new results, `stored` when the project is modified.
     """
 
     changed = Signal()
-    arrived = Signal()
-    fronted = Signal()
-    kept = Signal()
+    result_ready = Signal()
+    front_ready = Signal()
+    stored = Signal()
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._session = session
-        self.copies = Copies(session)
-        self.made: Made | None = None
+        self.copies = EditedModules(session)
+        self.result: RunResult | None = None
         self.front: Front | None = None
         self.job: JobInfo | None = None
         self.error: EspalierError | None = None
         self.stopped = False
         self._compared: dict[bool, tuple[Graph, Graph, bool]] = {}
-        session.job_event.connect(self._hear)
+        session.job_event.connect(self._on_event)
         session.opened.connect(self._read)
         session.changed.connect(lambda _: self.changed.emit())
         self.copies.changed.connect(lambda _: self.changed.emit())
-        self.copies.kept.connect(self.kept)
+        self.copies.stored.connect(self.stored)
 
-    # -- what is known
+    # -- results
 
     @property
     def stale(self) -> bool:
-        """Whether the circuit has changed since: the graph, or a module that was edited."""
-        made, document = self.made, self._session.document
-        if made is None:
+        """Whether the graph or an edited module has changed since the run."""
+        result, document = self.result, self._session.document
+        if result is None:
             return False
-        if document is None or not self._alike(document.graph, made.graph):
+        if document is None or not self._alike(document.graph, result.graph):
             return True
-        return made.used(self.copies.texts) != made.used(made.copies)
+        return result.used(self.copies.texts) != result.used(result.copies)
 
     @property
     def front_stale(self) -> bool:
-        """Whether the front is of another circuit, whatever is computed at once."""
+        """Whether the front is of another circuit, parallelism aside."""
         front, document = self.front, self._session.document
         if front is None or document is None:
             return False
         return not self._alike(document.graph, front.graph, parallel=False)
 
     def _alike(self, now: Graph, then: Graph | None, parallel: bool = True) -> bool:
-        """Whether two graphs are one circuit; the last answer is kept."""
+        """Whether two graphs give the same circuit; the last answer is cached."""
         if then is None:
             return False
-        held = self._compared.get(parallel)
-        if held is None or held[0] is not now or held[1] is not then:
-            held = self._compared[parallel] = now, then, alike(now, then, parallel)
-        return held[2]
+        cached = self._compared.get(parallel)
+        if cached is None or cached[0] is not now or cached[1] is not then:
+            cached = self._compared[parallel] = now, then, alike(now, then, parallel)
+        return cached[2]
 
     @property
     def quantised(self) -> bool:
-        """Whether anything has a format; hardware computes in fixed point only."""
+        """Whether any node has a format (hardware needs fixed point)."""
         document = self._session.document
         return document is not None and any(n.precision for n in document.graph)
 
     @property
     def waves(self) -> Path | None:
-        """Where the handshakes of the last simulation lie; None where they are not here."""
+        """Folder of the last simulation's handshakes; None if it is missing."""
         document = self._session.document
-        home = document.path.parent if document and document.path else None
-        return waves_of(self.made, home) if self.made else None
+        folder = document.path.parent if document and document.path else None
+        return waves_of(self.result, folder) if self.result else None
 
     # -- running
 
     def start(self, verb: str, options: HardwareOptions) -> None:
-        """Run; where no folder is named the text is written beside the document's weights, to be read. May raise."""
+        """Start a run; without a folder the text is written to the document's working folder. May raise."""
         document = self._session.open_document
         graph = document.graph
         folder = options.folder or str(document.store.folder / "hardware" / options.name)
-        wish = replace(options, folder=folder, simulate=verb == "simulate", modules=self.copies.texts)
-        self._run(TITLES[verb], Step(PASS, wish), graph, lambda report: self._take(verb, graph, wish, report))
+        request = replace(options, folder=folder, simulate=verb == "simulate", modules=self.copies.texts)
+        self._run(TITLES[verb], Step(PASS, request), graph, lambda report: self._take(verb, graph, request, report))
 
     def find_front(self, options: BalanceFrontOptions) -> None:
-        """Compute the area against the interval. May raise."""
+        """Compute area against interval. May raise."""
         graph = self._session.open_document.graph
         step = Step(FRONT, options)
         self._run("Area against interval", step, graph, lambda report: self._take_front(graph, options, report))
@@ -118,12 +118,12 @@ class Hardware(QObject):
         self.changed.emit()
 
     def stop(self) -> None:
-        """End the run."""
+        """Stop the run."""
         if self.job:
             self._session.cancel(self.job.id)
 
     def apply(self, multipliers: int) -> None:
-        """Take a design of the front as one undo step; it replaces the balance that ends the recipe."""
+        """Apply a design of the front as one undo step; it replaces a balance step at the end of the recipe."""
         sizes = self.front.options.sizes if self.front else ""
         recipe, step = self._session.recipe, Step(BALANCE, BalanceOptions(multipliers, 0, sizes))
         last = recipe.steps[-1] if recipe.steps else None
@@ -131,72 +131,72 @@ class Hardware(QObject):
         after = recipe.set(len(recipe) - 1, step) if again else recipe.append(step)
         self._session.set_recipe(after, f"Balance to {multipliers} multipliers")
 
-    # -- what comes
+    # -- job results
 
     def _take(self, verb: str, graph: Graph, options: HardwareOptions, report: Report) -> None:
         summary = dict(report.summary)
-        self.made = Made(verb, graph, options, report.rows, summary, _sources(summary))
+        self.result = RunResult(verb, graph, options, report.rows, summary, _sources(summary))
         self._keep()
-        self.arrived.emit()
+        self.result_ready.emit()
 
     def _take_front(self, graph: Graph, options: BalanceFrontOptions, report: Report) -> None:
         self.front = Front(graph, options, report.rows, unknown=tuple(report.summary.get("unknown", ())))
         self._keep()
-        self.fronted.emit()
+        self.front_ready.emit()
 
     def _failed(self, error: JobError) -> None:
         self.error = error
 
-    def _hear(self, heard: JobEvent) -> None:
-        if self.job is None or heard.job.id != self.job.id:
+    def _on_event(self, job_event: JobEvent) -> None:
+        if self.job is None or job_event.job.id != self.job.id:
             return
-        if isinstance(heard.event, TERMINAL):
-            self.job, self.stopped = None, isinstance(heard.event, Stopped)
+        if isinstance(job_event.event, TERMINAL):
+            self.job, self.stopped = None, isinstance(job_event.event, Stopped)
         self.changed.emit()
 
     # -- the project
 
     def _keep(self) -> None:
-        """Put the tables into the project, so that saving keeps them."""
+        """Write the tables into the project."""
         if document := self._session.document:
-            document.keep(MEMBER, to_bytes(self.made, self.front))
-            self.kept.emit()
+            document.keep(MEMBER, to_bytes(self.result, self.front))
+            self.stored.emit()
 
     def _read(self) -> None:
-        """Take what the project of another document holds."""
-        self.made = self.front = self.job = self.error = None
+        """Read the tables of another document."""
+        self.result = self.front = self.job = self.error = None
         self.stopped = False
         document = self._session.document
         raw = document.project.extras.get(MEMBER) if document else None
         if document and raw is not None:
             try:
-                made, front = from_bytes(raw)
+                result, front = from_bytes(raw)
             except OptionsError as error:
                 self.error = error
             else:
-                self._restore(made, front, document.graph)
+                self._restore(result, front, document.graph)
         self.error = self.error or self.copies.error
         self.changed.emit()
-        self.arrived.emit()
-        self.fronted.emit()
+        self.result_ready.emit()
+        self.front_ready.emit()
 
-    def _restore(self, made: Made | None, front: Front | None, graph: Graph) -> None:
-        """Results of before; those of the graph as it is now are of it."""
-        if made:
-            texts = {f"rtl/{m}.sv": text for m in made.summary["modules"] if (text := ours(m)) is not None}
-            same = graph if made.mark == mark_of(graph) else None
-            self.made = replace(made, graph=same, sources=texts)
+    def _restore(self, result: RunResult | None, front: Front | None, graph: Graph) -> None:
+        """Restore stored results; those whose mark matches the graph count as current."""
+        if result:
+            texts = {f"rtl/{m}.sv": text for m in result.summary["modules"] if (text := built_in(m)) is not None}
+            same = graph if result.mark == mark_of(graph) else None
+            self.result = replace(result, graph=same, sources=texts)
         if front:
             self.front = replace(front, graph=graph) if front.mark == mark_of(graph, parallel=False) else front
 
 
 def _sources(summary: dict[str, Any]) -> dict[str, str]:
-    """The SystemVerilog that was written; a file that is gone by now is left out."""
-    folder, found = Path(summary.get("folder", "")), {}
+    """File name → text of the SystemVerilog that was written; missing files are omitted."""
+    folder, sources = Path(summary.get("folder", "")), {}
     for name in summary.get("files", ()):
         if name.endswith(".sv") and not name.startswith("sim/"):
             try:
-                found[name] = (folder / name).read_text(encoding="utf-8")
+                sources[name] = (folder / name).read_text(encoding="utf-8")
             except OSError:
                 continue
-    return found
+    return sources

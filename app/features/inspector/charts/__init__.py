@@ -1,1 +1,1 @@
-"""Pictures of a node: histogram of its weight, map of its mask, staircase of its format."""
+"""Charts of the inspector: histogram, sparsity map, staircase."""

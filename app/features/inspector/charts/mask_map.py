@@ -1,4 +1,4 @@
-"""The sparsity of a weight as a map: kept elements by magnitude, dropped ones orange, sums at the edges; zoomable."""
+"""Zoomable map of a weight's sparsity: kept elements by magnitude, pruned ones orange, kept shares at the edges."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from espalier.app.theme import SPARSITY, Palette, rgb
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.words import count, figure, percent
 
-STRIP, GAP = 10, 3  # pixels of the sums at the edges
-LEAST = 4  # elements that stay in sight
+STRIP, GAP = 10, 3  # pixels of the edge bars and their gap
+LEAST = 4  # minimum visible elements
 STEP = 1.3
 
 
 class MaskMap(QWidget):
-    """Asks for what it needs to draw by `wanted(region, cells)`; `show_picture` answers. `eager`: the wheel zooms even
-    without the focus.
+    """Emits `wanted(region, cells)` for the picture to draw, given by `show_picture`; `eager`: the wheel zooms without
+    Ctrl.
     """
 
     wanted = Signal(object, object)
@@ -29,7 +29,7 @@ class MaskMap(QWidget):
         self.picture: Picture | None = None
         self.region: Region | None = None
         self._shape = (0, 0)
-        self._eager, self._held = eager, QPoint()
+        self._eager, self._grabbed = eager, QPoint()
         self._image: QImage | None = None
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -38,10 +38,10 @@ class MaskMap(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(260, 150)
 
-    # -- what is shown
+    # -- content
 
     def show_shape(self, shape: tuple[int, int] | None) -> None:
-        """Another weight, of this many rows and columns; None for none. A region stays where the shape does."""
+        """Set the weight's shape, or None; the region is kept if the shape is the same."""
         if shape is None:
             self.picture = self.region = self._image = None
         elif shape != self._shape or self.region is None:
@@ -51,9 +51,9 @@ class MaskMap(QWidget):
         self._ask()
 
     def show_picture(self, picture: Picture) -> None:
-        """Draw an answer."""
+        """Draw a picture."""
         self.picture = picture
-        self._image = _drawn(picture, tokens(self))
+        self._image = _image_of(picture, tokens(self))
         self.update()
 
     def _ask(self) -> None:
@@ -62,7 +62,7 @@ class MaskMap(QWidget):
         self.update()
 
     def cells(self) -> tuple[int, int]:
-        """The rows and columns of cells that there is room for: one a pixel."""
+        """Rows and columns of cells that fit: one per pixel."""
         frame = self._frame()
         return max(frame.height(), 1), max(frame.width(), 1)
 
@@ -73,13 +73,13 @@ class MaskMap(QWidget):
 
     @property
     def zoomed(self) -> bool:
-        """Whether only a part is shown."""
+        """Whether only a part is visible."""
         return self.region is not None and (self.region.high, self.region.wide) != self._shape
 
     # -- painting
 
     def _frame(self) -> QRect:
-        """Where the cells are."""
+        """Rectangle of the cells."""
         return QRect(0, 0, self.width() - STRIP - GAP, self.height() - STRIP - GAP)
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -97,23 +97,23 @@ class MaskMap(QWidget):
         painter.drawRect(frame.adjusted(0, 0, -1, -1))
 
     def _placed(self, part: Region) -> QRectF:
-        """Where a region lies on the screen, so that an old picture is moved until the new one is there."""
+        """Rectangle of a region in the view, to move an old picture until the new one arrives."""
         assert self.region is not None
         frame = self._frame()
         across, down = frame.width() / self.region.wide, frame.height() / self.region.high
         left, top = (part.left - self.region.left) * across, (part.top - self.region.top) * down
         return QRectF(left, top, part.wide * across, part.high * down)
 
-    def _strips(self, painter: QPainter, found: Picture, frame: QRect, look: Palette) -> None:
-        """Kept shares of rows at the right, of columns below."""
+    def _strips(self, painter: QPainter, picture: Picture, frame: QRect, look: Palette) -> None:
+        """Draw kept shares of rows at the right and of columns below."""
         painter.setPen(Qt.PenStyle.NoPen)
         right, below = frame.right() + 1 + GAP, frame.bottom() + 1 + GAP
         painter.fillRect(right, 0, STRIP, frame.height(), QColor(look.chip))
         painter.fillRect(0, below, frame.width(), STRIP, QColor(look.chip))
-        bar, down, across = QColor(look.bar), frame.height() / len(found.rows), frame.width() / len(found.columns)
-        for i, share in enumerate(found.rows.tolist()):
+        bar, down, across = QColor(look.bar), frame.height() / len(picture.rows), frame.width() / len(picture.columns)
+        for i, share in enumerate(picture.rows.tolist()):
             painter.fillRect(QRectF(right, i * down, STRIP * share, max(down, 1.0)), bar)
-        for i, share in enumerate(found.columns.tolist()):
+        for i, share in enumerate(picture.columns.tolist()):
             painter.fillRect(QRectF(i * across, below + STRIP * (1 - share), max(across, 1.0), STRIP * share), bar)
 
     def changeEvent(self, event: QEvent) -> None:
@@ -125,33 +125,35 @@ class MaskMap(QWidget):
         super().resizeEvent(event)
         self._ask()
 
-    # -- moving about
+    # -- navigation
 
     def zoom(self, factor: float, across: float = 0.5, down: float = 0.5) -> None:
-        """Show `factor` times as much, keeping the point at these shares of the frame in its place."""
-        held = self.region
-        if held is None:
+        """Zoom out by `factor` around the point at these shares of the frame."""
+        region = self.region
+        if region is None:
             return
-        top, bottom = _around(held.top, held.bottom, self._shape[0], factor, down)
-        left, right = _around(held.left, held.right, self._shape[1], factor, across)
-        self._go(Region(top, bottom, left, right))
+        top, bottom = _around(region.top, region.bottom, self._shape[0], factor, down)
+        left, right = _around(region.left, region.right, self._shape[1], factor, across)
+        self._set_region(Region(top, bottom, left, right))
 
     def pan(self, rows: int, columns: int) -> None:
-        """Move by so many elements, up to the edge."""
-        held = self.region
-        if held is not None:
-            rows = min(max(rows, -held.top), self._shape[0] - held.bottom)
-            columns = min(max(columns, -held.left), self._shape[1] - held.right)
-            self._go(Region(held.top + rows, held.bottom + rows, held.left + columns, held.right + columns))
+        """Pan by rows and columns, up to the edge."""
+        region = self.region
+        if region is not None:
+            rows = min(max(rows, -region.top), self._shape[0] - region.bottom)
+            columns = min(max(columns, -region.left), self._shape[1] - region.right)
+            self._set_region(
+                Region(region.top + rows, region.bottom + rows, region.left + columns, region.right + columns)
+            )
 
-    def _go(self, region: Region) -> None:
+    def _set_region(self, region: Region) -> None:
         if region != self.region:
             self.region = region
             self._ask()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         if not (self._eager or event.modifiers() & Qt.KeyboardModifier.ControlModifier):
-            event.ignore()  # the panel around it scrolls
+            event.ignore()  # scrolls the panel
             return
         frame, at = self._frame(), event.position()
         factor = STEP ** (-event.angleDelta().y() / 120)
@@ -159,7 +161,7 @@ class MaskMap(QWidget):
         event.accept()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        self._held = event.position().toPoint()
+        self._grabbed = event.position().toPoint()
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         self.whole()
@@ -167,18 +169,18 @@ class MaskMap(QWidget):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         at = event.position().toPoint()
         if event.buttons() & Qt.MouseButton.LeftButton and self.region is not None:
-            frame, moved = self._frame(), self._held - at
+            frame, moved = self._frame(), self._grabbed - at
             rows = int(moved.y() * self.region.high / max(frame.height(), 1))
             columns = int(moved.x() * self.region.wide / max(frame.width(), 1))
             if rows or columns:
-                self._held = at
+                self._grabbed = at
                 self.pan(rows, columns)
         else:
-            QToolTip.showText(event.globalPosition().toPoint(), self.words_at(at), self)
+            QToolTip.showText(event.globalPosition().toPoint(), self.tooltip_at(at), self)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        held, key = self.region, event.key()
-        rows, columns = (max(held.high // 8, 1), max(held.wide // 8, 1)) if held else (0, 0)
+        region, key = self.region, event.key()
+        rows, columns = (max(region.high // 8, 1), max(region.wide // 8, 1)) if region else (0, 0)
         moves = {Qt.Key.Key_Left: (0, -columns), Qt.Key.Key_Right: (0, columns),
                  Qt.Key.Key_Up: (-rows, 0), Qt.Key.Key_Down: (rows, 0)}  # fmt: skip
         if key in moves:
@@ -188,27 +190,27 @@ class MaskMap(QWidget):
         else:
             super().keyPressEvent(event)
 
-    # -- words
+    # -- tooltip
 
-    def words_at(self, at: QPoint) -> str:
-        """What lies under the pointer: an element, or a cell of several."""
-        found, frame = self.picture, self._frame()
-        if found is None or found.region != self.region or not frame.contains(at):
+    def tooltip_at(self, at: QPoint) -> str:
+        """Tooltip of the element or cell at a position."""
+        picture, frame = self.picture, self._frame()
+        if picture is None or picture.region != self.region or not frame.contains(at):
             return ""
-        high, wide = found.kept.shape
+        high, wide = picture.kept.shape
         i, j = min(at.y() * high // frame.height(), high - 1), min(at.x() * wide // frame.width(), wide - 1)
-        rows = _span(found.region.top, found.region.high, high, i)
-        columns = _span(found.region.left, found.region.wide, wide, j)
+        rows = _span(picture.region.top, picture.region.high, high, i)
+        columns = _span(picture.region.left, picture.region.wide, wide, j)
         where = f"{_range('output', *rows)}, {_range('input', *columns)}"
-        if found.values is not None:
-            return f"{where}: {figure(float(found.values[i, j]))}{'' if found.kept[i, j] else ', dropped'}"
+        if picture.values is not None:
+            return f"{where}: {figure(float(picture.values[i, j]))}{'' if picture.kept[i, j] else ', pruned'}"
         number = (rows[1] - rows[0]) * (columns[1] - columns[0])
-        kept = round(float(found.kept[i, j]) * number)
+        kept = round(float(picture.kept[i, j]) * number)
         return f"{where}: {count(kept)} of {count(number)} kept ({percent(kept / number, 0)})"
 
 
 def _around(first: int, last: int, size: int, factor: float, share: float) -> tuple[int, int]:
-    """A range `factor` times as long, within 0 … size."""
+    """A range scaled by `factor`, clamped to 0 … size."""
     length = min(max(round((last - first) * factor), min(LEAST, size)), size)
     start = round(first + (last - first - length) * min(max(share, 0.0), 1.0))
     start = min(max(start, 0), size - length)
@@ -216,7 +218,7 @@ def _around(first: int, last: int, size: int, factor: float, share: float) -> tu
 
 
 def _span(first: int, length: int, cells: int, cell: int) -> tuple[int, int]:
-    """The elements of a cell, as app.figures.masks cuts them."""
+    """The element range of a cell, as cut in figures.masks."""
     return first + length * cell // cells, first + length * (cell + 1) // cells
 
 
@@ -224,13 +226,13 @@ def _range(noun: str, first: int, last: int) -> str:
     return f"{noun} {first}" if last - first == 1 else f"{noun}s {first}–{last - 1}"
 
 
-def _drawn(found: Picture, look: Palette) -> QImage:
-    """Kept: from the ground to the accent by magnitude; dropped: orange, by share."""
+def _image_of(picture: Picture, look: Palette) -> QImage:
+    """Image: kept elements from background to accent by magnitude, pruned ones orange by share."""
     low, high, gone = (np.asarray(rgb(c), np.float32) for c in (look.chip, look.accent, SPARSITY))
-    shade = np.sqrt(found.shade)[..., None]
+    shade = np.sqrt(picture.shade)[..., None]
     stays = low * 0.55 + high * 0.45 + (high - (low * 0.55 + high * 0.45)) * shade
     faint = low * 0.45 + gone * 0.55
-    pixels = faint + (stays - faint) * found.kept[..., None]
+    pixels = faint + (stays - faint) * picture.kept[..., None]
     data = np.ascontiguousarray(pixels.round().astype(np.uint8))
     image = QImage(data.data, data.shape[1], data.shape[0], 3 * data.shape[1], QImage.Format.Format_RGB888)
-    return image.copy()  # it does not keep the bytes
+    return image.copy()  # QImage does not own the bytes

@@ -1,4 +1,4 @@
-"""What a format makes of x: the staircase x → q(x), or its error x − q(x)."""
+"""Chart of a format: staircase x → q(x), or error x − q(x)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from espalier.app.widgets.charts.chart import Chart, pen
 from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import figure
 
-LEFT = 54  # pixels of the upright axis: a number with its sign and exponent
+LEFT = 54  # pixels of the vertical axis: a number with sign and exponent
 
 
 class Staircase(Chart):
-    """`show_stairs` says what is drawn; `error` draws x − q(x) instead of q(x)."""
+    """Draws Stairs; `error`: x − q(x) instead of q(x)."""
 
     def __init__(self, error: bool, parent: QWidget | None = None) -> None:
         self.stairs: Stairs | None = None
         self.error = error
-        # Kept from draw to draw: making and adding them anew took most of a draw.
+        # Reused between draws: creating and adding items took most of the time.
         self._zero, self._same = pg.PlotCurveItem(), pg.PlotCurveItem()
-        # A thin line without smoothing: steps stand upright, and wide smooth ones take ten times as long to paint.
+        # A thin line without antialiasing: steps are vertical, and wide smooth lines take ten times as long to paint.
         self._curve = pg.PlotCurveItem(antialias=False)
         self._drawn = [self._zero, *([] if error else [self._same]), self._curve]
         super().__init__(parent)
@@ -38,45 +38,45 @@ class Staircase(Chart):
         return QSize(260, 72 if self.error else 110)
 
     def show_stairs(self, stairs: Stairs | None) -> None:
-        """Draw these, or nothing."""
+        """Draw stairs; None: clear."""
         if stairs is not self.stairs:
             self.stairs = stairs
             self.draw(self.look)
 
     def draw(self, palette: Palette) -> None:
-        """Zero line, x itself as a faint diagonal, and the curve."""
-        found = self.stairs
+        """Draw the zero line, the diagonal and the curve."""
+        stairs = self.stairs
         for item in self._drawn:
             if item.getViewBox() is None:
                 self.plot.addItem(item, ignoreBounds=True)
-            item.setVisible(found is not None)
-        if found is None:
+            item.setVisible(stairs is not None)
+        if stairs is None:
             for name in ("left", "bottom"):
                 self.plot.getAxis(name).setTicks([[]])
             return
-        low, high = float(found.x[0]), float(found.x[-1])
-        y = self.values(found)
-        least, most = self._heights(found, y)
+        low, high = float(stairs.x[0]), float(stairs.x[-1])
+        y = self.values(stairs)
+        least, most = self._heights(stairs, y)
         room = (most - least) * (0.22 if self.error else 0.06) or 1.0
         self.plot.setRange(xRange=(low, high), yRange=(least - room, most + room), padding=0)
         self._ends("bottom", low, high)
         self._ends("left", least, most)
         self._zero.setData([low, high], [0.0, 0.0], pen=pen(palette.line, 1.0))
         self._same.setData([low, high], [low, high], pen=pen(palette.muted, 1.0, 90))
-        self._curve.setData(found.x, y, pen=pen(palette.bad if self.error else palette.accent, 1.0))
+        self._curve.setData(stairs.x, y, pen=pen(palette.bad if self.error else palette.accent, 1.0))
 
-    def _heights(self, found: Stairs, y: np.ndarray) -> tuple[float, float]:
-        """The ends of y; errors of what saturates run out of the frame, or they would hide the others."""
-        inner = y[(found.y > found.y.min()) & (found.y < found.y.max())] if self.error else y
+    def _heights(self, stairs: Stairs, y: np.ndarray) -> tuple[float, float]:
+        """Range of y; errors of saturated values are clipped, since they would dwarf the others."""
+        inner = y[(stairs.y > stairs.y.min()) & (stairs.y < stairs.y.max())] if self.error else y
         inner = inner if len(inner) else y
         return float(inner.min()), float(inner.max())
 
-    def values(self, found: Stairs) -> np.ndarray:
-        """What is drawn over x."""
-        return found.x - found.y if self.error else found.y
+    def values(self, stairs: Stairs) -> np.ndarray:
+        """The drawn values."""
+        return stairs.x - stairs.y if self.error else stairs.y
 
     def _ends(self, axis: str, low: float, high: float) -> None:
-        """Three ticks: both ends, and zero where it lies between; the outer ones stand inside the plot."""
+        """Set ticks at both ends (inset) and at zero."""
         inset = (high - low) * (0.1 if axis == "bottom" else 0.0)
         ticks = [low + inset, *([0.0] if low < 0 < high else []), high - inset]
         self.plot.getAxis(axis).setTicks([[(t, short(t)) for t in ticks]])
@@ -84,18 +84,18 @@ class Staircase(Chart):
     def mouseMoveEvent(self, ev: QMouseEvent) -> None:
         super().mouseMoveEvent(ev)
         at = self.plot.vb.mapSceneToView(QPointF(self.mapToScene(ev.pos()))).x()
-        QToolTip.showText(ev.globalPosition().toPoint(), self.words_at(at), self)
+        QToolTip.showText(ev.globalPosition().toPoint(), self.tooltip_at(at), self)
 
-    def words_at(self, x: float) -> str:
-        """What becomes of `x`, for the hover."""
-        found = self.stairs
-        if found is None or not found.x[0] <= x <= found.x[-1]:
+    def tooltip_at(self, x: float) -> str:
+        """Tooltip: quantised value and error at `x`."""
+        stairs = self.stairs
+        if stairs is None or not stairs.x[0] <= x <= stairs.x[-1]:
             return ""
-        i = int(np.argmin(np.abs(found.x - x)))
-        return f"x {figure(found.x[i])} → {figure(found.y[i])}, error {figure(found.x[i] - found.y[i])}"
+        i = int(np.argmin(np.abs(stairs.x - x)))
+        return f"x {figure(stairs.x[i])} → {figure(stairs.y[i])}, error {figure(stairs.x[i] - stairs.y[i])}"
 
     def table(self) -> Table:
-        """One row a point."""
+        """One row per point."""
         names = ("x", "q(x)", "x - q(x)")
         if self.stairs is None:
             return names, ()
@@ -104,6 +104,6 @@ class Staircase(Chart):
 
 
 def short(value: float) -> str:
-    """A value at an axis: `−1.8e19` where three digits and an exponent would not fit."""
+    """Axis label: three digits, or two with an exponent such as `−1.8e19`."""
     text = f"{value:.2g}" if value and not 1e-3 <= abs(value) < 1e5 else f"{value:.3g}"
     return text.replace("e+0", "e").replace("e-0", "e-").replace("e+", "e").replace("-", "−")

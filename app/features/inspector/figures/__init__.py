@@ -1,1 +1,1 @@
-"""What is worked out of a node's values, to be drawn."""
+"""Computations behind the inspector's charts."""

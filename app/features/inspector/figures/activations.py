@@ -1,4 +1,4 @@
-"""What is known of the activations of the open model: samples by state of the recipe, measured when asked for."""
+"""Activation samples of the open model by recipe state, measured on request."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from espalier.passes.running.splits import EvaluateOptions
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-SAMPLES = 16  # of the data
-KEPT = 4  # states of the recipe
+SAMPLES = 16  # samples of the data
+STATES = 4  # recipe states that are cached
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A sample; `number` tells measurements apart, `present` whether it is of the present recipe."""
+class PortSample:
+    """A sample; `number` identifies the measurement, `present`: it is of the present recipe."""
 
     sample: ActivationSample
     number: int
@@ -32,7 +32,7 @@ class Known:
 
 
 class ActivationSamples(QObject):
-    """`sample` gives the newest one of a port; undo finds those of earlier states again."""
+    """Caches samples per recipe state, so that undo restores them; emits `changed` at new samples."""
 
     changed = Signal()
 
@@ -40,42 +40,42 @@ class ActivationSamples(QObject):
         super().__init__(parent)
         self._session = session
         self._asking = Asking(session, self)
-        self._found: OrderedDict[str, dict[tuple[str, str], Known]] = OrderedDict()
+        self._samples: OrderedDict[str, dict[tuple[str, str], PortSample]] = OrderedDict()
         self._state, self._number = "", 0
         self._options: EvaluateOptions | None = None
         self._asking.found.connect(self._take)
         self._asking.ended.connect(lambda _: self.changed.emit())
-        session.job_event.connect(self._overhear)
-        session.opened.connect(self._forget)
+        session.job_event.connect(self._on_event)
+        session.opened.connect(self._clear)
 
     @property
     def busy(self) -> bool:
-        """Whether they are being measured."""
+        """Whether a measurement is running."""
         return self._asking.busy
 
     @property
     def options(self) -> EvaluateOptions | None:
-        """The data of the last evaluation, or the source's own; None where neither is known."""
+        """Data options of the last evaluation, else the source's data, else None."""
         document = self._session.document
         own = document.project.source.data if document else None
         return self._options or (EvaluateOptions(data=own) if own else None)
 
     def measure(self) -> None:
-        """Ask for samples of all ports under the present recipe; does nothing where no data is known."""
-        known = self.options
-        if known is None or self.busy:
+        """Measure samples of all ports under the present recipe; no effect without data."""
+        options = self.options
+        if options is None or self.busy:
             return
         self._state, self._number = self._present(), self._number + 1
-        values: dict[str, Any] = {**asdict(known), "limit": SAMPLES}
+        values: dict[str, Any] = {**asdict(options), "limit": SAMPLES}
         self._asking.ask("Activations", Step("activations", ActivationOptions(**values)))
         self.changed.emit()
 
-    def sample(self, node: str, port: str) -> Known | None:
-        """The newest sample of a port; None before any was measured."""
-        found = self._found.get(self._present(), {})
-        if (node, port) in found:
-            return found[node, port]
-        older = (found[node, port] for found in reversed(self._found.values()) if (node, port) in found)
+    def sample(self, node: str, port: str) -> PortSample | None:
+        """The newest sample of a port, or None."""
+        samples = self._samples.get(self._present(), {})
+        if (node, port) in samples:
+            return samples[node, port]
+        older = (samples[node, port] for samples in reversed(self._samples.values()) if (node, port) in samples)
         newest = next(older, None)
         return None if newest is None else replace(newest, present=False)
 
@@ -85,20 +85,20 @@ class ActivationSamples(QObject):
 
     def _take(self, part: object) -> None:
         if isinstance(part, ActivationSample):
-            self._found.setdefault(self._state, {})[part.node, part.port] = Known(part, self._number, True)
-            self._found.move_to_end(self._state)
-            while len(self._found) > KEPT:
-                self._found.popitem(last=False)
+            self._samples.setdefault(self._state, {})[part.node, part.port] = PortSample(part, self._number, True)
+            self._samples.move_to_end(self._state)
+            while len(self._samples) > STATES:
+                self._samples.popitem(last=False)
 
-    def _overhear(self, heard: JobEvent) -> None:
-        """What an evaluation was asked to run on is what activations are measured on."""
-        job = heard.job.job
-        if isinstance(job, AnalyseJob) and isinstance(heard.event, Done) and job.step.pass_name == "evaluate":
-            given = job.step.options
-            own = {f.name: getattr(given, f.name) for f in fields(EvaluateOptions)}  # less what it told besides
+    def _on_event(self, job_event: JobEvent) -> None:
+        """Adopt the data options of a finished evaluation."""
+        job = job_event.job.job
+        if isinstance(job, AnalyseJob) and isinstance(job_event.event, Done) and job.step.pass_name == "evaluate":
+            options = job.step.options
+            own = {f.name: getattr(options, f.name) for f in fields(EvaluateOptions)}  # without the subclass's fields
             self._options = EvaluateOptions(**own)
 
-    def _forget(self) -> None:
-        self._found.clear()
+    def _clear(self) -> None:
+        self._samples.clear()
         self._options = None
         self.changed.emit()

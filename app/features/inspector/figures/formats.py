@@ -1,6 +1,6 @@
-"""What the inspector draws of a format by itself: its codes, and the staircase x → q(x). numpy alone.
+"""Codes and staircase x → q(x) of a format. numpy only.
 
-A format whose scale follows the data is shown under a scale of 1: of a block whose largest element is its maximum.
+A format with data-dependent scale is shown with scale 1: of a block whose largest element is its maximum.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from espalier.model.formats.scaled import ScaledFormat
 Floats = NDArray[Any]
 LISTED = 256
 POINTS = 1201
-VISIBLE = 48  # steps of equal height that can still be told apart in a small plot
-NEAR = 12  # codes on each side of 0 that are near it
+VISIBLE = 48  # equal steps that are distinguishable in a small plot
+NEAR = 12  # codes on each side of 0 in the near range
 MARGIN = 1.1
 FAR = np.float32(3e38)
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A representable value, and its bits from the most significant down, the fields parted by spaces."""
+    """A representable value and its bits, most significant first, fields separated by spaces."""
 
     bits: str
     value: float
@@ -44,9 +44,9 @@ class Stairs:
 
 @dataclass(frozen=True, slots=True)
 class FormatFigures:
-    """Codes (none where there are more than 256: `note` says so), the whole range, and the range near 0.
+    """Codes (none if there are more than 256; `note` says so), and stairs of the whole range and near 0.
 
-    `fine`: over the whole range the steps are too small to be seen.
+    `fine`: over the whole range the steps are too small to be visible.
     """
 
     format: Format
@@ -58,7 +58,7 @@ class FormatFigures:
 
 
 def format_figures(fmt: Format) -> FormatFigures:
-    """All that is drawn of a format; some milliseconds."""
+    """Compute everything drawn of a format; takes milliseconds."""
     with np.errstate(all="ignore"):
         values = _values(fmt)
         low, high, step = _reach(fmt, values)
@@ -68,7 +68,7 @@ def format_figures(fmt: Format) -> FormatFigures:
 
 
 def _fine(values: Floats | None) -> bool:
-    """Whether no step of the staircase is high enough to be seen where all of it is drawn."""
+    """Whether no step is visible when the whole staircase is drawn."""
     if values is None or len(values) < 2:
         return values is None
     steps = np.diff(values.astype(np.float64))
@@ -76,7 +76,7 @@ def _fine(values: Floats | None) -> bool:
 
 
 def _values(fmt: Format) -> Floats | None:
-    """All values of an element, None where they are too many to be listed."""
+    """All values of an element; None if there are too many."""
     try:
         return np.asarray(fmt.codes(), np.float32)
     except EspalierError:
@@ -84,9 +84,9 @@ def _values(fmt: Format) -> Floats | None:
 
 
 def _reach(fmt: Format, values: Floats | None) -> tuple[float, float, float]:
-    """The ends of the range, with a margin where what is beyond them saturates, and how far `near 0` goes."""
+    """Range (with a margin where values saturate) and the extent of the near range."""
     if values is None or not len(values):
-        low, high = (float(v) for v in alone(fmt, np.array([-FAR, FAR]), float(FAR)))
+        low, high = (float(v) for v in quantised_alone(fmt, np.array([-FAR, FAR]), float(FAR)))
         return low * MARGIN, high * MARGIN, 2.0 ** -float(getattr(fmt, "frac_width", 0)) * NEAR
     low, high = float(values[0]), float(values[-1])
     margin = 1.0 if isinstance(fmt, BlockFormat) else MARGIN
@@ -99,22 +99,22 @@ def _reach(fmt: Format, values: Floats | None) -> tuple[float, float, float]:
 
 def _stairs(fmt: Format, low: float, high: float) -> Stairs:
     x = np.linspace(low, high, POINTS, dtype=np.float64).astype(np.float32)
-    return Stairs(x, alone(fmt, x))
+    return Stairs(x, quantised_alone(fmt, x))
 
 
-def alone(fmt: Format, x: Floats, largest: float | None = None) -> Floats:
-    """q(x) of values (flat) under a scale of 1; `largest` is the maximum of a block, by default the largest code."""
+def quantised_alone(fmt: Format, x: Floats, largest: float | None = None) -> Floats:
+    """q(x) with scale 1, flat; `largest`: maximum of a block, by default the largest code."""
     encoded, decoder = _encoded(fmt, x, largest)
     values = np.asarray(decoder.decode(encoded), np.float32)
     return values[:, 0] if values.ndim == 2 else values
 
 
 def _encoded(fmt: Format, x: Floats, largest: float | None = None) -> tuple[Encoded, Format]:
-    """`x` as stored, each element beside its block's maximum in blocks of two, and the format of such blocks."""
+    """Encode `x`, in blocks of two with the block maximum for block formats; return it with its format."""
     x = np.asarray(x, np.float32).reshape(-1)
     if isinstance(fmt, ScaledFormat):
         scale = np.ones(fmt.scale_shape(x.shape), np.float32)
-        if levels := getattr(fmt, "levels", 0):  # a sum of signs: each level has half the scale of the one before
+        if levels := getattr(fmt, "levels", 0):  # sum of signs: each level halves the scale
             scale *= np.exp2(-np.arange(levels, dtype=np.float32)).reshape(levels, *[1] * (scale.ndim - 1))
         return fmt.encode_with(x, scale), fmt
     if not isinstance(fmt, BlockFormat):
@@ -125,7 +125,7 @@ def _encoded(fmt: Format, x: Floats, largest: float | None = None) -> tuple[Enco
 
 
 def _codes(fmt: Format, values: Floats) -> tuple[Code, ...]:
-    """Each value with its bits; values that no code of this scale gives are left out."""
+    """The values with their bits, without values that no code has at this scale."""
     encoded, decoder = _encoded(fmt, values)
     codes, decoded = np.asarray(encoded.codes), np.asarray(decoder.decode(encoded), np.float32)
     if codes.ndim == 2:
@@ -138,16 +138,16 @@ def _codes(fmt: Format, values: Floats) -> tuple[Code, ...]:
 
 
 def _spaced(code: int, parts: list[int]) -> str:
-    """`0 1000 111`."""
-    text, found = f"{code:0{sum(parts)}b}", list[str]()
+    """Bits of a code separated by fields: `0 1000 111`."""
+    text, fields = f"{code:0{sum(parts)}b}", list[str]()
     for size in parts:
-        found.append(text[:size])
+        fields.append(text[:size])
         text = text[size:]
-    return " ".join(f for f in found if f)
+    return " ".join(f for f in fields if f)
 
 
 def _note(values: Floats | None, fmt: Format) -> str:
     if values is None or len(values) > LISTED:
         number = count(len(values)) if values is not None else f"2^{fmt.element_bits}"
-        return f"{number} values: more than the {LISTED} that are listed here."
-    return "Of a scale of 1; the stored scale multiplies them." if fmt.rowwise else ""
+        return f"{number} values; only up to {LISTED} are listed."
+    return "At scale 1; the stored scale multiplies them." if fmt.rowwise else ""

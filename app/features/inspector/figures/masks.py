@@ -1,6 +1,6 @@
-"""What the picture of a weight's sparsity shows: kept share and magnitude of each cell of a region. numpy alone.
+"""Data of a sparsity map: kept share and magnitude of each cell of a region. numpy only.
 
-Runs in a pool thread. A weight lies as formats see it: a row an output, a column an input, convolutions unfolded.
+Runs in a pool thread. Weights are viewed as [outputs, inputs], convolutions unfolded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SAMPLE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A weight as [outputs, inputs] and its mask (None: all kept); `full` is the magnitude drawn strongest."""
+    """A weight as [outputs, inputs] and its mask (None: all kept); `full`: magnitude of full intensity."""
 
     values: Floats
     keep: NDArray[np.bool_] | None
@@ -36,7 +36,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Rows `top` … `bottom` and columns `left` … `right`, ends excluded."""
+    """Rows `top` to `bottom` and columns `left` to `right`, ends excluded."""
 
     top: int
     bottom: int
@@ -56,10 +56,9 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Cells of a region: the share that is kept, and the mean magnitude of what is kept against the strongest (0 … 1).
+    """Cells of a region: kept share, and mean magnitude of kept elements relative to `full` (0 … 1).
 
-    `rows`, `columns`: kept shares of the cells' whole rows and columns within the region. `values`: the elements, where
-    each cell is just one.
+    `rows`, `columns`: kept shares of rows and columns of the region. `values`: the elements if each cell is one.
     """
 
     region: Region
@@ -71,7 +70,7 @@ class Picture:
 
 
 def matrix_of(tensor: Tensor, mask: NDArray[np.uint8] | None, view: View | None) -> Matrix:
-    """A stored weight with its packed mask."""
+    """Build a Matrix from a stored weight and its packed mask."""
     values = seen(tensor.float32(), view)
     keep = None
     if mask is not None:
@@ -85,22 +84,22 @@ def matrix_of(tensor: Tensor, mask: NDArray[np.uint8] | None, view: View | None)
 
 
 def picture(matrix: Matrix, region: Region, cells: tuple[int, int], stop: Stop = never) -> Picture:
-    """A region in at most `cells` (rows, columns), each of whole elements."""
+    """Compute a region in at most `cells` (rows, columns) of whole elements; raises Stopped."""
     tops, lefts = _starts(region.top, region.bottom, cells[0]), _starts(region.left, region.right, cells[1])
     bottoms, widths = [*tops[1:], region.bottom], np.diff([*lefts, region.right])
     kept, shade = np.empty((len(tops), len(lefts)), np.float32), np.empty((len(tops), len(lefts)), np.float32)
-    places = np.asarray(lefts) - region.left
+    offsets = np.asarray(lefts) - region.left
     for i, (top, bottom) in enumerate(zip(tops, bottoms, strict=True)):
         if stop():
             raise Stopped
         part = np.nan_to_num(np.abs(matrix.values[top:bottom, region.left : region.right]), posinf=matrix.full)
         counts = np.full(region.wide, bottom - top, np.float32)
         if matrix.keep is not None:
-            stays = matrix.keep[top:bottom, region.left : region.right]
-            part, counts = part * stays, np.count_nonzero(stays, axis=0).astype(np.float32)
-        number = np.add.reduceat(counts, places)
+            keep = matrix.keep[top:bottom, region.left : region.right]
+            part, counts = part * keep, np.count_nonzero(keep, axis=0).astype(np.float32)
+        number = np.add.reduceat(counts, offsets)
         kept[i] = number / (widths * (bottom - top))
-        shade[i] = np.add.reduceat(part.sum(0), places) / np.maximum(number, 1) / matrix.full
+        shade[i] = np.add.reduceat(part.sum(0), offsets) / np.maximum(number, 1) / matrix.full
     weights = widths / max(region.wide, 1)
     heights = np.diff([*tops, region.bottom]) / max(region.high, 1)
     rows, columns = (kept * weights).sum(1), (kept * heights[:, None]).sum(0)
@@ -111,18 +110,18 @@ def picture(matrix: Matrix, region: Region, cells: tuple[int, int], stop: Stop =
 
 
 def _starts(first: int, last: int, cells: int) -> list[int]:
-    """The first elements of at most `cells` even parts of a range."""
+    """Start indices of at most `cells` even parts of a range."""
     count = max(min(cells, last - first), 1)
     return [first + (last - first) * i // count for i in range(count)]
 
 
 def loader(load: Callable[[], Tensor], mask: Callable[[], Tensor] | None, view: View | None) -> Callable[[], Matrix]:
-    """What reads a matrix once, when it is first asked for."""
-    held: list[Matrix] = []
+    """A function that builds the matrix at its first call and caches it."""
+    cache: list[Matrix] = []
 
     def read() -> Matrix:
-        if not held:
-            held.append(matrix_of(load(), mask().array if mask else None, view))
-        return held[0]
+        if not cache:
+            cache.append(matrix_of(load(), mask().array if mask else None, view))
+        return cache[0]
 
     return read

@@ -1,4 +1,4 @@
-"""What the report of statistics tells of a tensor, for the window: range, mean, deviation, quantiles. numpy alone."""
+"""Statistics of a tensor as in the statistics report: range, mean, deviation, quantiles. numpy only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARES = (0.01, 0.25, 0.5, 0.75, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class TensorStatistics:
-    """Of the finite elements, pruned ones as 0; `quantiles` at SHARES, to 1/2000 of the range at worst."""
+    """Statistics of finite elements, pruned ones as 0; `quantiles` at SHARES, accurate to 1/2000 of the range."""
 
     elements: int
     not_finite: int
@@ -31,12 +31,12 @@ class TensorStatistics:
     zeros: int
 
     def around(self, deviations: float) -> tuple[float, float]:
-        """The range mean ± so many deviations."""
+        """The range mean ± n standard deviations."""
         return self.mean - deviations * self.deviation, self.mean + deviations * self.deviation
 
 
 def tensor_statistics(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never) -> TensorStatistics:
-    """One pass over a tensor, a chunk in memory at a time."""
+    """Compute the statistics in one pass over chunks."""
     moments, spread = Moments(), Histogram()
     for x, keep in chunks(tensor, mask, stop):
         values = x if keep is None else np.where(keep, x, np.float32(0))

@@ -1,6 +1,6 @@
-"""What the inspector shows of a tensor: its histogram, and what a format does to it. numpy alone, in chunks.
+"""Histogram and quantisation error of a tensor. numpy only, in chunks.
 
-Runs in a pool thread. Of large tensors a sample tells the error first: a parameter is turned with its picture live.
+Runs in a pool thread. For large tensors the error of a sample comes first, so that edits are responsive.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from espalier.passes.observed.shift_selection import least_error
 
 BINS = 65
 GRID_MOST = 4096
-FEW = 1 << 18  # elements whose error takes no longer than a sample of more
-MANY = 1 << 22  # rounded at once, with no way to stop, they would keep the window's other pictures waiting
+FEW = 1 << 18  # up to this many elements the full error is as fast as a sample
+MANY = 1 << 22  # more elements in one uninterruptible rounding would block other previews
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts over equal bins from `low` to `high`: of what stays, and of what the mask removes.
+    """Counts over equal bins from `low` to `high`: of kept and of pruned elements.
 
-    `pruning_sqnr`: Σx² of all over Σx² of the removed, in dB; None without a mask.
+    `pruning_sqnr`: Σx² of all over Σx² of the pruned, in dB; None without a mask.
     """
 
     low: float
@@ -56,19 +56,18 @@ class Histogram:
 
     @property
     def edges(self) -> NDArray[np.float64]:
-        """The borders of the bins."""
+        """Bin edges."""
         return np.linspace(self.low, self.high, len(self.kept) + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a format does to a tensor. `sqnr` is inf without any error, None when all of the signal is noise.
+    """Quantisation error of a tensor. `sqnr` in dB is inf without error, None if all of the signal is noise.
 
-    `sqnr` is against the tensor as pruned, in dB; `whole_sqnr` against the tensor before pruning, None where it is not.
-    `grid` holds the representable values within the tensor's range, `low` and `high` its ends; where the scales follow
-    the data it has none, and is that of `unit`: the block or row in the middle, in words. `best` is the same format
-    with the frac_width or exponent_bias that loses least. `sampled`: of some rows or values, evenly spread;
-    `goes_on`: all of them are worth waiting for.
+    `sqnr` is relative to the pruned tensor, `whole_sqnr` to the tensor before pruning (None if not pruned). `grid`: the
+    representable values within the tensor's range, `low` and `high` their ends; with data-dependent scales there are no
+    ends, and the grid is that of `unit`, the block or row in the middle. `best`: the format with the frac_width or
+    exponent_bias of least error. `sampled`: of evenly spread rows or values; `goes_on`: the full error follows.
     """
 
     sqnr: float | None = None
@@ -87,7 +86,7 @@ class Loss:
 
 
 def histogram(tensor: Tensor, mask: Bits | None, stop: Stop = never) -> Histogram:
-    """The histogram of a tensor; not finite values are left out. Two passes, no full copy."""
+    """Histogram of a tensor's finite values. Two passes, no full copy."""
     least, most, count = math.inf, -math.inf, 0
     for x, _ in chunks(tensor, None, stop):
         x = x[np.isfinite(x)]
@@ -109,12 +108,12 @@ def histogram(tensor: Tensor, mask: Bits | None, stop: Stop = never) -> Histogra
             removed += _energy(x[fine][~chosen])
             kept += np.bincount(place[chosen], minlength=BINS)
             pruned += np.bincount(place[~chosen], minlength=BINS)
-    lost = decibels(signal, removed) if mask is not None and count else None
-    return Histogram(low, high, kept, pruned, count, least if count else 0.0, most if count else 0.0, lost)
+    pruning = decibels(signal, removed) if mask is not None and count else None
+    return Histogram(low, high, kept, pruned, count, least if count else 0.0, most if count else 0.0, pruning)
 
 
 def _span(least: float, most: float) -> tuple[float, float]:
-    """The range to draw: around zero where the values lie on both sides of it."""
+    """The range to draw: symmetric if values have both signs."""
     if least > most:
         return -1.0, 1.0
     if least < 0 < most:
@@ -125,56 +124,56 @@ def _span(least: float, most: float) -> tuple[float, float]:
 
 
 def quick_loss(fmt: Format, tensor: Tensor, mask: Bits | None, stop: Stop = never, view: View | None = None) -> Loss:
-    """As `loss`, of a sample where the tensor is large."""
+    """As `loss`, but of a sample if the tensor is large."""
     if tensor.array.size <= FEW:
         return loss(fmt, tensor, mask, stop, view)
     goes_on = not fmt.rowwise or rows_together(fmt) > 0 or tensor.array.size <= MANY
-    return _told(fmt, lambda: replace(_sampled(fmt, tensor, mask, view), sampled=True, goes_on=goes_on))
+    return _guarded(fmt, lambda: replace(_sampled(fmt, tensor, mask, view), sampled=True, goes_on=goes_on))
 
 
 def loss(fmt: Format, tensor: Tensor, mask: Bits | None, stop: Stop = never, view: View | None = None) -> Loss:
-    """Error of `fmt` on the masked tensor, in the view of its port; `reason` says in words why there is none."""
+    """Error of `fmt` on the masked tensor, in its port's view; `reason` explains a missing error."""
 
-    def found() -> Loss:
+    def compute() -> Loss:
         if not fmt.rowwise:
             return _sums(fmt, chunks(tensor, mask, stop))
-        some = row_sample(fmt, tensor, mask, view)
-        return _sums(fmt, row_chunks(fmt, tensor, mask, view, stop), _masked(*some))
+        rows = row_sample(fmt, tensor, mask, view)
+        return _sums(fmt, row_chunks(fmt, tensor, mask, view, stop), _masked(*rows))
 
-    return _told(fmt, lambda: _with_best(found(), fmt, sample(tensor, mask)))
+    return _guarded(fmt, lambda: _with_best(compute(), fmt, sample(tensor, mask)))
 
 
 def _sampled(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None) -> Loss:
     if fmt.rowwise:
-        some = row_sample(fmt, tensor, mask, view)
-        return _sums(fmt, (some,), _masked(*some))
-    return _sums(fmt, ((sample(tensor, mask), None),))  # without `best`: that takes longer than all the rest
+        rows = row_sample(fmt, tensor, mask, view)
+        return _sums(fmt, (rows,), _masked(*rows))
+    return _sums(fmt, ((sample(tensor, mask), None),))  # without `best`, which takes longer than the rest
 
 
-def _told(fmt: Format, find: Callable[[], Loss]) -> Loss:
+def _guarded(fmt: Format, find: Callable[[], Loss]) -> Loss:
     try:
         with np.errstate(all="ignore"):
             return find()
     except EspalierError as error:
         return Loss(reason=str(error))
     except (ValueError, TypeError, NotImplementedError, OverflowError, IndexError):
-        return Loss(reason=f"The error of {fmt.label} is not measured here; the report of quantisation errors has it.")
+        return Loss(reason=f"The error of {fmt.label} is not computed here; see the report of quantisation errors.")
 
 
 def _masked(whole: Floats, keep: NDArray[np.bool_] | None) -> Floats:
     return whole if keep is None else np.where(keep, whole, np.float32(0))
 
 
-def _sums(fmt: Format, parts: Iterable[Part], some: Floats | None = None) -> Loss:
-    """The error over `parts`; `some` rows have the block or row whose grid is drawn."""
+def _sums(fmt: Format, parts: Iterable[Part], rows: Floats | None = None) -> Loss:
+    """Error over `parts`; `rows`: sample that contains the block or row whose grid is drawn."""
     ends = None if fmt.rowwise else _ends(fmt)
     sums = _Sums(ends)
     for whole, keep in parts:
         x = _masked(whole, keep)
         sums.add(whole, x, quantised(fmt, x), keep is not None)
     if sums.seen and not sums.total:
-        return Loss(reason="None of the values is finite.")
-    shared = None if some is None else middle_grid(fmt, np.nan_to_num(some))
+        return Loss(reason="No value is finite.")
+    shared = None if rows is None else middle_grid(fmt, np.nan_to_num(rows))
     grid, unit = shared or (_grid(fmt, sums.reach) if ends else None, "")
     low, high = ends or (None, None)
     total, own = max(sums.total, 1), decibels(sums.signal, sums.noise)
@@ -184,7 +183,7 @@ def _sums(fmt: Format, parts: Iterable[Part], some: Floats | None = None) -> Los
 
 @dataclass(slots=True)
 class _Sums:
-    """What adds up over the parts of a tensor."""
+    """Running sums over the parts of a tensor."""
 
     ends: tuple[float, float] | None
     signal: float = 0.0
@@ -199,7 +198,7 @@ class _Sums:
     masked: bool = False
 
     def add(self, whole: Floats, x: Floats, y: Floats, masked: bool) -> None:
-        """A part before its mask, after it, and its values in the format."""
+        """Add a part: values before the mask, after it, and quantised."""
         if masked:
             self.masked, sound = True, np.isfinite(whole)
             self.all_signal += _energy(whole[sound])
@@ -226,7 +225,7 @@ def decibels(signal: float, noise: float) -> float | None:
 
 
 def quantised(fmt: Format, x: Floats) -> Floats:
-    """`x` after a round trip through the format's codes, same shape; raises ValueError where it has another."""
+    """`x` rounded to the format; raises ValueError if the shape changes."""
     y = fmt.rounded(x)
     if y.shape != x.shape:
         raise ValueError(f"{fmt.label} gives no values one by one.")
@@ -234,7 +233,7 @@ def quantised(fmt: Format, x: Floats) -> Floats:
 
 
 def _ends(fmt: Format) -> tuple[float, float] | None:
-    """The least and the greatest value, or None where they follow the data."""
+    """Minimum and maximum of a format, or None if they depend on the data."""
     if fmt.rowwise:
         return None
     far = quantised(fmt, np.array([[-1e30, 1e30]], dtype=np.float32))[0]
@@ -244,7 +243,7 @@ def _ends(fmt: Format) -> tuple[float, float] | None:
 
 
 def _grid(fmt: Format, reach: float) -> NDArray[np.float64] | None:
-    """Representable values up to `reach`; None when there are too many to be seen."""
+    """Representable values up to `reach`; None if there are too many."""
     frac = getattr(fmt, "frac_width", None)
     if frac is not None and fmt.name == "integer":
         step = 2.0**-frac
@@ -256,12 +255,12 @@ def _grid(fmt: Format, reach: float) -> NDArray[np.float64] | None:
     return inside if len(inside) <= GRID_MOST else None
 
 
-def _with_best(found: Loss, fmt: Format, x: Floats) -> Loss:
-    """Try other places of the range on the sample `x`, where the format has one."""
-    if fmt.shift is None or found.sqnr in (None, math.inf) or not x.any():
-        return found
+def _with_best(result: Loss, fmt: Format, x: Floats) -> Loss:
+    """Add the best frac_width or exponent_bias for the sample `x`, if the format has one."""
+    if fmt.shift is None or result.sqnr in (None, math.inf) or not x.any():
+        return result
     best = least_error(fmt, x, float(x.min()), float(x.max()))
-    return replace(found, best=best, best_sqnr=_sqnr(x, quantised(best, x)))
+    return replace(result, best=best, best_sqnr=_sqnr(x, quantised(best, x)))
 
 
 def _sqnr(x: Floats, y: Floats) -> float:

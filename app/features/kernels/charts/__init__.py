@@ -1,1 +1,1 @@
-"""Charts of kernels: speed, memory, the picture of each answer."""
+"""Charts of the panel Kernels: speed, memory, pictures of answers."""

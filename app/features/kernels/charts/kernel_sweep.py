@@ -1,4 +1,4 @@
-"""A kernel over sizes: a curve for each version, as it is measured."""
+"""Chart of a kernel metric over sizes, one curve per version."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt
 
-from espalier.app.features.kernels.state.words import (
+from espalier.app.features.kernels.state.row_text import (
     BYTES,
     Figure,
     amount,
     figure_of,
     rate_of,
+    row_tooltip,
     size_axis,
-    spoken,
     type_word,
 )
 from espalier.app.theme import Palette
@@ -32,17 +32,17 @@ LEAST = 1e-12
 
 
 class KernelSweep(LogChart):
-    """One figure of one kernel in one type, version by version."""
+    """Curves of one metric of one kernel in one type."""
 
     def __init__(self) -> None:
         self.rows: tuple[Row, ...] = ()
         self.figure, self.limits = "time", None
         self.names: tuple[str, ...] = ()
         super().__init__()
-        self.words = spoken
+        self.words = row_tooltip
 
     def show_rows(self, rows: Sequence[Row], figure: str, names: Sequence[str], limits: Ceilings | None) -> None:
-        """Draw rows of one kernel and type; `names`: all versions, whose places give the colours."""
+        """Draw rows of one kernel and type; `names`: all versions, in the order of their colours."""
         self.rows, self.figure, self.names, self.limits = tuple(rows), figure, tuple(names), limits
         kernel = rows[0].kernel if rows else "no kernel"
         self.setAccessibleName(f"{self.up.title} of {kernel} over sizes")
@@ -50,22 +50,22 @@ class KernelSweep(LogChart):
 
     @property
     def up(self) -> Figure:
-        """What the vertical axis shows."""
+        """Metric of the vertical axis."""
         return figure_of(self.figure, self.rows)
 
     @property
     def lines(self) -> dict[str, list[Spot]]:
-        """Version → its spots, in order of size."""
+        """Version → spots, sorted by size."""
         across, up = size_axis(self.rows), self.up
-        found: dict[str, list[Spot]] = {}
+        spots: dict[str, list[Spot]] = {}
         for row in self.rows:
             x, y = across.of(row), up.of(row)
             if x and y and y > LEAST:
-                found.setdefault(row.version, []).append(Spot(float(x), y, row))
-        return {v: sorted(s, key=lambda spot: spot.x) for v, s in found.items()}
+                spots.setdefault(row.version, []).append(Spot(float(x), y, row))
+        return {v: sorted(s, key=lambda spot: spot.x) for v, s in spots.items()}
 
     def draw(self, palette: Palette) -> None:
-        """Axes, what a copy reaches, and the curves."""
+        """Draw the axes, the ceiling and the curves."""
         self.plot.clear()
         across, lines = size_axis(self.rows), self.lines
         self.spots = [s for line in lines.values() for s in line]
@@ -75,7 +75,7 @@ class KernelSweep(LogChart):
         roof = self.roof
         for version, line in lines.items():
             colour = self.colour(self.names.index(version))
-            if across.title != BYTES:  # sizes that differ in more than one way are no curve
+            if across.title != BYTES:  # sizes that vary in several dimensions give no curve
                 x, y = np.log10([s.x for s in line]), np.log10([s.y for s in line])
                 self.plot.addItem(pg.PlotCurveItem(x, y, pen=pen(colour)))
             if self.figure == "time":
@@ -90,7 +90,7 @@ class KernelSweep(LogChart):
         self.bound([s.x for s in self.spots], ys, named)
 
     def _spread(self, line: Sequence[Spot], colour: str) -> None:
-        """Half the distance of the quartiles, up and down."""
+        """Draw error bars of half the interquartile range."""
         share = np.array([s.what.spread or 0.0 for s in line])
         x, y = (np.log10([s.x for s in line]), np.log10([s.y for s in line]))
         self.plot.addItem(pg.ErrorBarItem(x=x, y=y, top=np.log10(1 + share), beam=0, pen=pen(colour, 1.0, 150),
@@ -98,7 +98,7 @@ class KernelSweep(LogChart):
 
     @property
     def roof(self) -> float | None:
-        """What the machine can do at most of this figure, where one number says it."""
+        """Ceiling of the machine for this metric, or None."""
         if self.limits is None or not self.rows:
             return None
         if self.figure == "gb_s":
@@ -107,16 +107,16 @@ class KernelSweep(LogChart):
         return rate and rate * rate_of(self.rows[0].device)[1]
 
     def legend(self) -> str:
-        """The versions in words of their colours, and the roof."""
-        words = [f'<span style="color:{self.colour(self.names.index(v))}">●&nbsp;{html.escape(v)}</span>'
+        """Legend: the versions in their colours, and the ceiling."""
+        entries = [f'<span style="color:{self.colour(self.names.index(v))}">●&nbsp;{html.escape(v)}</span>'
                  for v in self.lines]  # fmt: skip
-        if (roof := self.roof) and words:
+        if (roof := self.roof) and entries:
             of = "a copy" if self.figure == "gb_s" else f"a {type_word(self.rows[0].dtype)} product"
-            words.append(f'<span style="color:{self.look.muted}">╌&nbsp;{of} {amount(roof)}</span>')
-        return " &nbsp; ".join(words)
+            entries.append(f'<span style="color:{self.look.muted}">╌&nbsp;{of} {amount(roof)}</span>')
+        return " &nbsp; ".join(entries)
 
     def table(self) -> Table:
-        """A row for each point."""
+        """One row per point."""
         across, up = size_axis(self.rows), self.up
         rows = [(s.what.kernel, v, s.what.dtype, shape_text(s.what.shape), s.x, s.y, s.what.spread)
                 for v, line in self.lines.items() for s in line]  # fmt: skip

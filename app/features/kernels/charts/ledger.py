@@ -1,4 +1,4 @@
-"""The memory ledger as bars: what each line takes, what it would take in float, and what its codes alone would."""
+"""Bar chart of the memory ledger: bytes of each line, in float32, and of its codes alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import count, mebibytes, percent, plural
 
 Row = dict[str, Any]
-TALL, WIDE, VALUE = 0.62, 190, 68  # of a line; pixels of the names at most, and of a value
+TALL, WIDE, VALUE = 0.62, 190, 68  # bar height; pixels: maximum of the names, of a value
 COLUMNS = ("line", "kind", "elements", "float_bytes", "ideal", "bytes", "saving")
 COLOURS = {
     "codes": CATEGORIES["linear"], "shared": CATEGORIES["add"], "float": CATEGORIES["shape"],
@@ -28,7 +28,7 @@ TITLES = {"codes": "codes", "shared": "exponents and scales", "float": "float", 
 
 
 class LedgerChart(Chart):
-    """A bar a line of the ledger, the first on top."""
+    """One bar per ledger line, the first on top."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self.rows: tuple[Row, ...] = ()
@@ -42,17 +42,17 @@ class LedgerChart(Chart):
         return QSize(420, 200)
 
     def show_rows(self, rows: Sequence[Row]) -> None:
-        """Draw another ledger."""
+        """Draw a ledger."""
         self.rows = tuple(rows)
         self.draw(self.look)
 
     def colour(self, kind: str) -> str:
-        """Light enough for the ground."""
+        """Colour of a kind, lightened in the dark theme."""
         plain = COLOURS.get(kind, COLOURS["other"])
         return QColor(plain).lighter(125).name() if self.look.dark else plain
 
     def draw(self, palette: Palette) -> None:
-        """What it was in float as a frame, what it takes as a bar, what its codes alone take as a line."""
+        """Draw float32 as a frame, actual bytes as a bar, codes alone as a line."""
         self.plot.clear()
         self._axes(palette)
         if not self.rows:
@@ -70,10 +70,10 @@ class LedgerChart(Chart):
             self.plot.addItem(pg.BarGraphItem(x0=[0.0] * len(ys), y=ys, width=widths, height=TALL,
                                               brush=QColor(self.colour(kind)), pen=none))  # fmt: skip
         for y, row in spots:
-            words = pg.TextItem(mebibytes(row["bytes"]), color=palette.muted, anchor=(0, 0.5))
-            words.setFont(self._small)
-            words.setPos(max(row["bytes"], row["float_bytes"]), y)
-            self.plot.addItem(words, ignoreBounds=True)
+            label = pg.TextItem(mebibytes(row["bytes"]), color=palette.muted, anchor=(0, 0.5))
+            label.setFont(self._small)
+            label.setPos(max(row["bytes"], row["float_bytes"]), y)
+            self.plot.addItem(label, ignoreBounds=True)
             if row["kind"] == "codes":
                 xs = [row["ideal"], row["ideal"]]
                 self.plot.plot(xs, [y - 0.46, y + 0.46], pen=pen(palette.text, 1.6))
@@ -81,7 +81,7 @@ class LedgerChart(Chart):
 
     def _bound(self) -> None:
         top = max(max(r["bytes"], r["float_bytes"]) for r in self.rows) or 1
-        room = max(self.plot.vb.width(), 3 * VALUE)  # beside the longest bar its value stands
+        room = max(self.plot.vb.width(), 3 * VALUE)  # leaves room for the value of the longest bar
         self.plot.setXRange(0, top * room / (room - VALUE), padding=0)
         self.plot.setYRange(-0.7, len(self.rows) - 0.3, padding=0)
 
@@ -105,27 +105,27 @@ class LedgerChart(Chart):
 
     def resizeEvent(self, event: Any) -> None:
         super().resizeEvent(event)
-        if getattr(self, "rows", ()):  # pyqtgraph resizes while it is made
+        if getattr(self, "rows", ()):  # pyqtgraph resizes during construction
             self._axes(self.look)
             self._bound()
 
     def legend(self) -> str:
-        """What the colours mean, of what there is."""
+        """Legend of the drawn kinds."""
         kinds = dict.fromkeys(r["kind"] if r["kind"] in COLOURS else "other" for r in self.rows)
         pairs = [(self.colour(k), "■", TITLES[k]) for k in kinds]
         pairs += [(self.look.line, "■", "as float32")] if self.rows else []
         pairs += [(self.look.text, "|", "codes alone")] if "codes" in kinds else []
-        words = [f'<span style="color:{c}">{mark}</span>&nbsp;{t.replace(" ", "&nbsp;")}' for c, mark, t in pairs]
-        return " &nbsp; ".join(words)
+        entries = [f'<span style="color:{c}">{mark}</span>&nbsp;{t.replace(" ", "&nbsp;")}' for c, mark, t in pairs]
+        return " &nbsp; ".join(entries)
 
     # -- pointing
 
-    def words_at(self, y: float) -> str:
-        """A line in words."""
-        place = len(self.rows) - 1 - round(y)
-        if not 0 <= place < len(self.rows):
+    def tooltip_at(self, y: float) -> str:
+        """Tooltip of the line at a y position."""
+        index = len(self.rows) - 1 - round(y)
+        if not 0 <= index < len(self.rows):
             return ""
-        row = self.rows[place]
+        row = self.rows[index]
         lines = [row["line"], f"{mebibytes(row['bytes'])}, {count(row['bytes'])} bytes"]
         if row["elements"]:
             lines.append(f"{plural(row['elements'], 'element')}, {mebibytes(row['float_bytes'])} as float32")
@@ -138,14 +138,14 @@ class LedgerChart(Chart):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
         y = self.plot.vb.mapSceneToView(QPointF(self.mapToScene(event.position().toPoint()))).y()
-        QToolTip.showText(event.globalPosition().toPoint(), self.words_at(y), self)
+        QToolTip.showText(event.globalPosition().toPoint(), self.tooltip_at(y), self)
 
     def table(self) -> Table:
-        """A row for each line."""
+        """One row per line."""
         return COLUMNS, [tuple(r[c] for c in COLUMNS) for r in self.rows]
 
 
 def _spacing(span: float, room: float) -> float:
-    """Round in the unit that the label will have."""
+    """Tick spacing that is round in the label's unit."""
     unit = 1024.0 ** max(int(span >= 1 << 10) + int(span >= 100_000) + int(span >= 1 << 30), 0)
     return spacing(span / unit, room) * unit

@@ -1,4 +1,4 @@
-"""A run as lanes of spans: parts of the model, nodes, torch's operations below them, kernels of a device. No Qt."""
+"""Timeline of a run as lanes of spans: modules, nodes, torch operations, device kernels. No Qt."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from espalier.app.theme import CATEGORIES
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import category
 
-DEEPEST, LARGE = 3, 6.0  # levels of modules that are drawn; pixels of a span that is drawn by itself
+DEEPEST, LARGE = 3, 6.0  # drawn levels of modules; pixels from which a span is drawn individually
 US = 1e6
 MODULE, OTHER = "", 1
 COLOURS = (MODULE, "other", *(c for c in CATEGORIES if c != "other"))
 PLACES = {name: k for k, name in enumerate(COLOURS)}
 Floats = NDArray[np.float64]
 Codes = NDArray[Any]
-Told = tuple[str, int, str, str, float, float]  # kind, level, name, node, begin, length
+RawSpan = tuple[str, int, str, str, float, float]  # kind, level, name, node, begin, length
 ORDER = {"node": 0, "rounding": 0, "operation": 1, "device": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`begin` and `length` in microseconds of the run; `colour`: a category of operations, empty for a module."""
+    """A span in microseconds of the run; `colour`: an operation category, empty for a module."""
 
     name: str
     begin: float
@@ -40,10 +40,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lane:
-    """Spans in the order of their begins. `kind`: module, node, operation or device.
+    """Spans sorted by `begins`. `kind`: module, node, operation or device.
 
-    `ends`: of all spans until then, so that they ascend; `codes`: the place of each span's colour in COLOURS. `places`:
-    the spans of each node.
+    `ends`: running maximum of the spans' ends; `codes`: index of each span's colour in COLOURS; `places`: indices of
+    each node's spans.
     """
 
     title: str
@@ -56,7 +56,7 @@ class Lane:
     places: Mapping[str, Sequence[int]]
 
     def at(self, time: float, slack: float = 0.0) -> Span | None:
-        """The span that runs at a time, or the nearest one within `slack`."""
+        """The span at a time, or the nearest one within `slack`."""
         near = [k for k in range(*self.among(time - slack, time + slack))]
         if not near:
             return None
@@ -64,14 +64,14 @@ class Lane:
         return self.spans[best]
 
     def among(self, begin: float, end: float) -> tuple[int, int]:
-        """The first of the spans that reach into a stretch of time, and the first after them."""
+        """Index range of the spans that overlap an interval."""
         first = int(np.searchsorted(self.ends, begin, "left"))
         return first, max(int(np.searchsorted(self.begins, end, "right")), first)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One run. `held`: microseconds, and bytes held from then on; `left_out`: spans that were too many to tell."""
+    """A run: lanes, and `held` bytes from each of `times` (µs) on; `left_out`: number of omitted spans."""
 
     length: float
     lanes: tuple[Lane, ...] = ()
@@ -81,69 +81,71 @@ class Run:
 
     @property
     def nodes(self) -> Lane | None:
-        """The lane of the nodes."""
+        """The node lane."""
         return next((lane for lane in self.lanes if lane.kind == "node"), None)
 
     def held_at(self, time: float) -> float:
-        """Bytes that are held at a time."""
+        """Allocated bytes at a time."""
         at = int(np.searchsorted(self.times, time, "right")) - 1
         return float(self.held[at]) if at >= 0 else 0.0
 
 
-def run_of(told: dict[str, Any], graph: Graph) -> Run | None:
-    """The lanes of what `espalier.passes.timed.timeline` told; None where there is nothing, or what is no timeline."""
+def run_of(timeline: dict[str, Any], graph: Graph) -> Run | None:
+    """Build the lanes from the data of `espalier.passes.timed.timeline`; None if it is empty or malformed."""
     try:
-        spans = [(str(k), int(lv), str(n), str(i), float(b) * US, float(s) * US) for k, lv, n, i, b, s in told["spans"]]
-        held = np.array(told["held"], float).reshape(-1, 2)
-        length, left_out = float(told["seconds"]) * US, int(told.get("left_out", 0))
+        spans = [
+            (str(k), int(lv), str(n), str(i), float(b) * US, float(s) * US) for k, lv, n, i, b, s in timeline["spans"]
+        ]
+        held = np.array(timeline["held"], float).reshape(-1, 2)
+        length, left_out = float(timeline["seconds"]) * US, int(timeline.get("left_out", 0))
     except Exception:  # noqa: BLE001
         return None
     if not spans or length <= 0:
         return None
-    known = {name: Known.of(name, graph) for name in {s[3] for s in spans}}
-    lanes = [*_modules(spans, known), *_own(spans, known)]
+    infos = {name: NodeInfo.of(name, graph) for name in {s[3] for s in spans}}
+    lanes = [*_modules(spans, infos), *_measured_lanes(spans, infos)]
     return Run(length, tuple(lanes), held[:, 0] * US, held[:, 1], left_out)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What spans of a node are called and coloured by, and the modules that it lies in."""
+class NodeInfo:
+    """Title, colour and module path of a node's spans."""
 
     title: str
     colour: str
     path: tuple[str, ...]
 
     @staticmethod
-    def of(name: str, graph: Graph) -> Known:
-        """Of a node; one that is gone by now keeps its name."""
+    def of(name: str, graph: Graph) -> NodeInfo:
+        """Info of a node; a missing node gets its name as title."""
         node = graph.nodes.get(name)
         if node is None:
-            return Known(name, "other", ())
-        return Known(node_path(node).rpartition(" · ")[2], str(category(node)), parts_of(node))
+            return NodeInfo(name, "other", ())
+        return NodeInfo(node_path(node).rpartition(" · ")[2], str(category(node)), parts_of(node))
 
 
-def _own(spans: Sequence[Told], known: Mapping[str, Known]) -> Iterator[Lane]:
-    """Nodes with their rounding, operations level by level, kernels of the device."""
-    lanes: dict[tuple[int, int], list[Told]] = {}
+def _measured_lanes(spans: Sequence[RawSpan], infos: Mapping[str, NodeInfo]) -> Iterator[Lane]:
+    """Lanes of nodes with their rounding, of operations by level, and of the device."""
+    lanes: dict[tuple[int, int], list[RawSpan]] = {}
     for span in spans:
         order = ORDER.get(span[0])
         if order is not None:
             lanes.setdefault((order, span[1]), []).append(span)
-    for (order, level), found in sorted(lanes.items()):
+    for (order, level), spans_of in sorted(lanes.items()):
         kind = ("node", "operation", "device")[order]
         title = {"node": "node", "operation": "torch" if level == 1 else "", "device": "GPU"}[kind]
-        found.sort(key=lambda s: s[4])
-        yield from _lane(title, kind, tuple(_span(s, known[s[3]]) for s in found))
+        spans_of.sort(key=lambda s: s[4])
+        yield from _lane(title, kind, tuple(_span(s, infos[s[3]]) for s in spans_of))
 
 
-def _span(told: Told, known: Known) -> Span:
-    kind, _, name, node, begin, length = told
-    title = known.title if kind in ("node", "rounding") else name
-    return Span(title, begin, length, (node,) if node else (), known.colour, kind == "rounding")
+def _span(raw: RawSpan, info: NodeInfo) -> Span:
+    kind, _, name, node, begin, length = raw
+    title = info.title if kind in ("node", "rounding") else name
+    return Span(title, begin, length, (node,) if node else (), info.colour, kind == "rounding")
 
 
 def _lane(title: str, kind: str, spans: tuple[Span, ...]) -> Iterator[Lane]:
-    """A lane, where it has anything."""
+    """A lane, unless it is empty."""
     if spans:
         begins, lengths = np.array([s.begin for s in spans]), np.array([s.length for s in spans])
         codes = np.array([PLACES.get(s.colour, OTHER) for s in spans], np.int16)
@@ -154,26 +156,26 @@ def _lane(title: str, kind: str, spans: tuple[Span, ...]) -> Iterator[Lane]:
         yield Lane(title, kind, spans, begins, np.maximum.accumulate(begins + lengths), lengths, codes, places)
 
 
-def _modules(spans: Sequence[Told], known: Mapping[str, Known]) -> Iterator[Lane]:
-    """Levels of modules that differ, from the outside in: a span from the first to the last node in a row."""
-    found = sorted((s for s in spans if s[0] in ("node", "rounding")), key=lambda s: s[4])
-    paths = [known[s[3]].path for s in found]
+def _modules(spans: Sequence[RawSpan], infos: Mapping[str, NodeInfo]) -> Iterator[Lane]:
+    """Module lanes below the common prefix, outermost first: one span per consecutive run of a module's nodes."""
+    nodes = sorted((s for s in spans if s[0] in ("node", "rounding")), key=lambda s: s[4])
+    paths = [infos[s[3]].path for s in nodes]
     shared = next((d for d in range(64) if len({p[d : d + 1] for p in paths}) != 1 or paths[0][d : d + 1] == ()), 0)
     for depth in range(shared, shared + DEEPEST):
-        groups = groupby(range(len(found)), key=lambda k, d=depth: paths[k][: d + 1] if len(paths[k]) > d else ())
-        yield from _lane("module" if depth == shared else "", "module", tuple(_grouped(groups, found)))
+        groups = groupby(range(len(nodes)), key=lambda k, d=depth: paths[k][: d + 1] if len(paths[k]) > d else ())
+        yield from _lane("module" if depth == shared else "", "module", tuple(_grouped(groups, nodes)))
 
 
-def _grouped(groups: Any, found: Sequence[Any]) -> Iterator[Span]:
+def _grouped(groups: Any, nodes: Sequence[Any]) -> Iterator[Span]:
     for path, members in groups:
-        own = [found[k] for k in members]
+        members_ = [nodes[k] for k in members]
         if path:
-            begin, end = own[0][4], max(s[4] + s[5] for s in own)
-            yield Span(path[-1], begin, end - begin, tuple(dict.fromkeys(s[3] for s in own)))
+            begin, end = members_[0][4], max(s[4] + s[5] for s in members_)
+            yield Span(path[-1], begin, end - begin, tuple(dict.fromkeys(s[3] for s in members_)))
 
 
 def parts_of(node: Node) -> tuple[str, ...]:
-    """The modules that a node lies in, the outermost first; a number stays with the name before it."""
+    """The modules of a node, outermost first; an index is joined to the name before it."""
     path = node.target.rpartition(".")[0] if node.call == "call_module" else node.module_path
     parts: list[str] = []
     for part in filter(None, path.split(".")):
@@ -192,9 +194,9 @@ def rows_of(run: Run) -> Iterator[tuple[str, str, str, float, float]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
-    """What is seen of a lane: `codes`, the colour of each column of pixels (−1: none) for spans narrower than LARGE;
-    `large`: the places of the others, which begin and end at `lefts` and `rights`.
+class VisibleLane:
+    """A lane in pixel columns: `codes`, the colour of each column (−1: none) of spans narrower than LARGE;
+    `large`: indices of the others, which begin and end at `lefts` and `rights`.
     """
 
     codes: Codes
@@ -203,20 +205,20 @@ class Seen:
     rights: Floats
 
 
-def seen_of(lane: Lane, begin: float, end: float, wide: int) -> Seen:
-    """A stretch of a lane in so many columns of pixels; of spans within one column the longest."""
+def visible_lane(lane: Lane, begin: float, end: float, wide: int) -> VisibleLane:
+    """An interval of a lane in `wide` pixel columns; the longest span wins a column."""
     first, after = lane.among(begin, end)
     scale = wide / (end - begin)
     lefts = (lane.begins[first:after] - begin) * scale
     sizes = lane.lengths[first:after] * scale
     codes = np.full(wide, -1, np.int16)
     small = np.flatnonzero((sizes < LARGE) & (lefts < wide) & (lefts + sizes >= 0))
-    small = small[np.argsort(lane.lengths[first + small], kind="stable")]  # the longest is written last
-    # Columns of each, one at least; from three on the last stays free, so that neighbours stand apart.
+    small = small[np.argsort(lane.lengths[first + small], kind="stable")]  # longest last, so that it wins
+    # At least one column each; from three on the last stays empty to separate neighbours.
     columns = np.maximum(np.floor(sizes[small] + 0.5) - (sizes[small] >= 3), 1).astype(np.int64)
     offsets = np.arange(int(columns.sum())) - np.repeat(np.cumsum(columns) - columns, columns)
     at = np.repeat(np.floor(lefts[small]).astype(np.int64), columns) + offsets
     inside = (at >= 0) & (at < wide)
     codes[at[inside]] = np.repeat(lane.codes[first + small], columns)[inside]
     large = np.flatnonzero((sizes >= LARGE) & (lefts < wide) & (lefts + sizes > 0))
-    return Seen(codes, (first + large).astype(np.int64), lefts[large], (lefts + sizes)[large])
+    return VisibleLane(codes, (first + large).astype(np.int64), lefts[large], (lefts + sizes)[large])

@@ -1,4 +1,4 @@
-"""`kernels --answers`: the kernels' questions with figures measured here, and those of a model's memory."""
+"""Option `kernels --answers`: the answers with metrics measured on this machine, and a model's memory ledger."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 WIDTH = 100
 
 
-def answered(found: Arguments, console: Console) -> Answer:
-    """Measure what answers the questions that are named, or all, and tell."""
+def measure_answers(args: Arguments, console: Console) -> Answer:
+    """Measure and print the named answers, or all."""
     import torch
 
     from espalier.kernels.bench import machine
@@ -30,50 +30,51 @@ def answered(found: Arguments, console: Console) -> Answer:
     from espalier.kernels.bench.answers.questions import QUESTIONS, question
     from espalier.kernels.bench.results import check_place
 
-    asked = [question(n) for n in found.names] or list(QUESTIONS)
-    if found.model and "memory" not in [q.key for q in asked]:
-        raise UsageError("--model is of use to the question memory alone.", "Add memory to the questions.")
-    if found.output:
-        check_place(Path(found.output))
-    device = found.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    questions = [question(n) for n in args.names] or list(QUESTIONS)
+    if args.model and "memory" not in [q.key for q in questions]:
+        raise UsageError("--model applies to the question memory only.", "Add memory to the questions.")
+    if args.output:
+        check_place(Path(args.output))
+    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if why := machine.no_device(device):
         raise UsageError(f"Kernels cannot run on {device}: {why}.", "Choose --device cpu.")
-    heard: list[object] = []
+    parts: list[object] = []
     known = Known(device)
-    for one in asked:
-        measure(one.key, device, console.progress, heard.append)
-        known = gathered(device, heard, known)
-    if found.model:
-        known = with_project(known, _ledger(found, console), found.model)
+    for each in questions:
+        measure(each.key, device, console.progress, parts.append)
+        known = gathered(device, parts, known)
+    if args.model:
+        known = with_project(known, _ledger(args, console), args.model)
     console.clear()
-    data = {"machine": machine.facts(device), "answers": [_told(q, known) for q in asked]}
-    if found.output:
-        _write(found.output, data)
-        data["output"] = found.output
-    return Answer(data, lambda: _lines(asked, known, found.output))
+    data = {"machine": machine.facts(device), "answers": [_as_dict(q, known) for q in questions]}
+    if args.output:
+        _write(args.output, data)
+        data["output"] = args.output
+    return Answer(data, lambda: _lines(questions, known, args.output))
 
 
 def with_project(known: Known, rows: Iterable[Mapping[str, Any]], name: str) -> Known:
-    """Beside the lines of a model's memory."""
+    """Add the ledger lines of a model."""
     return replace(known, project=tuple(rows), project_name=name)
 
 
-def _ledger(found: Arguments, console: Console) -> tuple[dict[str, Any], ...]:
+def _ledger(args: Arguments, console: Console) -> tuple[dict[str, Any], ...]:
     from espalier.model.document.recipe import Step
     from espalier.passes.analysis.memory import MemoryOptions
     from espalier.passes.base import run_step
 
-    with opened(found.model, found, console) as target:
-        step = Step("memory", MemoryOptions(device=found.device or "cpu"), found.seed)
+    with opened(args.model, args, console) as target:
+        step = Step("memory", MemoryOptions(device=args.device or "cpu"), args.seed)
         return run_step(target.project.graph, step, target.context).report.rows
 
 
-def _told(asked: Question, known: Known) -> dict[str, Any]:
+def _as_dict(question: Question, known: Known) -> dict[str, Any]:
     from espalier.kernels.bench.answers.lines import lines_of
 
-    lines = [asdict(line) for line in lines_of(asked.key, known)]
-    return {"question": asked.key, "title": asked.title, "text": list(asked.text), "formulas": list(asked.formulas),
-            "lines": lines, "links": [link.url for link in asked.links]}  # fmt: skip
+    lines = [asdict(line) for line in lines_of(question.key, known)]
+    return {"question": question.key, "title": question.title, "text": list(question.text),
+            "formulas": list(question.formulas), "lines": lines,
+            "links": [link.url for link in question.links]}  # fmt: skip
 
 
 def _write(path: str, data: dict[str, Any]) -> None:
@@ -82,18 +83,18 @@ def _write(path: str, data: dict[str, Any]) -> None:
     write_report(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
-def _lines(asked: list[Question], known: Known, output: str | None) -> Iterator[str]:
-    from espalier.app.features.kernels.state.answer_words import note_text, value_text
+def _lines(questions: list[Question], known: Known, output: str | None) -> Iterator[str]:
+    from espalier.app.features.kernels.state.answer_text import note_text, value_text
     from espalier.kernels.bench.answers.lines import lines_of
 
-    for number, one in enumerate(asked):
+    for number, each in enumerate(questions):
         if number:
             yield ""
-        yield one.title
-        for text in one.text:
+        yield each.title
+        for text in each.text:
             yield from textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ")
-        yield from (f"    {formula}" for formula in one.formulas)
-        held = lines_of(one.key, known)
-        yield from table([{"": x.label, "value": value_text(x), " ": note_text(x)} for x in held], "  ")
+        yield from (f"    {formula}" for formula in each.formulas)
+        rows = lines_of(each.key, known)
+        yield from table([{"": x.label, "value": value_text(x), " ": note_text(x)} for x in rows], "  ")
     if output:
         yield f"written to {output}"

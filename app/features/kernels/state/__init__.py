@@ -1,1 +1,1 @@
-"""Measured kernels and answers about them: what stands behind the panel Kernels."""
+"""State of the panel Kernels: runs, answers, measurements."""

@@ -1,4 +1,4 @@
-"""Runs of kernels: asked of the worker, heard row by row, read from files, kept in the project; and what there is."""
+"""Kernel runs: measured by the worker, loaded from files, stored in the project; and the list of kernels."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 MEMBER = "kernels.json"  # of the project file
 VERSION = 1
-PAUSE = 150  # milliseconds between two tellings of rows that stream in
+PAUSE = 150  # milliseconds between two updates while rows stream in
 UNREAD = OptionsError("The measurements of kernels in the project cannot be read.", "Run the kernels again.")
 
 
 @dataclass(slots=True)
 class Run:
-    """Rows of one request, or of a file. `home`: the document that keeps them; None while none does."""
+    """Rows of one request or file. `home`: the document that stores them, or None."""
 
     name: str
     results: Results
@@ -44,23 +44,23 @@ class Run:
     job: JobInfo | None = None
     error: str = ""
     stopped: bool = False
-    gives_way: bool = False  # to a job that waits; it goes on behind it
+    gives_way: bool = False  # yields to a queued job and continues after it
     home: Document | None = None
-    _kept: str = ""
+    _json: str = ""
 
-    def kept(self) -> str:
-        """As JSON, made once: a run that has ended stays as it is."""
-        if not self._kept:
-            told = {"file": self.file, "stopped": self.stopped, "error": self.error,
-                    "results": files.dumped(self.whole)}  # fmt: skip
-            self._kept = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
-        return self._kept
+    def to_json(self) -> str:
+        """The finished run as JSON, cached."""
+        if not self._json:
+            data = {"file": self.file, "stopped": self.stopped, "error": self.error,
+                    "results": files.dumped(self.all_results)}  # fmt: skip
+            self._json = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+        return self._json
 
     @property
     def title(self) -> str:
-        """What it is of: kernels, and whether on a curve."""
-        wish = self.results.settings.get("kernels") or dict.fromkeys(r.kernel for r in self.rows)
-        names = list(wish)
+        """Title: kernels, and whether it is a sweep."""
+        kernels = self.results.settings.get("kernels") or dict.fromkeys(r.kernel for r in self.rows)
+        names = list(kernels)
         what = (
             names[0].replace("_", " ") if len(names) == 1 else plural(len(names), "kernel") if names else "all kernels"
         )
@@ -68,32 +68,32 @@ class Run:
 
     @property
     def device(self) -> str:
-        """cpu or cuda."""
+        """Device: cpu or cuda."""
         return str(self.results.machine.get("device") or (self.rows[0].device if self.rows else ""))
 
     @property
     def machine(self) -> str:
-        """The processor's or the card's name."""
+        """Name of the processor or GPU."""
         return str(self.results.machine.get("name") or "an unknown machine")
 
     @property
-    def whole(self) -> Results:
-        """The results with the rows so far."""
+    def all_results(self) -> Results:
+        """The results with the present rows."""
         return replace(self.results, rows=tuple(self.rows))
 
 
 def kernel_runs_of(session: Session) -> KernelBench:
-    """The runs of a session: one object for all that read them."""
+    """The session's KernelBench, created once."""
     return session.findChild(KernelBench) or KernelBench(session)
 
 
 class KernelBench(QObject):
-    """`changed`: rows, the end or an error of a run; `listed`: another list of runs; `known`: the lab, or its error."""
+    """Emits `changed` with a changed run, `listed` at another list of runs, `lab_changed` at the lab or its error."""
 
     changed = Signal(object)
     listed = Signal()
-    known = Signal()
-    kept = Signal()
+    lab_changed = Signal()
+    stored = Signal()
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -107,51 +107,51 @@ class KernelBench(QObject):
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._wait.timeout.connect(lambda: self.running and self.changed.emit(self.running))
         session.opened.connect(self._read)
-        session.job_event.connect(self._hear)
-        session.queued.connect(self._make_room)
+        session.job_event.connect(self._on_event)
+        session.queued.connect(self._yield_to_queue)
         self._read()
 
-    # -- what there is
+    # -- kernels and runs
 
     def want_lab(self) -> None:
-        """Ask the worker what kernels there are, once."""
+        """Ask the worker for the kernels, once."""
         if self.lab is None and self._asked is None:
             self.lab_error = None
-            self._asked = self._session.submit("List the kernels", LabJob(), self._know, urgent=True,
-                                               failed=self._unknown)  # fmt: skip
+            self._asked = self._session.submit("List the kernels", LabJob(), self._on_lab, urgent=True,
+                                               failed=self._on_lab_error)  # fmt: skip
 
-    def _know(self, lab: Lab) -> None:
+    def _on_lab(self, lab: Lab) -> None:
         self.lab = lab
-        self.known.emit()
+        self.lab_changed.emit()
 
-    def _unknown(self, error: JobError) -> None:
+    def _on_lab_error(self, error: JobError) -> None:
         self.lab_error = error
-        self.known.emit()
+        self.lab_changed.emit()
 
     @property
     def running(self) -> Run | None:
-        """The run whose job waits or is under way."""
+        """The run whose job is queued or running, or None."""
         return next((r for r in self.runs.values() if r.job), None)
 
     def measured(self, device: str = "") -> Iterator[Row]:
-        """Rows with a time that were measured here, perhaps on one device; the newest runs come last."""
+        """Timed rows of this machine, optionally of one device; the newest runs last."""
         for run in self.runs.values():
             if self.is_own(run):
                 yield from (r for r in run.rows if r.seconds and (not device or r.device == device))
 
     def is_own(self, run: Run) -> bool:
-        """Whether a run is of this machine: not from a file, nor from the project of somebody else."""
+        """Whether a run was measured on this machine."""
         return not run.file and not self.elsewhere(run.device, str(run.results.machine.get("name") or ""))
 
     def elsewhere(self, device: str, name: str) -> bool:
-        """Whether figures of a machine called so are another's; not before it is known what this one is."""
+        """Whether a machine name is not this machine's; False while this machine is unknown."""
         here = self.lab.machines.get(device, {}) if self.lab else None
         return bool(name) and here is not None and here.get("name") != name
 
     # -- running
 
     def start(self, request: Request) -> Run:
-        """Measure; raises OptionsError while another run is under way."""
+        """Start a run; raises OptionsError while another is running."""
         if self.running:
             raise OptionsError("Kernels are being measured already.", "Wait for them, or cancel first.")
         title = _title(request)
@@ -164,40 +164,40 @@ class KernelBench(QObject):
     def _submit(self, run: Run, title: str, job: KernelsJob) -> None:
         run.job = self._session.submit(title, job, lambda _: None, failed=lambda e: _fail(run, e))
 
-    def _make_room(self) -> None:
-        """Let jobs that wait go first, once the size at hand is measured: a run of all kernels takes minutes."""
+    def _yield_to_queue(self) -> None:
+        """Yield to queued jobs after the present size: a run of all kernels takes minutes."""
         run = self.running
         if run is None or run.job is None or run.gives_way or run.job.state != "running":
             return
         if any(j.state == "waiting" for j in self._session.jobs if j is not run.job):
-            run.gives_way = self._session.give_way(run.job.id, partial(_rest, run))
+            run.gives_way = self._session.give_way(run.job.id, partial(_remaining_job, run))
 
     def stop(self) -> None:
-        """End the run; its rows stay."""
+        """Stop the run and keep its rows."""
         if (run := self.running) and run.job:
             self._session.cancel(run.job.id)
 
     def remove(self, run: Run) -> None:
-        """Forget a run, in the project too; one that runs is stopped."""
+        """Remove a run, also from the project; stop it if it is running."""
         self.runs.pop(run.name, None)
         if run.job:
             self._session.cancel(run.job.id)
-        self._keep()
+        self._store()
         self.listed.emit()
 
     # -- files
 
     def load(self, path: Path) -> Run:
-        """Read a file that the command line or a window wrote; raises KernelError."""
-        found = files.load(path)
-        run = self._add(replace(found, rows=()), list(found.rows), path.name)
-        self._keep()
+        """Load a results file; raises KernelError."""
+        results = files.load(path)
+        run = self._add(replace(results, rows=()), list(results.rows), path.name)
+        self._store()
         self.listed.emit()
         return run
 
     def save(self, run: Run, path: Path) -> None:
-        """Write a file that `kernels --compare` reads; raises KernelError."""
-        files.save(run.whole, path)
+        """Write a results file; raises KernelError."""
+        files.save(run.all_results, path)
 
     def _add(self, results: Results, rows: list[Row] | None = None, file: str = "") -> Run:
         self._count += 1
@@ -205,21 +205,21 @@ class KernelBench(QObject):
         self.runs[run.name] = run
         return run
 
-    # -- what comes
+    # -- job events
 
-    def _hear(self, heard: JobEvent) -> None:
-        if self._asked and heard.job.id == self._asked.id and isinstance(heard.event, TERMINAL):
+    def _on_event(self, job_event: JobEvent) -> None:
+        if self._asked and job_event.job.id == self._asked.id and isinstance(job_event.event, TERMINAL):
             self._asked = None
-            if isinstance(heard.event, Stopped):
-                self._unknown(JobError("The list of kernels was stopped.", ""))
+            if isinstance(job_event.event, Stopped):
+                self._on_lab_error(JobError("The list of kernels was stopped.", ""))
         run = self.running
-        if run is None or run.job is None or heard.job.id != run.job.id:
+        if run is None or run.job is None or job_event.job.id != run.job.id:
             return
-        if isinstance(heard.event, Found):
-            self._take(run, heard.event.part)
-            self._make_room()
-        elif isinstance(heard.event, TERMINAL):
-            run.job, run.stopped = None, isinstance(heard.event, Stopped)
+        if isinstance(job_event.event, Found):
+            self._take(run, job_event.event.part)
+            self._yield_to_queue()
+        elif isinstance(job_event.event, TERMINAL):
+            run.job, run.stopped = None, isinstance(job_event.event, Stopped)
             self._ended(run)
         if self.running and not self._wait.isActive():
             self._wait.start()
@@ -238,66 +238,66 @@ class KernelBench(QObject):
     def _ended(self, run: Run) -> None:
         self._wait.stop()
         if not run.rows and (run.stopped or run.error):
-            self.runs.pop(run.name)  # nothing came of it
+            self.runs.pop(run.name)  # no results
             if run.error:
                 self._session.problem.emit(JobError(run.error, ""))
             self.listed.emit()
         else:
-            self._keep()
+            self._store()
         self.changed.emit(run)
 
     # -- the project
 
-    def _keep(self) -> None:
-        """Put all that has ended into the project, so that saving keeps it."""
+    def _store(self) -> None:
+        """Write the finished runs into the project."""
         document = self._session.document
         if document is None:
             return
-        held = [run for run in self.runs.values() if not run.job]
-        for run in held:
+        finished = [run for run in self.runs.values() if not run.job]
+        for run in finished:
             run.home = document
-        text = f'{{"version":{VERSION},"runs":[{",".join(run.kept() for run in held)}]}}'
-        document.keep(MEMBER, text.encode() if held else None)
-        self.kept.emit()
+        text = f'{{"version":{VERSION},"runs":[{",".join(run.to_json() for run in finished)}]}}'
+        document.keep(MEMBER, text.encode() if finished else None)
+        self.stored.emit()
 
     def _read(self) -> None:
-        """Take what the project of another document holds; runs that no document keeps yet go along."""
-        staying = [run for run in self.runs.values() if run.job or run.home is None]
+        """Read the runs of another document; runs not stored in any document stay."""
+        unsaved = [run for run in self.runs.values() if run.job or run.home is None]
         self.runs.clear()
         self.unread = None
         document = self._session.document
         raw = document.project.extras.get(MEMBER) if document else None
-        for told, results in _runs(raw, self._cannot) if raw is not None else ():
-            run = self._add(replace(results, rows=()), list(results.rows), str(told.get("file", "")))
-            run.stopped, run.error, run.home = bool(told.get("stopped")), str(told.get("error", "")), document
-        self.runs |= {run.name: run for run in staying}
+        for entry, results in _runs(raw, self._on_unreadable) if raw is not None else ():
+            run = self._add(replace(results, rows=()), list(results.rows), str(entry.get("file", "")))
+            run.stopped, run.error, run.home = bool(entry.get("stopped")), str(entry.get("error", "")), document
+        self.runs |= {run.name: run for run in unsaved}
         self.listed.emit()
 
-    def _cannot(self) -> None:
+    def _on_unreadable(self) -> None:
         self.unread = UNREAD
 
 
-def _runs(raw: bytes, cannot: Callable[[], None]) -> list[tuple[dict[str, Any], Results]]:
-    """The runs of a project's member; none, and `cannot`, where it cannot be read."""
+def _runs(raw: bytes, on_error: Callable[[], None]) -> list[tuple[dict[str, Any], Results]]:
+    """The runs of a project member; calls `on_error` and returns none if it is damaged."""
 
     def read() -> list[tuple[dict[str, Any], Results]]:
         data = parse_json(raw)
         if data["version"] != VERSION:
             raise ValueError(data["version"])
-        return [(told, files.parsed(told["results"], "the project")) for told in data["runs"]]
+        return [(entry, files.parsed(entry["results"], "the project")) for entry in data["runs"]]
 
-    found = tried(read, None)
-    if found is None:
-        cannot()
-    return found or []
+    runs = tried(read, None)
+    if runs is None:
+        on_error()
+    return runs or []
 
 
 def _fail(run: Run, error: JobError) -> None:
     run.error = f"{error.message} {error.hint}".strip()
 
 
-def _rest(run: Run, left: int) -> Rest | None:
-    """The sizes from the one numbered `left` on; None where none is left."""
+def _remaining_job(run: Run, left: int) -> Rest | None:
+    """A job of the sizes from number `left` on, or None."""
     run.gives_way = False
     work = run.job.job if run.job else None
     return (

@@ -1,1 +1,1 @@
-"""Sensitivities as a heat map, bars and dots."""
+"""Charts of sensitivities: heat map, bars, dots."""

@@ -1,4 +1,4 @@
-"""Predicted against measured divergence: a dot for each measured cell, the diagonal, and the error in words."""
+"""Scatter chart of predicted against measured divergence, with a summary of the error."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from espalier.app.words import percent, plural
 from espalier.passes.sensitivity.table import Sensitivity
 
 WIDEST = 760
-FEW = 3  # dots below which ranks say nothing
+FEW = 3  # minimum of dots for a rank correlation
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:
-    """The correlation of ranks; NaN for fewer than three, or where all are equal."""
+    """Spearman's rank correlation; NaN for fewer than three values or constant ones."""
     if len(x) < FEW:
         return math.nan
     ranks = [_ranks(np.asarray(v, float)) for v in (x, y)]
@@ -31,42 +31,42 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0; equal values share their mean."""
+    """Ranks from 0; ties get their mean rank."""
     _, place, times = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(times)
     return (ends - (times + 1) / 2)[place]
 
 
-def agreement_words(dots: Sequence[Dot]) -> str:
-    """How well the predictions hold, in words."""
+def agreement_text(dots: Sequence[Dot]) -> str:
+    """Summary of the predictions' accuracy."""
     if not dots:
         return ""
     ratios = [d.measured / d.predicted for d in dots]
     rank = spearman([d.predicted for d in dots], [d.measured for d in dots])
     near = sum(0.5 <= r <= 2 for r in ratios) / len(ratios)
-    words = [f"{plural(len(dots), 'measured cell')}", "" if math.isnan(rank) else f"rank correlation {rank:.2f}",
+    parts = [f"{plural(len(dots), 'measured cell')}", "" if math.isnan(rank) else f"rank correlation {rank:.2f}",
              f"measured is {float(np.median(ratios)):.2g} × predicted in the median",
              f"{percent(near, 0)} within a factor of 2"]  # fmt: skip
-    return " · ".join(w for w in words if w).replace("-", "−")
+    return " · ".join(w for w in parts if w).replace("-", "−")
 
 
 class AgreementChart(DotChart):
-    """Predicted along, measured up, both logarithmic and of one range."""
+    """Predicted (x) against measured (y) divergence, both logarithmic with equal ranges."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setMaximumWidth(WIDEST)  # both axes are of one range: much wider than high it reads badly
+        self.setMaximumWidth(WIDEST)  # axes of equal range need a nearly square plot
         self.setAccessibleName("Predicted against measured divergence")
 
     def show_table(self, table: Sequence[Sensitivity]) -> None:
         """Draw the measured cells of these rows."""
         self.dots = dots_of(table)
         self.places = np.log10(np.array([(d.predicted, d.measured) for d in self.dots]).reshape(-1, 2))
-        self.setAccessibleDescription(agreement_words(self.dots))
+        self.setAccessibleDescription(agreement_text(self.dots))
         self.draw(self.look)
 
     def legend(self) -> str:
-        """The two kinds of ports and the lines, in words of their colours; empty without dots."""
+        """Legend of port kinds and lines; empty without dots."""
         if not self.dots:
             return ""
         there = {d.kind for d in self.dots}
@@ -76,7 +76,7 @@ class AgreementChart(DotChart):
         return " &nbsp; ".join((*kinds, lines))
 
     def draw(self, palette: Palette) -> None:
-        """Axes of equal ranges, the diagonal, the dots."""
+        """Draw equal axes, the diagonal and the dots."""
         self._axes()
         self.plot.clear()
         if not self.dots:
@@ -101,5 +101,5 @@ class AgreementChart(DotChart):
 
 
 def power_words(values: Sequence[float], scale: float, spacing: float) -> list[str]:
-    """Ticks of a logarithmic axis: 0.001, 1e−5."""
+    """Tick labels of a logarithmic axis: 0.001, 1e−5."""
     return [divergence_words(10.0**v).replace("1.0e", "1e") for v in values]

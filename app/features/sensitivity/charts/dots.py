@@ -1,4 +1,4 @@
-"""Charts of measured cells: a dot for each, told by the pointer and chosen by a click."""
+"""Base of charts with a dot per measured cell, with tooltips and clicks."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from espalier.app.widgets.charts.picture import Table
 from espalier.passes.allocation.decisions import column_title
 from espalier.passes.sensitivity.table import Sensitivity
 
-NEAR = 12.0  # pixels between the pointer and a dot that it means
+NEAR = 12.0  # maximum pixels between pointer and dot
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A cell that was measured, both figures above nothing."""
+    """A measured cell with positive predicted and measured divergence."""
 
     row: Sensitivity
     place: int
 
     @property
     def predicted(self) -> float:
-        """What was predicted."""
+        """Predicted divergence."""
         return self.row.predicted[self.place]
 
     @property
     def measured(self) -> float:
-        """What was measured."""
-        found = self.row.measured[self.place]
-        assert found is not None
-        return found
+        """Measured divergence."""
+        value = self.row.measured[self.place]
+        assert value is not None
+        return value
 
     @property
     def title(self) -> str:
-        """What was given to the cell, without what is fitted."""
+        """Title of the candidate without fitted parameters."""
         return column_title(self.row.candidates[self.place])
 
     @property
     def bits(self) -> float:
-        """Of its format."""
-        held = self.row.candidates[self.place].format
-        return held.bits if held else FLOAT_BITS
+        """Bits of the format."""
+        fmt = self.row.candidates[self.place].format
+        return fmt.bits if fmt else FLOAT_BITS
 
     @property
     def kind(self) -> int:
@@ -58,15 +58,15 @@ class Dot:
         return int(self.row.port not in PORTS["weights"])
 
     @property
-    def words(self) -> str:
-        """The cell and its figures."""
+    def tooltip(self) -> str:
+        """Tooltip of the cell."""
         label = self.row.candidates[self.place].label
         return (f"{self.row.node} · {self.row.port} · {label}\npredicted {divergence_words(self.predicted)}, "
                 f"measured {divergence_words(self.measured)}")  # fmt: skip
 
 
 def dots_of(table: Sequence[Sensitivity]) -> tuple[Dot, ...]:
-    """All measured cells whose two figures can stand on a logarithmic scale."""
+    """All measured cells whose divergences fit a logarithmic scale."""
     return tuple(
         Dot(row, i) for row in table for i, m in enumerate(row.measured)
         if m is not None and LEAST < m < math.inf and LEAST < row.predicted[i] < math.inf
@@ -74,13 +74,13 @@ def dots_of(table: Sequence[Sensitivity]) -> tuple[Dot, ...]:
 
 
 class DotChart(Chart):
-    """`chosen` tells the Sensitivity and the place of a dot that was clicked. Subclasses say where the dots stand."""
+    """Emits `chosen` with the Sensitivity and candidate index of a clicked dot; subclasses set the dots' positions."""
 
     chosen = Signal(object, int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self.dots: tuple[Dot, ...] = ()
-        self.places = np.zeros((0, 2))  # of the dots, in the plot's own units
+        self.places = np.zeros((0, 2))  # dot positions in plot units
         super().__init__(parent)
         self.setMouseTracking(True)
 
@@ -100,33 +100,33 @@ class DotChart(Chart):
     # -- pointing
 
     def near(self, at: QPointF) -> Dot | None:
-        """The dot nearest to a place on the widget, where one is near."""
+        """The nearest dot within NEAR pixels of a widget position, or None."""
         if not self.dots:
             return None
         box = self.plot.vb
         here, pixel = box.mapSceneToView(self.mapToScene(at.toPoint())), box.viewPixelSize()
-        far = np.hypot(*((self.places - (here.x(), here.y())) / pixel).T)
-        place = int(far.argmin())
-        return self.dots[place] if far[place] <= NEAR else None
+        distances = np.hypot(*((self.places - (here.x(), here.y())) / pixel).T)
+        place = int(distances.argmin())
+        return self.dots[place] if distances[place] <= NEAR else None
 
     def spot(self, dot: Dot) -> QPointF:
-        """Where a dot lies on the widget."""
+        """The widget position of a dot."""
         x, y = map(float, self.places[self.dots.index(dot)])
         return QPointF(self.mapFromScene(self.plot.vb.mapViewToScene(QPointF(x, y))))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
-        found = self.near(event.position())
-        self.setCursor(Qt.CursorShape.PointingHandCursor if found else Qt.CursorShape.ArrowCursor)
-        QToolTip.showText(event.globalPosition().toPoint(), found.words if found else "", self)
+        hit = self.near(event.position())
+        self.setCursor(Qt.CursorShape.PointingHandCursor if hit else Qt.CursorShape.ArrowCursor)
+        QToolTip.showText(event.globalPosition().toPoint(), hit.tooltip if hit else "", self)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
-        if event.button() == Qt.MouseButton.LeftButton and (found := self.near(event.position())):
-            self.chosen.emit(found.row, found.place)
+        if event.button() == Qt.MouseButton.LeftButton and (hit := self.near(event.position())):
+            self.chosen.emit(hit.row, hit.place)
 
     def table(self) -> Table:
-        """A row for each dot."""
+        """One row per dot."""
         rows = [(d.row.node, d.row.port, d.row.candidates[d.place].label, d.predicted, d.measured,
                  d.measured / d.predicted) for d in self.dots]  # fmt: skip
         return ("node", "port", "format", "predicted", "measured", "measured over predicted"), rows

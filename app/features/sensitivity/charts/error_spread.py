@@ -1,4 +1,4 @@
-"""How far predictions are off, format by format: measured over predicted divergence, a dot a cell, a bar the median."""
+"""Chart of prediction errors by format: ratio of measured to predicted divergence per cell, with medians."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from espalier.app.features.sensitivity.charts.dots import Dot, DotChart
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import pen
 
-LEAST = 0.6  # decades that the axis spans at least, on both sides of 1
+LEAST = 0.6  # minimum decades of the axis on both sides of 1
 ROOM = 0.1  # decades beyond the outermost dots
-LINE = 11  # pixels of a row below which not all names find room
-SMALL = 10  # pixels of a name's letters
-NAMES = 112  # pixels for the names at the left
-TICKS = (1, 2, 5)  # and their decades
-FAR = 3.0  # decades beyond which there is a tick for each alone
-WIDE = 0.6  # of a format's row, what its dots take
+LINE = 11  # minimum pixels per row for all names
+SMALL = 10  # font size of names in pixels
+NAMES = 112  # pixels of the name column
+TICKS = (1, 2, 5)  # tick multiples within a decade
+FAR = 3.0  # from this range on, one tick per decade
+WIDE = 0.6  # share of a row's height used by its dots
 
 
 class ErrorSpread(DotChart):
-    """A row for each format, from few bits to many; ratios along, on a logarithmic axis."""
+    """One row per format, from few to many bits; ratios on a logarithmic axis."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self.names: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class ErrorSpread(DotChart):
         self.setAccessibleName("Measured over predicted divergence by format")
 
     def show_dots(self, dots: Sequence[Dot]) -> None:
-        """Draw these cells."""
+        """Draw measured cells."""
         self.dots = tuple(dots)
         titles = [d.title for d in self.dots]
         bits = {title: d.bits for title, d in zip(titles, self.dots, strict=True)}
@@ -45,12 +45,12 @@ class ErrorSpread(DotChart):
         self.places = np.empty((len(self.dots), 2))
         self.places[:, 0] = np.log10([d.measured / d.predicted for d in self.dots])
         for i in range(len(self.names)):
-            held = np.flatnonzero(self._rows == i)
-            self.places[held, 1] = i + WIDE * ((np.arange(len(held)) + 0.5) / len(held) - 0.5)
+            members = np.flatnonzero(self._rows == i)
+            self.places[members, 1] = i + WIDE * ((np.arange(len(members)) + 0.5) / len(members) - 0.5)
         self.draw(self.look)
 
     def draw(self, palette: Palette) -> None:
-        """The line where both are equal, those of a factor of 2, the dots and their medians."""
+        """Draw lines at ratio 1 and at a factor of 2, the dots and their medians."""
         self.plot.clear()
         self.plot.invertY(True)
         self.name_axes("measured ÷ predicted", "", left=NAMES)
@@ -84,5 +84,5 @@ class ErrorSpread(DotChart):
 
     def resizeEvent(self, ev: QResizeEvent) -> None:
         super().resizeEvent(ev)
-        if getattr(self, "names", ()) and self.plot.vb is not None:  # a plot that is closed has none
+        if getattr(self, "names", ()) and self.plot.vb is not None:  # None after close
             self._name_ticks()

@@ -1,4 +1,4 @@
-"""The heat map of sensitivities: one line a port, one column a candidate, coloured by the divergence it costs."""
+"""Heat map of sensitivities: one row a port, one column a candidate, coloured by divergence."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ Display = Qt.ItemDataRole.DisplayRole
 CELL, NAMES, BAR = 54, 250, 110
 SHADES = 96  # steps of the colours
 DOT = 2.0  # radius of the dot of a measured cell
-DOT_ROOM = 3  # by which the figures of all cells make room for it
+DOT_ROOM = 3  # horizontal offset of the text for the dot
 Present = Mapping[tuple[str, str], Format]
 
 
 class HeatModel(QAbstractTableModel):
-    """A Heat as Qt's views ask for it. `error`: the factor by which predictions are off as a rule, 0: not known."""
+    """Table model of a Heat. `error`: typical error factor of predictions, 0 if unknown."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -65,41 +65,41 @@ class HeatModel(QAbstractTableModel):
         self.error = 0.0
 
     def show_heat(self, heat: Heat) -> None:
-        """Show other figures; where lines and columns stay, so do the selection and the scrolling."""
+        """Show a Heat; selection and scroll position are kept if rows and columns stay."""
         before = self.heat
         same = _outline(before) == _outline(heat)
         if same and before.columns == heat.columns:
             self.heat = heat
-            self._tell()
+            self._emit_changed()
             return
         self.beginResetModel()
         self.heat = heat
         self.endResetModel()
 
     def mark(self, present: Present, chosen: Collection[str]) -> None:
-        """The formats that ports have now, whose cells get a frame, and the nodes that are selected."""
+        """Mark the ports' present formats with a frame, and the selected nodes."""
         self.present, self.chosen = present, chosen
-        self._tell()
+        self._emit_changed()
 
-    def _tell(self) -> None:
+    def _emit_changed(self) -> None:
         if self.heat.lines and self.heat.columns:
             self.dataChanged.emit(self.index(0, 0), self.index(self.rowCount() - 1, self.columnCount() - 1))
             self.headerDataChanged.emit(Qt.Orientation.Vertical, 0, self.rowCount() - 1)
 
     def line(self, place: int) -> Line:
-        """The line at a place."""
+        """The line of a row."""
         return self.heat.lines[place]
 
     def candidate(self, index: Index) -> Candidate | None:
-        """What the cell's port would be given."""
+        """The candidate of a cell."""
         return self.line(index.row()).candidate(index.column()) if index.isValid() else None
 
     def marked(self, index: Index) -> bool:
-        """Whether the port has this format now."""
+        """Whether the port has the cell's format."""
         return index.column() in self.present_columns(index.row())
 
     def present_columns(self, row: int) -> set[int]:
-        """The columns of what the line's port has now."""
+        """The columns with the present format of a row's port."""
         line = self.line(row)
         fmt = self.present.get((line.row.node, line.row.port)) if line.row else None
         if fmt is None:
@@ -114,33 +114,33 @@ class HeatModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self.heat.columns)
 
     def flags(self, index: Index) -> Qt.ItemFlag:
-        """Cells without a candidate cannot be chosen."""
+        """Cells without a candidate are not selectable."""
         able = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
         return able if self.candidate(index) is not None else Qt.ItemFlag.NoItemFlags
 
     def data(self, index: Index, role: int = Display) -> object:
-        """What the view asks of a cell; UserRole: the divergence itself."""
+        """Text or tooltip of a cell; UserRole: the divergence."""
         if role not in (Display, Qt.ItemDataRole.UserRole, Qt.ItemDataRole.ToolTipRole):
             return None
         value = self.line(index.row()).known(index.column())
         if value is None:
             return None
         if role == Qt.ItemDataRole.ToolTipRole:
-            return self.told(index)
+            return self.cell_text(index)
         return divergence_words(value) if role == Display else value
 
-    def told(self, index: Index) -> str:
-        """A cell in words: layer, format, what is predicted and what was measured."""
+    def cell_text(self, index: Index) -> str:
+        """Text of a cell: layer, port, candidate, predicted and measured divergence."""
         line = self.line(index.row())
         place = line.place(index.column())
         if line.row is None or place is None:
             return ""
         row = line.row
         candidate, measured = row.candidates[place], row.measured[place]
-        off = f" (give or take a factor of {self.error:.1f})" if self.error > 1 and row.predicted[place] > 0 else ""
-        found = f"measured {divergence_words(measured)}" if measured is not None else "not measured"
-        predicted = f"KL predicted {divergence_words(row.predicted[place])}{off}"
-        return f"{row.node} · {row.port} · {candidate.label} · {predicted}, {found}"
+        margin = f" (± a factor of {self.error:.1f})" if self.error > 1 and row.predicted[place] > 0 else ""
+        measured_text = f"measured {divergence_words(measured)}" if measured is not None else "not measured"
+        predicted = f"KL predicted {divergence_words(row.predicted[place])}{margin}"
+        return f"{row.node} · {row.port} · {candidate.label} · {predicted}, {measured_text}"
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Display) -> object:
         return (self._column_head if side == Qt.Orientation.Horizontal else self._line_head)(section, role)
@@ -158,24 +158,24 @@ class HeatModel(QAbstractTableModel):
         if role == Display:
             return in_two(column.title)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return f"{column.title}: {column.bits:.3g} bits an element. Click to give it to the selected layers."
+            return f"{column.title}: {column.bits:.3g} bits an element. Click to apply to the selected layers."
         return None
 
 
 def _outline(heat: Heat) -> list[tuple[str, str, str]]:
-    """What the lines are, without their figures."""
+    """Identity of the lines without their values."""
     return [(n.title, n.row.node if n.row else "", n.row.port if n.row else "") for n in heat.lines]
 
 
 def in_two(title: str) -> str:
-    """A column's title in two lines."""
+    """Split a column's title into two lines."""
     head, _, tail = title.partition(" · ") if " · " in title else title.partition(" ")
     return f"{head}\n{tail}"
 
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """How a cell is painted: what is written, on which ground, and whether it is measured."""
+    """Appearance of a cell: text, background, text colour, and the dot of a measured value."""
 
     text: str
     ground: QColor
@@ -184,16 +184,16 @@ class Paint:
 
 
 def paints(heat: Heat, line: Line, look: Palette) -> tuple[Paint | None, ...]:
-    """The cells of a line; None where a port lacks the candidate."""
-    found: list[Paint | None] = []
+    """The cells of a line; None if the port lacks the candidate."""
+    cells: list[Paint | None] = []
     for column in range(len(heat.columns)):
         value = line.known(column)
         if value is None:
-            found.append(None)
+            cells.append(None)
             continue
         colour = look.sequential(round(heat.position(value) * SHADES) / SHADES)
-        found.append(Paint(divergence_words(value), *_inks(colour), line.measured(column)))
-    return tuple(found)
+        cells.append(Paint(divergence_words(value), *_inks(colour), line.measured(column)))
+    return tuple(cells)
 
 
 @lru_cache(maxsize=512)
@@ -202,7 +202,7 @@ def _inks(colour: str) -> tuple[QColor, QColor]:
 
 
 def paint_cell(painter: QPainter, box: QRect, cell: Paint) -> None:
-    """The ground, the figure, and the dot of what is measured."""
+    """Paint background, value and dot."""
     painter.fillRect(box.adjusted(0, 0, -1, -1), cell.ground)
     painter.setPen(cell.ink)
     painter.drawText(box.adjusted(0, 0, -2 * DOT_ROOM, 0), Qt.AlignmentFlag.AlignCenter, cell.text)
@@ -214,7 +214,7 @@ def paint_cell(painter: QPainter, box: QRect, cell: Paint) -> None:
 
 
 class LineHeads(QHeaderView):
-    """The titles of the lines: blocks bold, selected layers with a bar before them, ports at the right."""
+    """Row headers: block titles bold, selected layers marked with a bar, ports at the right."""
 
     def __init__(self, parent: QTableView) -> None:
         super().__init__(Qt.Orientation.Vertical, parent)
@@ -237,13 +237,13 @@ class LineHeads(QHeaderView):
         painter.drawText(box, middle | Qt.AlignmentFlag.AlignRight, line.port)
         box.setWidth(box.width() - (painter.fontMetrics().horizontalAdvance(line.port) + 8 if line.port else 0))
         painter.setPen(QColor(look.muted if line.row is None else look.text))
-        words = painter.fontMetrics().elidedText(line.title, Qt.TextElideMode.ElideLeft, box.width())
-        painter.drawText(box, middle | Qt.AlignmentFlag.AlignLeft, words)
+        text = painter.fontMetrics().elidedText(line.title, Qt.TextElideMode.ElideLeft, box.width())
+        painter.drawText(box, middle | Qt.AlignmentFlag.AlignLeft, text)
         painter.restore()
 
 
 class HeatMap(QTableView):
-    """Arrow keys go from cell to cell; `picked` tells the cells in hand, `wanted` a cell to be given to its port."""
+    """Heat map view; emits `picked` when the selection changes and `wanted` with a cell to apply."""
 
     picked = Signal()
     wanted = Signal(object)
@@ -261,7 +261,7 @@ class HeatMap(QTableView):
         self.setShowGrid(False)
         self.setVerticalHeader(LineHeads(self))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        self.setTabKeyNavigation(False)  # Tab goes on to what comes next
+        self.setTabKeyNavigation(False)  # Tab leaves the table
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setAccessibleName("Sensitivity of layers to formats")
@@ -279,7 +279,7 @@ class HeatMap(QTableView):
         self.selectionModel().selectionChanged.connect(lambda *_: self.picked.emit())
 
     def show_heat(self, heat: Heat) -> None:
-        """Show other figures; columns are as wide as their titles."""
+        """Show a Heat; columns fit their titles."""
         self.cells.show_heat(heat)
         metrics = QFontMetrics(self.horizontalHeader().font())
         for i, column in enumerate(heat.columns):
@@ -287,7 +287,7 @@ class HeatMap(QTableView):
             self.setColumnWidth(i, max(CELL, widest + 14) + 2 * DOT_ROOM)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """All cells in one go: a delegate for each would take longer than a frame while scrolling."""
+        """Paint all cells at once: a delegate per cell would be too slow for scrolling."""
         look, painter, model = tokens(self), QPainter(self.viewport()), self.cells
         if look is not self._look:
             self._look = look
@@ -311,7 +311,7 @@ class HeatMap(QTableView):
                     painter.drawRect(box.adjusted(1, 1, -2, -2))
 
     def _seen(self, area: QRect) -> tuple[range, range]:
-        """The rows and columns that lie in an area of the view."""
+        """The rows and columns in an area of the view."""
         rows, columns = self.cells.rowCount(), self.cells.columnCount()
         ends = (self.rowAt(area.top()), self.rowAt(area.bottom()), self.columnAt(area.left()),
                 self.columnAt(area.right()))  # fmt: skip
@@ -320,9 +320,9 @@ class HeatMap(QTableView):
                 range(left or 0, columns if right is None else right + 1))  # fmt: skip
 
     def places(self) -> list[QModelIndex]:
-        """The cells in hand, in reading order."""
-        held = self.selectionModel().selectedIndexes()
-        return sorted(held, key=lambda i: (i.row(), i.column()))
+        """The selected cells in reading order."""
+        indexes = self.selectionModel().selectedIndexes()
+        return sorted(indexes, key=lambda i: (i.row(), i.column()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         now = self.currentIndex()
@@ -349,7 +349,7 @@ class HeatMap(QTableView):
 
 
 class HeatScale(QWidget):
-    """The colours from the least divergence to the greatest, in nats."""
+    """Colour scale from the smallest to the largest divergence, in nats."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -361,7 +361,7 @@ class HeatScale(QWidget):
         )
 
     def show_heat(self, heat: Heat) -> None:
-        """Write the ends of the scale."""
+        """Set the ends of the scale."""
         self._ends = divergence_words(heat.low), divergence_words(heat.high)
         self.setAccessibleName(f"Colours from {self._ends[0]} to {self._ends[1]}{THIN}nats")
         self.updateGeometry()
@@ -390,7 +390,7 @@ class HeatScale(QWidget):
 
 
 def paint_scale(painter: QPainter, bar: QRectF, look: Palette) -> None:
-    """The colours from low to high."""
+    """Paint the colour scale."""
     colours = QLinearGradient(bar.topLeft(), bar.topRight())
     for i, stop in enumerate(look.scale):
         colours.setColorAt(i / (len(look.scale) - 1), QColor(stop))

@@ -1,4 +1,4 @@
-"""The divergence that each layer would cost under one candidate: a bar a layer, on a logarithmic scale."""
+"""Bar chart of the divergence of each layer under one candidate, on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from espalier.app.widgets.charts.chart import Chart, tint
 from espalier.app.widgets.charts.picture import Table
 
 WIDTH = 0.82
-FAINT = 140  # opacity of what is predicted
-GAP, MOST = 8, 110  # pixels between two names below the bars, and of one
+FAINT = 140  # opacity of predicted values
+GAP, MOST = 8, 110  # pixels: gap between names, maximum width of a name
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A line of the map at the column that is drawn."""
+    """A line of the map at the drawn column."""
 
     line: Line
     value: float
     measured: bool
 
     @property
-    def words(self) -> str:
-        """The layer and its figure."""
+    def tooltip(self) -> str:
+        """Tooltip of a bar."""
         row = self.line.row
         assert row is not None
         return (
@@ -43,7 +43,7 @@ class Bar:
 
 
 class LayerBars(Chart):
-    """`chosen` tells the Line of a bar that was clicked."""
+    """Bars by layer; emits `chosen` with the Line of a clicked bar."""
 
     chosen = Signal(object)
 
@@ -59,15 +59,15 @@ class LayerBars(Chart):
         return QSize(420, 220)
 
     def show_column(self, heat: Heat, column: int, picked: frozenset[str] = frozenset()) -> None:
-        """Draw the lines of a map at one column; `picked`: the nodes that are selected."""
-        known = ((line, line.known(column)) for line in heat.lines if heat.columns)
-        self.bars = tuple(Bar(line, v, line.measured(column)) for line, v in known if v is not None)
+        """Draw the lines of a map at one column; `picked`: the selected nodes."""
+        values = ((line, line.known(column)) for line in heat.lines if heat.columns)
+        self.bars = tuple(Bar(line, v, line.measured(column)) for line, v in values if v is not None)
         self.picked = picked
         self._title = heat.columns[column].title if heat.columns else ""
         self.draw(self.look)
 
     def draw(self, palette: Palette) -> None:
-        """Bars from the bottom of the scale up: measured ones full, predicted ones faint, picked ones framed."""
+        """Draw bars: measured opaque, predicted faint, selected in another colour."""
         self._axes()
         self.plot.clear()
         if not self.bars:
@@ -98,13 +98,13 @@ class LayerBars(Chart):
         left.tickSpacing = lambda low, high, size: [(max(1.0, math.ceil((high - low) / 6)), 0)]
 
     def _names(self) -> None:
-        """As many names below the bars as there is room for, one at least."""
+        """Label as many bars as fit, at least one."""
         axis = self.plot.getAxis("bottom")
         metrics = QFontMetrics(axis.style["tickFont"] or self.font())
         room = max(self.width() - 80, 100) / len(self.bars)
         titles = distinct(b.line.path for b in self.bars)
         named: list[tuple[int, str]] = []
-        free = -math.inf  # where the last name ends
+        free = -math.inf  # right end of the last name
         for i, bar in enumerate(self.bars):
             name = metrics.elidedText(titles[bar.line.path], Qt.TextElideMode.ElideMiddle, MOST)
             half = max(metrics.horizontalAdvance(name), metrics.horizontalAdvance(bar.line.port)) / 2
@@ -116,11 +116,11 @@ class LayerBars(Chart):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        if self.bars:  # pyqtgraph resizes while it is made
+        if self.bars:  # pyqtgraph resizes during construction
             self._names()
 
     def legend(self) -> str:
-        """What the bars' colours mean; of what there is."""
+        """Legend of the present kinds of bars."""
         kinds = (
             ("measured", tint(self.look.bar, 255), any(b.measured for b in self.bars)),
             ("predicted", tint(self.look.bar, FAINT), any(not b.measured for b in self.bars)),
@@ -132,37 +132,37 @@ class LayerBars(Chart):
     # -- pointing
 
     def at(self, spot: QPointF) -> Bar | None:
-        """The bar at a place on the widget."""
+        """The bar at a widget position, or None."""
         x = self.plot.vb.mapSceneToView(QPointF(self.mapToScene(spot.toPoint()))).x()
         return self.bars[round(x)] if self.bars and -0.5 < x < len(self.bars) - 0.5 else None
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
-        found = self.at(event.position())
-        QToolTip.showText(event.globalPosition().toPoint(), found.words if found else "", self)
+        bar = self.at(event.position())
+        QToolTip.showText(event.globalPosition().toPoint(), bar.tooltip if bar else "", self)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
-        if event.button() == Qt.MouseButton.LeftButton and (found := self.at(event.position())):
-            self.chosen.emit(found.line)
+        if event.button() == Qt.MouseButton.LeftButton and (bar := self.at(event.position())):
+            self.chosen.emit(bar.line)
 
     def table(self) -> Table:
-        """A row for each bar."""
+        """One row per bar."""
         rows = [(_node(b), b.line.row.port if b.line.row else "", b.value, "measured" if b.measured else "predicted")
                 for b in self.bars]  # fmt: skip
         return ("node", "port", "KL", "how"), rows
 
 
 def distinct(titles: Iterable[str]) -> dict[str, str]:
-    """The last parts of dotted names, as few as tell each from all others."""
+    """Shortest unique suffixes of dotted names."""
     parts = {title: title.split(".") for title in titles}
     ends = {title: [".".join(own[k:]) for k in range(len(own) - 1, -1, -1)] for title, own in parts.items()}
-    many = Counter(end for found in ends.values() for end in found)
-    return {title: next((end for end in found if many[end] == 1), title) for title, found in ends.items()}
+    counts = Counter(end for suffixes in ends.values() for end in suffixes)
+    return {title: next((end for end in suffixes if counts[end] == 1), title) for title, suffixes in ends.items()}
 
 
 def _over(colour: QColor, ground: str) -> str:
-    """A faint colour as it looks on its ground; rich text knows none that let light through."""
+    """Blend a translucent colour with its background, since rich text has no opacity."""
     below, share = QColor(ground), colour.alphaF()
     pairs = ((colour.red(), below.red()), (colour.green(), below.green()), (colour.blue(), below.blue()))
     return QColor(*(round(share * a + (1 - share) * b) for a, b in pairs)).name()

@@ -1,4 +1,4 @@
-"""The whole heat map as a picture or a table of figures, however much of it the window shows."""
+"""Export of the whole heat map as a picture or a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Middle, Left = Qt.AlignmentFlag.AlignCenter, Qt.AlignmentFlag.AlignLeft | Qt.Ali
 
 
 def export_heat(path: Path, heat: Heat, font: QFont) -> None:
-    """Write the map as it is arranged, in the light theme, to a .png (twice the size), .svg or .csv file; raises
+    """Export the map as arranged, in the light theme, to a .png (twice the size), .svg or .csv file; raises
     FileError."""
     if path.suffix == ".csv":
         save_rows(path, tuple(line.row for line in heat.lines if line.row))
@@ -36,7 +36,7 @@ def export_heat(path: Path, heat: Heat, font: QFont) -> None:
 
 
 def save_rows(path: Path, rows: tuple[Sensitivity, ...]) -> None:
-    """One line a port and candidate."""
+    """Write one row per port and candidate."""
     write_rows(path, [HEADINGS, *(cells for row in rows for cells in _cells(row))])
 
 
@@ -75,7 +75,7 @@ def _paint(device: QPaintDevice, heat: Heat, look: Palette, font: QFont, names: 
 
 
 def _ends(heat: Heat) -> tuple[str, str]:
-    """What stands before and after the scale."""
+    """Texts before and after the colour scale."""
     return divergence_words(heat.low), f"{divergence_words(heat.high)} nats of KL divergence; a dot: measured"
 
 

@@ -1,4 +1,4 @@
-"""`sensitivity`: what each format at each port does to the outputs, layer by layer, predicted and measured."""
+"""Command `sensitivity`: predicts and measures the output divergence of each format at each port."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DETAILS = """examples
   main.py sensitivity P.espalier --data FOLDER --formats "integer(width=4|8), mxint" --ports weight,data_in -o S.csv
   main.py sensitivity demo:digits --data demo:digits --sparsities 0.5,0.8 --exact
 predicted is the KL divergence of the outputs from the baseline's, nats a sample; noise the error over the signal.
-Formats without a scale get, at each port, the binary point or exponent bias that loses least there."""
+Formats without a scale get the binary point or exponent bias of least error at each port."""
 
 
 def _arguments(parser: Parser) -> None:
@@ -39,55 +39,55 @@ def _arguments(parser: Parser) -> None:
     add_options(parser, SensitivityOptions, skip=("formats", "ports", "sparsities", "select", "exact"))
 
 
-def _run(found: Arguments, console: Console) -> Answer:
-    write = writer(found.output) if found.output else None
+def _run(args: Arguments, console: Console) -> Answer:
+    write = writer(args.output) if args.output else None
     given = {
-        "formats": encode(_formats(found.formats)),
-        "ports": _words(found.ports),
-        "sparsities": _shares(found.sparsities),
+        "formats": encode(_formats(args.formats)),
+        "ports": _split_list(args.ports),
+        "sparsities": _shares(args.sparsities),
     }
-    with opened(found.target, found, console) as target:
-        data = found.data or target.project.source.data
+    with opened(args.target, args, console) as target:
+        data = args.data or target.project.source.data
         if not data:
             raise DataError("Sensitivities need data, and none is named.",
                             "Give --data demo:NAME, hub:NAME, a file or a folder.")  # fmt: skip
-        options = read_options(SensitivityOptions, _plain(found), data=data, **given)
-        report = run_step(target.project.graph, Step("sensitivity", options, found.seed), target.context).report
+        options = read_options(SensitivityOptions, _plain(args), data=data, **given)
+        report = run_step(target.project.graph, Step("sensitivity", options, args.seed), target.context).report
     answer: dict[str, Any] = {
         "rows": list(report.rows),
         "summary": report.summary,
         "seconds": report.summary["seconds"],
     }
     if write:
-        answer["output"] = write_report(found.output, write([report], answer))
-    return Answer(answer, lambda: _lines(report, found.output if write else None))
+        answer["output"] = write_report(args.output, write([report], answer))
+    return Answer(answer, lambda: _lines(report, args.output if write else None))
 
 
-def _plain(found: Arguments) -> Arguments:
-    """The flags without those that stand for lists."""
-    return Namespace(**{k: v for k, v in vars(found).items() if k not in ("formats", "ports", "sparsities")})
+def _plain(args: Arguments) -> Arguments:
+    """The arguments without the list flags."""
+    return Namespace(**{k: v for k, v in vars(args).items() if k not in ("formats", "ports", "sparsities")})
 
 
 def _formats(text: str | None) -> tuple[Format, ...]:
-    """The formats of a list, float aside; all where none is given."""
+    """Parse a list of formats without float; all formats if none is given."""
     return tuple(parse_format(n) for n in formats_of(text, "--formats") if n != FLOAT) if text else ()
 
 
-def _words(text: str | None) -> list[str]:
+def _split_list(text: str | None) -> list[str]:
     return [w.strip() for w in (text or "").split(",") if w.strip()]
 
 
 def _shares(text: str | None) -> list[float]:
     try:
-        return [float(w) for w in _words(text)]
+        return [float(w) for w in _split_list(text)]
     except ValueError:
         raise OptionsError(f"--sparsities is {text!r}.", "Write shares such as 0.5,0.8.") from None
 
 
 def _lines(report: Report, file: str | None) -> Iterable[str]:
-    """The summary; the rows, unless a file has them."""
-    told = {k: v for k, v in report.summary.items() if k not in ("correction", "evidence")}
-    yield from facts({k.replace("_", " "): cell(v) for k, v in told.items()}, "  ")
+    """Lines of the summary, and of the rows unless written to a file."""
+    summary = {k: v for k, v in report.summary.items() if k not in ("correction", "evidence")}
+    yield from facts({k.replace("_", " "): cell(v) for k, v in summary.items()}, "  ")
     yield ""
     if file is None:
         rows = [{k: v for k, v in row.items() if k not in ("format", "sparsity")} for row in report.rows]

@@ -1,1 +1,1 @@
-"""Trainings of the open model: what stands behind the panel Training."""
+"""State of the panel Training."""

@@ -1,4 +1,4 @@
-"""What a training will take, timed while nobody else wants the worker and somebody looks."""
+"""Estimates the duration of a training by timing a few steps while the worker is idle and the panel visible."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Signal
 from shiboken6 import Shiboken
 
-from espalier.app.features.training.state.words import will_do
+from espalier.app.features.training.state.run_text import estimate_text
 from espalier.app.session.asker import Asker
 from espalier.model.errors import EspalierError
 from espalier.passes.training.options import FinetuneOptions
@@ -18,91 +18,91 @@ if TYPE_CHECKING:
     from espalier.model.graph.graph import Graph
 
 ESTIMATE = "finetune_estimate"
-PAUSE = 700  # milliseconds after the last change before a few steps are timed
-LOOK = 150  # between two looks whether somebody else wants the worker
-TIMING = "A few steps are being timed."
+PAUSE = 700  # milliseconds between the last change and the timing
+POLL = 150  # milliseconds between checks for other jobs
+TIMING = "Timing a few steps …"
 
 
 class TrainingEstimate(QObject):
-    """`told` gives the estimate in words, or what is being done; `failed` an error.
+    """Emits `text_changed` with the estimate or a status, and `failed` with an error.
 
-    `wish` gives the options that the form has, or raises; `busy` says whether a training runs.
+    `options`: returns the form's options or raises; `busy`: whether a training is running.
     """
 
-    told = Signal(str)
+    text_changed = Signal(str)
     failed = Signal(object)
 
-    def __init__(self, session: Session, wish: Callable[[], FinetuneOptions], busy: Callable[[], bool]) -> None:
+    def __init__(self, session: Session, options: Callable[[], FinetuneOptions], busy: Callable[[], bool]) -> None:
         super().__init__(session)
-        self._session, self._wish, self._busy = session, wish, busy
-        self._looked_at = False
-        self._known: tuple[Graph, FinetuneOptions] | None = None
+        self._session, self._options, self._busy = session, options, busy
+        self._active = False
+        self._timed: tuple[Graph, FinetuneOptions] | None = None
         self._asker = Asker(session)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._wait.timeout.connect(self._idle)
-        self._give_way = QTimer(self, interval=LOOK)
-        self._give_way.timeout.connect(self._others_first)
-        self._asker.answered.connect(lambda name, report, part: self.told.emit(will_do(report.summary)))
+        self._poll = QTimer(self, interval=POLL)
+        self._poll.timeout.connect(self._yield_to_others)
+        self._asker.answered.connect(lambda name, report, part: self.text_changed.emit(estimate_text(report.summary)))
         self._asker.failed.connect(lambda name, error: self.failed.emit(error))
-        self._asker.stood.connect(self._stands)
+        self._asker.stood.connect(self._on_stopped)
 
-    def look_on(self, on: bool) -> None:
-        """Whether somebody sees it; only then it uses the worker unasked."""
-        self._looked_at = on
+    def set_active(self, on: bool) -> None:
+        """Set whether the panel is visible; only then the estimate starts automatically."""
+        self._active = on
         if on:
             self._wait.start()
         else:
             self.drop()
 
     def forget(self) -> None:
-        """The options or the graph are others: time them when there is a moment."""
+        """Drop the estimate after a change of options or graph, and time again when idle."""
         self.drop()
-        self._known = None
+        self._timed = None
         self._wait.start()
 
     def drop(self) -> None:
-        """Stop what is under way; nothing is when the window has gone before the panel that hides."""
+        """Stop a running estimate; no effect if the window was destroyed before the panel was hidden."""
         if not Shiboken.isValid(self._wait):
             return
         self._wait.stop()
         if self._asker.job(ESTIMATE) is not None:
-            self._known = None
+            self._timed = None
             self._asker.drop()
 
     def _idle(self) -> None:
-        if not self._looked_at or self._busy():
+        if not self._active or self._busy():
             return
         if self._session.jobs:
             self._wait.start()
         else:
-            self.ask(unasked=True)
+            self.ask(automatic=True)
 
-    def ask(self, *, unasked: bool) -> None:
-        """Time a few steps now; unasked, wrong options are nobody's business."""
+    def ask(self, *, automatic: bool) -> None:
+        """Time a few steps now; an automatic estimate ignores invalid options."""
         document = self._session.document
         try:
-            wish = self._wish()
+            options = self._options()
         except EspalierError as error:
-            if not unasked:
+            if not automatic:
                 self.failed.emit(error)
             return
-        if document is None or self._busy() or self._known == (document.graph, wish):
+        if document is None or self._busy() or self._timed == (document.graph, options):
             return
-        self._known = document.graph, wish
-        self._asker.ask(ESTIMATE, wish)
-        self.told.emit(TIMING)
-        self._give_way.start()
+        self._timed = document.graph, options
+        self._asker.ask(ESTIMATE, options)
+        self.text_changed.emit(TIMING)
+        self._poll.start()
 
-    def _others_first(self) -> None:
+    def _yield_to_others(self) -> None:
         mine = self._asker.job(ESTIMATE)
         if mine is None:
-            self._give_way.stop()
+            self._poll.stop()
         elif any(j is not mine for j in self._session.jobs):
-            self._give_way.stop()
+            self._poll.stop()
             self.drop()
-            self.told.emit("")
+            self.text_changed.emit("")
             self._wait.start()
 
-    def _stands(self) -> None:
-        if self._asker.job(ESTIMATE) is None:  # stopped by hand
-            self.told.emit("")
+    def _on_stopped(self) -> None:
+        if self._asker.job(ESTIMATE) is None:  # stopped by the user
+            self.text_changed.emit("")

@@ -1,1 +1,1 @@
-"""Pictures of answers about kernels, drawn in the theme."""
+"""Pictures of the answers of the tab How it works."""

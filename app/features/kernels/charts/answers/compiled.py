@@ -1,4 +1,4 @@
-"""torch.compile: the time that all calls together take, eager and compiled, and where the lines cross."""
+"""Picture of torch.compile: total time over calls, eager and compiled, with the break-even point."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ from espalier.kernels.bench.answers.lines import Compiled, compiled
 
 PARTS = (("small layer", "A small layer"), ("large chain", "A large chain of operations"))
 EAGER, COMPILED = CATEGORIES["linear"], CATEGORIES["activation"]
-FEWEST = 100
+MIN_CALLS = 100
 
 
 class CompiledPicture(Picture):
-    """Two parts side by side, each with its break-even."""
+    """Two charts, each with its break-even point."""
 
-    NAME = "Time of all calls, eager and compiled"
+    NAME = "Total time of calls, eager and compiled"
 
     def draw(self, sheet: Sheet) -> None:
-        """A chart for each part."""
+        """Draw the charts."""
         half = (sheet.width - 32) / 2
         for number, (name, title) in enumerate(PARTS):
             box = QRectF(8 + number * (half + 16), 6, half, sheet.height - 12)
-            held = compiled(name, self.known)
-            eager, later, mark = curves_of(held)
+            timing = compiled(name, self.known)
+            eager, later, mark = curves_of(timing)
             drawn = (Curve("eager", EAGER, eager, dots=False), Curve("compiled", COMPILED, later, dots=False))
             draw_curves(sheet, box, f"{title}: time of n calls", drawn, short, time_words, mark)
 
     def table(self) -> Table:
-        """Seconds after so many calls."""
+        """Total seconds after n calls."""
         rows: list[tuple[object, ...]] = []
         for name, _ in PARTS:
             eager, later, _mark = curves_of(compiled(name, self.known))
-            found = dict(later)
-            rows += [(name, calls, value, found.get(calls)) for calls, value in eager]
+            totals = dict(later)
+            rows += [(name, calls, value, totals.get(calls)) for calls, value in eager]
         return ("part", "calls", "eager (s)", "compiled (s)"), rows
 
 
 Points = list[tuple[float, float]]
 
 
-def curves_of(held: Compiled) -> tuple[Points, Points, tuple[float, float, str] | None]:
-    """Seconds over calls, eager and compiled, and the point where compiling is paid back."""
-    even = held.break_even
-    last = FEWEST * 10.0
+def curves_of(timing: Compiled) -> tuple[Points, Points, tuple[float, float, str] | None]:
+    """Total seconds over calls, eager and compiled, and the break-even point."""
+    even = timing.break_even
+    last = MIN_CALLS * 10.0
     if even is not None and math.isfinite(even):
         last = max(last, even * 10)
     elif even is not None:
         last = 1e6
     calls = [10 ** (k / 4) for k in range(math.ceil(4 * math.log10(last)) + 1)]
-    eager = _total(held.first_eager, held.eager, calls)
-    later = _total(held.first, held.compiled, calls)
+    eager = _total(timing.first_eager, timing.eager, calls)
+    later = _total(timing.first, timing.compiled, calls)
     if even is None or not eager or not later:
         return eager, later, None
     if math.isinf(even):
         return eager, later, (calls[-1], later[-1][1], "never paid back")
-    at = (held.first or 0.0) + (even - 1) * (held.compiled or 0.0)
+    at = (timing.first or 0.0) + (even - 1) * (timing.compiled or 0.0)
     return eager, later, (even, at, f"paid back after {count(round(even))} calls")
 
 

@@ -1,4 +1,4 @@
-"""Curves over sizes on two logarithmic axes, small enough to stand beside each other in a drawn answer."""
+"""Small log-log charts for the pictures of answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ticks = Callable[[float, float, int], Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A named line in a colour; `dots`: at its points. `dashed`: computed and not measured."""
+    """A named line; `dots`: draw its points, `dashed`: computed, not measured."""
 
     name: str
     colour: str
@@ -34,22 +34,21 @@ def draw_curves(
     sheet: Sheet, box: QRectF, title: str, curves: Sequence[Curve], x: Callable[[float], str],
     y: Callable[[float], str], mark: tuple[float, float, str] | None = None, ticks: Ticks = round_numbers,
 ) -> None:  # fmt: skip
-    """Draw curves in a box; `x` and `y` word the values at the axes, `ticks` are those of y; `mark`: a point with
-    words."""
+    """Draw curves in a box; `x` and `y` format the axes' values, `ticks` gives those of y; `mark`: a labelled point."""
     sheet.text(QRectF(box.x(), box.y(), box.width(), 18), title, size=12, bold=True)
     _legend(sheet, box, [c for c in curves if c.points])
     inner = QRectF(box.x() + AXIS, box.y() + HEAD, box.width() - AXIS - 8, box.height() - HEAD - FOOT)
-    every = [p for c in curves for p in c.points if p[0] > 0 and p[1] > 0]
-    if not every or inner.height() < 20:
+    points = [p for c in curves for p in c.points if p[0] > 0 and p[1] > 0]
+    if not points or inner.height() < 20:
         sheet.line(inner.bottomLeft(), inner.bottomRight())
         sheet.text(inner, NOT_MEASURED, sheet.look.muted, align=CENTRE)
         return
-    place = _scaled(inner, every)
-    _axes(sheet, inner, every, place, x, y, ticks)
+    project = _scaled(inner, points)
+    _axes(sheet, inner, points, project, x, y, ticks)
     for curve in curves:
-        _line(sheet, curve, place)
+        _line(sheet, curve, project)
     if mark:
-        at = place(mark[0], mark[1])
+        at = project(mark[0], mark[1])
         sheet.line(QPointF(at.x(), inner.top()), QPointF(at.x(), inner.bottom()), sheet.look.muted, dashed=True)
         left = at.x() > inner.center().x()
         room = QRectF(inner.left(), inner.bottom() - 18, at.x() - inner.left() - 4, 16) if left else QRectF(
@@ -67,15 +66,15 @@ def _legend(sheet: Sheet, box: QRectF, curves: Sequence[Curve]) -> None:
         x += used + 12
 
 
-def _scaled(inner: QRectF, every: Sequence[tuple[float, float]]) -> Callable[[float, float], QPointF]:
-    (left, right), (low, high) = (_ends([p[i] for p in every]) for i in (0, 1))
+def _scaled(inner: QRectF, points: Sequence[tuple[float, float]]) -> Callable[[float, float], QPointF]:
+    (left, right), (low, high) = (_ends([p[i] for p in points]) for i in (0, 1))
 
-    def place(x: float, y: float) -> QPointF:
+    def project(x: float, y: float) -> QPointF:
         across = (math.log10(x) - left) / (right - left)
         up = (math.log10(y) - low) / (high - low)
         return QPointF(inner.left() + across * inner.width(), inner.bottom() - up * inner.height())
 
-    return place
+    return project
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
@@ -85,24 +84,24 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _axes(
-    sheet: Sheet, inner: QRectF, every: Sequence[tuple[float, float]], place: Callable[[float, float], QPointF],
+    sheet: Sheet, inner: QRectF, points: Sequence[tuple[float, float]], project: Callable[[float, float], QPointF],
     x: Callable[[float], str], y: Callable[[float], str], ticks: Ticks,
 ) -> None:  # fmt: skip
-    xs, ys = sorted({p[0] for p in every}), [p[1] for p in every]
+    xs, ys = sorted({p[0] for p in points}), [p[1] for p in points]
     for value in ticks(min(ys), max(ys), max(2, int(inner.height() / 24))):
-        at = place(xs[0], value).y()
+        at = project(xs[0], value).y()
         if inner.top() - 4 <= at <= inner.bottom() + 4:
             sheet.line(QPointF(inner.left(), at), QPointF(inner.right(), at))
             sheet.text(QRectF(inner.left() - AXIS, at - 8, AXIS - 6, 16), y(value), sheet.look.muted, 10.5, RIGHT)
-    most = max(2, int(inner.width() / 56))
-    named = thinned(xs, most) if len(xs) <= 12 else round_numbers(xs[0], xs[-1], most)
+    limit = max(2, int(inner.width() / 56))
+    named = thinned(xs, limit) if len(xs) <= 12 else round_numbers(xs[0], xs[-1], limit)
     for value in named:
-        at = min(max(place(value, ys[0]).x(), inner.left()), inner.right())
+        at = min(max(project(value, ys[0]).x(), inner.left()), inner.right())
         sheet.text(QRectF(at - 28, inner.bottom() + 4, 56, 14), x(value), sheet.look.muted, 10.5, CENTRE)
 
 
-def _line(sheet: Sheet, curve: Curve, place: Callable[[float, float], QPointF]) -> None:
-    points = [place(*p) for p in curve.points if p[0] > 0 and p[1] > 0]
+def _line(sheet: Sheet, curve: Curve, project: Callable[[float, float], QPointF]) -> None:
+    points = [project(*p) for p in curve.points if p[0] > 0 and p[1] > 0]
     colour, painter = sheet.colour(curve.colour), sheet.painter
     pen = QPen(colour, PLOT_WIDTH)
     if curve.dashed:
@@ -118,13 +117,13 @@ def _line(sheet: Sheet, curve: Curve, place: Callable[[float, float], QPointF]) 
 
 
 def binary_ticks(low: float, high: float, most: int) -> list[float]:
-    """Powers of two from low to high, or every so many of them."""
+    """At most `most` powers of two between low and high."""
     powers = [2.0**p for p in range(math.floor(math.log2(low)), math.ceil(math.log2(high)) + 1)]
     return thinned([v for v in powers if 0.8 * low <= v <= 1.25 * high], most)
 
 
 def binary(value: float) -> str:
-    """512 B, 64 KiB, 16 MiB."""
+    """Format bytes with a binary unit: 512 B, 64 KiB, 16 MiB."""
     for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if value >= size:
             return f"{value / size:.3g}{THIN}{unit}"

@@ -1,11 +1,11 @@
-"""Memory saved: ideal and measured shares as bars, and the lines of the open model's ledger."""
+"""Picture of memory savings: ideal and measured bits a weight, and the open model's ledger."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF
 
 from espalier.app.features.kernels.charts.answers.picture import RIGHT, Picture, Sheet
-from espalier.app.features.kernels.state.answer_words import value_text
+from espalier.app.features.kernels.state.answer_text import value_text
 from espalier.app.theme import CATEGORIES
 from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import NOT_MEASURED, mebibytes, percent
@@ -15,42 +15,46 @@ ROW, NAME, VALUE = 22.0, 150.0, 76.0
 
 
 class LedgerPicture(Picture):
-    """At the left what a weight takes of float32, at the right the model's lines."""
+    """Bits a weight by format, and the ledger lines of the open model."""
 
     NAME = "Memory of weights in MX formats, and of the open model"
 
     def draw(self, sheet: Sheet) -> None:
-        """Both parts."""
+        """Draw both parts."""
         left = sheet.width * 0.42
         self._weights(sheet, QRectF(8, 6, left - 20, sheet.height - 12))
         self._model(sheet, QRectF(left + 8, 6, sheet.width - left - 16, sheet.height - 12))
 
     def _weights(self, sheet: Sheet, box: QRectF) -> None:
         y = sheet.title(box.x(), box.y(), box.width(), "Bits a weight", "ideal · measured")
-        whole = self.known.fact("weight in float", 32)
-        bars: list[tuple[str, float, float | None]] = [("float32", 32.0, 32.0 if whole else None)]
+        baseline = self.known.fact("weight in float", 32)
+        bars: list[tuple[str, float, float | None]] = [("float32", 32.0, 32.0 if baseline else None)]
         for width in (8, 4):
-            held = self.known.fact("weight packed", width)
+            packed = self.known.fact("weight packed", width)
             ideal = 32 * (1 - saving(width))
             bars.append(
-                (f"MXINT{width}, blocks of 32", ideal, 32 * held.value / whole.value if held and whole else None)
+                (
+                    f"MXINT{width}, blocks of 32",
+                    ideal,
+                    32 * packed.value / baseline.value if packed and baseline else None,
+                )
             )
         high = min(48.0, (box.bottom() - y) / 3)
-        for name, ideal, found in bars:
-            told = "−" + percent(1 - ideal / 32) if ideal < 32 else ""
+        for name, ideal, measured in bars:
+            saving_text = "−" + percent(1 - ideal / 32) if ideal < 32 else ""
             sheet.text(QRectF(box.x(), y, box.width(), 16), f"{name}: {ideal:g} bits", bold=True)
-            sheet.text(QRectF(box.x(), y, box.width(), 16), told, sheet.look.good, align=RIGHT)
+            sheet.text(QRectF(box.x(), y, box.width(), 16), saving_text, sheet.look.good, align=RIGHT)
             track = QRectF(box.x(), y + 17, box.width(), 7)
             sheet.box(track, sheet.look.chip)
             sheet.box(
                 QRectF(track.x(), track.y(), track.width() * ideal / 32, 7), sheet.colour(CATEGORIES["embedding"])
             )
-            if found is not None and high >= 34:
-                bar = QRectF(track.x(), track.y() + 9, track.width() * found / 32, 5)
+            if measured is not None and high >= 34:
+                bar = QRectF(track.x(), track.y() + 9, track.width() * measured / 32, 5)
                 sheet.box(bar, sheet.colour(CATEGORIES["linear"]))
             if high >= 46:
-                words = f"measured {found:.4g} bits" if found is not None else NOT_MEASURED
-                sheet.text(QRectF(box.x(), y + 31, box.width(), 14), words, sheet.look.muted, 10.5)
+                note = f"measured {measured:.4g} bits" if measured is not None else NOT_MEASURED
+                sheet.text(QRectF(box.x(), y + 31, box.width(), 14), note, sheet.look.muted, 10.5)
             y += high
 
     def _model(self, sheet: Sheet, box: QRectF) -> None:
@@ -62,9 +66,9 @@ class LedgerPicture(Picture):
             return
         room = max(1, int((box.bottom() - y) / 17))
         high = min(ROW, (box.bottom() - y) / min(len(rows), room))
-        most = max(max(_number(r.get("bytes")), _number(r.get("float_bytes"))) for r in rows) or 1.0
+        largest = max(max(_number(r.get("bytes")), _number(r.get("float_bytes"))) for r in rows) or 1.0
         label = min(NAME + 40, box.width() * 0.44)
-        scale = (box.width() - label - VALUE - 8) / most
+        scale = (box.width() - label - VALUE - 8) / largest
         for row in rows[:room]:
             size, plain = _number(row.get("bytes")), _number(row.get("float_bytes"))
             measured = row.get("kind") == "measured"
@@ -78,9 +82,9 @@ class LedgerPicture(Picture):
             y += high
 
     def table(self) -> Table:
-        """The lines of the answer."""
-        held: tuple[Line, ...] = lines_of("memory", self.known)
-        return ("line", "value", "shown", "note"), [(x.label, x.value, value_text(x), x.note) for x in held]
+        """One row per line of the answer."""
+        lines: tuple[Line, ...] = lines_of("memory", self.known)
+        return ("line", "value", "shown", "note"), [(x.label, x.value, value_text(x), x.note) for x in lines]
 
 
 def _number(value: object) -> float:

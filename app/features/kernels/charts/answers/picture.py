@@ -1,4 +1,4 @@
-"""The base of drawn answers: colours of the theme, words that stay within their room, files as charts write them."""
+"""Base class of the answers' pictures: theme colours, elided text, export to files."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ LEFT, RIGHT, CENTRE = (
     for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight, Qt.AlignmentFlag.AlignHCenter)
 )
 READS, WRITES = CATEGORIES["linear"], CATEGORIES["activation"]
-LIGHTER = 135  # per cent, on a dark ground
+LIGHTER = 135  # per cent, on a dark background
 
 
 class Sheet:
-    """What a picture is drawn on: a painter, and the theme."""
+    """Drawing surface: a painter with theme colours and text helpers."""
 
     def __init__(self, painter: QPainter, look: Palette, width: float, height: float) -> None:
         self.painter, self.look, self.width, self.height = painter, look, width, height
 
     def colour(self, plain: str) -> QColor:
-        """A category's colour, light enough for the ground."""
-        made = QColor(plain)
-        return made.lighter(LIGHTER) if self.look.dark else made
+        """A category's colour, lightened in the dark theme."""
+        colour = QColor(plain)
+        return colour.lighter(LIGHTER) if self.look.dark else colour
 
     def text(
-        self, box: QRectF, words: str, colour: str = "", size: float = SMALL, align: Qt.AlignmentFlag = LEFT,
+        self, box: QRectF, text: str, colour: str = "", size: float = SMALL, align: Qt.AlignmentFlag = LEFT,
         bold: bool = False,
     ) -> float:  # fmt: skip
-        """Write a line that ends in an ellipsis where it does not fit; returns its width."""
+        """Draw one line, elided to the box; return its width."""
         font = self.painter.font()
         font.setPixelSize(round(size))
         font.setBold(bold)
         self.painter.setFont(font)
         self.painter.setPen(QColor(colour or self.look.text))
-        shown = self.painter.fontMetrics().elidedText(words, Qt.TextElideMode.ElideRight, int(box.width()) + 1)
+        shown = self.painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, int(box.width()) + 1)
         self.painter.drawText(box, align, shown)
         return self.painter.fontMetrics().horizontalAdvance(shown)
 
     def words(self, box: QRectF, text: str, colour: str = "", size: float = SMALL) -> None:
-        """Write as many lines as there is room for."""
+        """Draw wrapped text, clipped to the box."""
         font = self.painter.font()
         font.setPixelSize(round(size))
         font.setBold(False)
@@ -59,29 +59,29 @@ class Sheet:
     def box(
         self, box: QRectF, fill: QColor | str | None, edge: str = "", width: float = 1.0, radius: float = 2
     ) -> None:
-        """A rectangle with round corners."""
+        """Draw a rounded rectangle."""
         self.painter.setPen(QPen(QColor(edge), width) if edge else Qt.PenStyle.NoPen)
         self.painter.setBrush(QColor(fill) if fill is not None else Qt.BrushStyle.NoBrush)
         self.painter.drawRoundedRect(box, radius, radius)
 
     def line(self, a: QPointF, b: QPointF, colour: QColor | str = "", width: float = 1.0, dashed: bool = False) -> None:
-        """A straight line."""
+        """Draw a straight line."""
         pen = QPen(QColor(colour or self.look.line), width)
         if dashed:
             pen.setStyle(Qt.PenStyle.DashLine)
         self.painter.setPen(pen)
         self.painter.drawLine(a, b)
 
-    def title(self, x: float, y: float, width: float, words: str, more: str = "") -> float:
-        """A bold title and muted words behind it; returns the y below."""
-        used = self.text(QRectF(x, y, width, 18), words, size=12, bold=True)
-        if more and width - used > 40:
-            self.text(QRectF(x + used + 8, y, width - used - 8, 18), more, self.look.muted)
+    def title(self, x: float, y: float, width: float, text: str, note: str = "") -> float:
+        """Draw a bold title with a muted note behind it; return the y below."""
+        used = self.text(QRectF(x, y, width, 18), text, size=12, bold=True)
+        if note and width - used > 40:
+            self.text(QRectF(x + used + 8, y, width - used - 8, 18), note, self.look.muted)
         return y + 20
 
 
 class Picture(QWidget):
-    """Draws what is known in `draw`; `table` gives its figures."""
+    """A picture of measured facts: subclasses implement `draw` and `table`."""
 
     LEAST = QSize(360, 150)
     NAME = "Picture"
@@ -95,16 +95,16 @@ class Picture(QWidget):
         self.setAccessibleName(self.NAME)
 
     def show_known(self, known: Known) -> None:
-        """Draw other figures."""
+        """Draw measured facts."""
         self.known = known
         self.update()
 
     def draw(self, sheet: Sheet) -> None:
-        """Draw all."""
+        """Draw the picture."""
         raise NotImplementedError
 
     def table(self) -> Table:
-        """The figures drawn: names of the columns, and rows."""
+        """The drawn values: column names and rows."""
         raise NotImplementedError
 
     def sizeHint(self) -> QSize:
@@ -124,12 +124,12 @@ class Picture(QWidget):
         self.draw(Sheet(painter, self.look, float(self.width()), float(self.height())))
 
     def set_theme(self, palette: Palette) -> None:
-        """Take other colours."""
+        """Apply the theme's colours."""
         self.look = palette
         self.update()
 
     def export(self, path: Path) -> None:
-        """Write it to a .png (twice the size on screen), .svg or .csv file; raises FileError."""
+        """Export to a .png (twice the screen size), .svg or .csv file; raises FileError."""
         with in_light(self, path):
             write_chart(self, path, self.table, self._paint_on)
 

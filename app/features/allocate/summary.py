@@ -1,0 +1,84 @@
+"""One-line summary of an allocation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+
+from espalier.app.features.allocate.state.allocation import Allocations, title_of
+from espalier.app.features.allocate.state.measured import Measurement
+from espalier.app.figures.curves import figure_title, figure_words
+from espalier.app.words import figure, percent
+from espalier.model.document.recipe import Recipe
+from espalier.passes.allocation.decisions import Place
+from espalier.passes.sensitivity.table import Candidate
+
+MAX_KINDS = 6  # kinds of choices in the counts
+FIRST = "First predictions, not yet corrected by measurements"
+GAP = 5e-4  # optimality gap from which it is shown
+
+
+def summary(allocations: Allocations, measurement: Measurement) -> str:
+    """Cost, divergence, measurements and optimality gap of the current solution."""
+    if (
+        allocations.current is None
+        or allocations.solution is None
+        or allocations.reached is None
+        or allocations.kl is None
+    ):
+        return _present(allocations, measurement)
+    parts = [
+        _cost_text(allocations.figure, allocations.reached),
+        f"KL {figure(allocations.kl)} from {allocations.baseline}, estimated",
+    ]
+    parts += [FIRST[:1].lower() + FIRST[1:]] if allocations.sensitivities.uncorrected else []
+    parts += _measured(measurement, allocations.allocated_recipe())
+    if allocations.solution.gap > GAP:
+        parts.append(f"sum of layers ≤ {percent(allocations.solution.gap)} above the least")
+    return " · ".join(parts)
+
+
+def _cost_text(name: str, value: float) -> str:
+    """A cost with its unit: `2.81 weight bits`, `125.8 kBitOPs`."""
+    title = figure_title(name)
+    text = figure_words(name, value)
+    if text[-1].isalpha() and name == "bitops":
+        return f"{text}{title}"
+    return f"{text} {title}"
+
+
+def _present(allocations: Allocations, measurement: Measurement) -> str:
+    """Summary of the present configuration, while no budget is set."""
+    present = allocations.present()
+    if present is None:
+        return "Drag the budget." if allocations.current else ""
+    parts = [_cost_text(allocations.figure, present[0])]
+    how, name = allocations.estimate.how, allocations.estimate.baseline
+    parts.append("KL unknown" if present[1] is None else f"KL {figure(present[1])} from {name}, {how}")
+    measured = _measured(measurement, allocations.recipe)
+    parts += measured[1:] if how == "measured" else measured  # the divergence is in the text already
+    return f"Now {' · '.join(parts)}. Drag the budget."
+
+
+def _measured(measurement: Measurement, recipe: Recipe | None) -> list[str]:
+    """Measured divergence and accuracy of a recipe."""
+    point = measurement.last(recipe) if measurement.points and recipe is not None else None
+    if point is None:
+        return []
+    accuracy = [] if point.accuracy is None else [f"accuracy {percent(point.accuracy)}"]
+    return [f"measured {figure(point.kl)}", *accuracy]
+
+
+def counts(chosen: Mapping[Place, Candidate]) -> str:
+    """Counts of the choices, the most frequent first: `12 × int 4 · 3 × float`."""
+    counter = Counter(map(short, chosen.values()))
+    return " · ".join(f"{n} × {name}" for name, n in counter.most_common(MAX_KINDS))
+
+
+@lru_cache(maxsize=4096)
+def short(candidate: Candidate) -> str:
+    """A candidate without its fitted parameters: `int 4, 50 %`."""
+    pruned = f"{percent(candidate.sparsity, 0)} pruned" if candidate.sparsity else ""
+    name = title_of(candidate) if candidate.format or not pruned else ""
+    return ", ".join(filter(None, (name, pruned)))

@@ -1,0 +1,63 @@
+"""Texts on a training: estimate, result, suggested learning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from espalier.app.words import count, duration, percent, plural, scaled, signed
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import category
+from espalier.passes.base import Report
+
+TRANSFORMER, OTHER, ADAPTERS = 1e-4, 1e-3, 5e-4  # suggested learning rates
+
+
+def estimate_text(summary: Mapping[str, Any]) -> str:
+    """Text of an estimate: steps, time, trainable parameters, formats and masks."""
+    parts = [
+        plural(int(summary["steps"]), "step"),
+        f"about {duration(float(summary['seconds']))} on this machine",
+        f"{scaled(summary['trainable_parameters'])} of {scaled(summary['parameters'])} parameters train",
+    ]
+    items = [plural(summary[k], k[:-1]) for k in ("formats", "masks") if summary.get(k)]
+    if items:
+        parts.append(f"{', '.join(items)} {'is' if items[0].startswith('1 ') else 'are'} trained through")
+    return " · ".join(parts)
+
+
+def result_text(report: Report) -> str:
+    """Text of a result: best validation against the start, and the step whose weights are kept.
+
+    Missing keys are skipped: a report read from a file may be incomplete.
+    """
+    summary, rows = report.summary, report.rows
+    parts = [str(summary.get("ended", "finished")).capitalize()]
+    best, start = summary.get("validation_accuracy"), rows[0].get("validation_accuracy") if rows else None
+    if best is not None:
+        change = f" ({signed(100 * (best - start), 1)} points)" if start is not None else ""
+        parts.append(f"validation accuracy {percent(best)}{change}")
+    if summary.get("kept_step"):  # otherwise the warning tells that the training did not help
+        parts.append(f"weights of step {count(summary['kept_step'])} of {count(summary['steps'])} are kept")
+    if "seconds" in summary:
+        parts.append(duration(float(summary["seconds"])))
+    if summary.get("resumed_from"):
+        parts.append(f"resumed from step {count(summary['resumed_from'])}")
+    return " · ".join(parts) + "." + (f" {summary['warning']}" if summary.get("warning") else "")
+
+
+def suggested_rate(graph: Graph) -> tuple[float, str]:
+    """Suggested learning rate for a model, and the reason."""
+    if any(n.adapters for n in graph):
+        return ADAPTERS, "adapters need a higher rate than full fine-tuning"
+    if any(category(n) == "embedding" or n.op == "layer_norm" for n in graph):
+        return TRANSFORMER, "usual for full fine-tuning of a transformer; 1e-5 changes a trained model less"
+    return OTHER, "usual for a small network without attention"
+
+
+def graph_text(graph: Graph) -> str:
+    """Formats and masks of the graph, before an estimate."""
+    formats = sum(len(n.precision) for n in graph)
+    masks = sum(s.mask is not None for n in graph for s in n.sparsity.values())
+    parts = [plural(v, k) for v, k in ((formats, "format"), (masks, "mask")) if v]
+    return f"{' and '.join(parts)} in the graph" if parts else ""
