@@ -18,7 +18,7 @@ class PassMethods:
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., steps: str = ..., seed: int = ...
     ) -> Report:
-        """KL divergence of the outputs from where it was predicted, and the accuracy, after some further steps."""
+        """KL divergence of the outputs from the baseline of the predictions, and accuracy, after further steps."""
 
     def balance_front(
         self, /, *, points: int = ..., sizes: str = ..., seed: int = ...

@@ -16,6 +16,7 @@ from espalier.model.files import write_text
 from espalier.model.graph.graph import Graph
 
 ENDINGS = (".csv", ".svg")
+COLUMNS = ("node", "what", "before", "after")
 DETAILS = """\
 Both are projects, packed models or sources, as other commands take them. Nodes are the same where their ids are. With
 -o FILE.csv the table is written, with -o FILE.svg the graph of AFTER: added nodes are outlined in green, changed ones
@@ -45,9 +46,9 @@ def _run(found: Arguments, console: Console) -> Answer:
 
 def _csv(rows: list[dict[str, Any]]) -> str:
     out = io.StringIO()
-    writer = csv.DictWriter(out, ("node", "what", "before", "after"), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([row[c] for c in COLUMNS] for row in rows)
     return out.getvalue()
 
 

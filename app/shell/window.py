@@ -142,7 +142,7 @@ class Window(QMainWindow):
     def _connect(self) -> None:
         self.status.score.follow(self.live)
         self.status.score.wanted.connect(self.services.measuring.evaluate)
-        self.live.judged.connect(self.actions_table.refresh)
+        self.live.state_changed.connect(self.actions_table.refresh)
         pages = self.pages
         pages.changed.connect(self.show_page)
         pages.recover_wanted.connect(lambda found: self.services.saving.guard(lambda: pages.recover_still(found)))

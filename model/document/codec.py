@@ -57,7 +57,7 @@ class Tagged:
     tag: ClassVar[str] = ""
 
     @classmethod
-    def kinds(cls) -> Registry[str, type[Any]]:
+    def kinds(cls) -> Registry[str, Any]:
         """Tag → class."""
         raise NotImplementedError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from espalier.model.document.codec import Tagged
 from espalier.model.errors import GraphError, OptionsError
@@ -17,7 +17,7 @@ from espalier.passes.select import Select, chosen
 if TYPE_CHECKING:
     from espalier.passes.base import Context
 
-EDITS: Registry[str, type[Edit]] = Registry("graph edit", OptionsError, ("espalier.passes.edits",))
+EDITS: Registry[str, Any] = Registry("graph edit", OptionsError, ("espalier.passes.edits",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Edit(Tagged):
     select: Select | None = field(default=None, metadata={"help": "several nodes, in place of node"})
 
     @classmethod
-    def kinds(cls) -> Registry[str, type[Edit]]:
+    def kinds(cls) -> Registry[str, Any]:
         """All operations by name."""
         return EDITS
 

@@ -70,10 +70,10 @@ def with_module(
     from espalier.model.torch.leaves import attributes
     from espalier.model.torch.tensors import to_numpy
 
-    tensors = {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
+    parameters = dict(module.named_parameters(recurse=False))
     weights, ports = dict[str, Weight](), dict[str, str]()
-    for port, value in tensors.items():
-        role = "parameter" if port in module._parameters else "buffer"
+    for port, value in {**parameters, **dict(module.named_buffers(recurse=False))}.items():
+        role = "parameter" if port in parameters else "buffer"
         key = context.store.hold(to_numpy(value.clone()))
         dtype = str(value.dtype).removeprefix("torch.")
         weights[f"{path}.{port}"] = Weight(key, tuple(value.shape), dtype, role, role == "parameter")
