@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, register_random, setting
 TIMES = {"local": 1, "ci": 1, "thorough": 20}
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local")
 FIRST = 67280421310721  # at which torch's generator begins in a process of its own
+SEED = "espalier_seed"  # what processes of a run are given
 DRAWN = "_hypothesis_internal_use_settings"  # where hypothesis' own plugin for pytest finds a test's settings
 
 
@@ -58,9 +59,15 @@ def prepare() -> None:
 
 
 def begin(config: pytest.Config) -> None:
-    """A seed where none was given: processes of one run share it."""
+    """A seed where none was given: processes of one run have that of the one which began them."""
+    config.option.hypothesis_seed = getattr(config, "workerinput", {}).get(SEED, config.option.hypothesis_seed)
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbits(32))
+
+
+def share(config: pytest.Config, given: dict[str, Any]) -> None:
+    """Give a process of the run its seed: xdist starts each with options as they were on the command line."""
+    given[SEED] = config.option.hypothesis_seed
 
 
 def repeat(config: pytest.Config) -> str:

@@ -17,6 +17,7 @@ import traceback
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,12 @@ chance.prepare()
 def pytest_configure(config: pytest.Config) -> None:
     """One seed for all property tests."""
     chance.begin(config)
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's
+def pytest_configure_node(node: Any) -> None:
+    """The same seed in all processes of a run."""
+    chance.share(node.config, node.workerinput)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

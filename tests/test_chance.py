@@ -78,3 +78,24 @@ def test_thorough_is_twenty_times_the_examples(root: Path, tmp_path: Path) -> No
     assert count == str(20 * 106)
     assert len(re.findall(r"case \d", out)) == 10, "of a sampled product all cases run"
     assert "HYPOTHESIS_PROFILE=thorough .venv/bin/python -m pytest --hypothesis-seed=7" in out
+
+
+@pytest.mark.slow
+def test_processes_of_a_run_share_its_seed(root: Path, tmp_path: Path) -> None:
+    """Otherwise the seed that is printed repeats nothing, and processes draw other cases of sampled products."""
+    (tmp_path / "test_it.py").write_text("def test_it(pytestconfig):\n    print('has', pytestconfig.option.hypothesis_seed)\n"
+                                         "    assert False\n")  # fmt: skip
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir",
+               str(tmp_path), str(tmp_path)]  # fmt: skip
+    paths = {"PYTHONPATH": f"{root / 'roots'}{os.pathsep}{root}"}
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=dict(os.environ) | paths,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    printed, had = re.search(r"--hypothesis-seed=(\d+)", done.stdout), re.search(r"has (\d+)", done.stdout)
+    assert printed and had and printed[1] == had[1], done.stdout + done.stderr
