@@ -83,8 +83,8 @@ def test_thorough_is_twenty_times_the_examples(root: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_processes_of_a_run_share_its_seed(root: Path, tmp_path: Path) -> None:
     """Otherwise the seed that is printed repeats nothing, and processes draw other cases of sampled products."""
-    (tmp_path / "test_it.py").write_text("def test_it(pytestconfig):\n    print('has', pytestconfig.option.hypothesis_seed)\n"
-                                         "    assert False\n")  # fmt: skip
+    told = "def test_it(pytestconfig):\n    print('has', pytestconfig.option.hypothesis_seed)\n    assert False\n"
+    (tmp_path / "test_it.py").write_text(told)
     command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir",
                str(tmp_path), str(tmp_path)]  # fmt: skip
     paths = {"PYTHONPATH": f"{root / 'roots'}{os.pathsep}{root}"}
