@@ -165,16 +165,16 @@ def test_the_head_of_a_column_gives_to_the_selected_layers(
 ) -> None:
     run(panel, runner)
     column = place(panel, KEY, "int 4")[1]
-    panel.giving.ask_column(column)
-    assert not panel.giving.menu.actions()[0].isEnabled(), "nothing is selected"
-    panel.giving.menu.close()
+    panel._ask_column(column)
+    assert not panel.menu.actions()[0].isEnabled(), "nothing is selected"
+    panel.menu.close()
     window.session.select((QUERY,))
-    panel.giving.ask_column(column)
-    panel.giving.menu.actions()[0].trigger()
+    panel._ask_column(column)
+    panel.menu.actions()[0].trigger()
     assert held(panel, QUERY) == INT4 and held(panel, KEY) is None
-    panel.giving.menu.actions()[1].trigger()
+    panel.menu.actions()[1].trigger()
     assert held(panel, KEY) == INT4
-    panel.giving.menu.close()
+    panel.menu.close()
 
 
 def test_cells_are_measured_one_at_a_time(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:

@@ -199,8 +199,8 @@ def test_code_that_treats_a_block_differently_is_heard(cls: type[Tower]) -> None
 
 def test_a_real_model_is_captured_by_four_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded, seen = load_source(f"config:{SOURCES['llama']}&weights=none"), []
-    whole = trace_module._whole
-    monkeypatch.setattr(trace_module, "_whole", lambda m, *rest: seen.append(len(m.model.layers)) or whole(m, *rest))
+    whole = trace_module._full
+    monkeypatch.setattr(trace_module, "_full", lambda m, *rest: seen.append(len(m.model.layers)) or whole(m, *rest))
     traced = trace(loaded.model, loaded.example, WeightStore(Path("unwritten")))
     assert seen == [CAPTURED_BLOCKS] and not traced.problems
 

@@ -163,7 +163,7 @@ def test_node_instance_and_text_lead_to_each_other(
     assert session.selection == ("fc1",) and selected(panel) == ["fc1"], "one of the node's two stays chosen"
     tree.setCurrentItem(top)
     assert source.file == "top.sv"
-    panel.links.find_instance("fc2")
+    panel._find_instance("fc2")
     assert source.text.textCursor().block().text() == "  ) u_fc2 ("
     text = source.text
     text.ensureCursorVisible()
