@@ -425,7 +425,7 @@ def test_float_takes_a_format_away_and_rules_go_together(m: es.Model) -> None:
         (lambda m: m.shapes(data=(1, 2)), OptionsError, "takes no data"),
         (lambda m: m.save("net.zip"), ProjectError, r"End it in \.espalier"),
         (lambda m: m.export("onx", "a"), ExportError, "Did you mean 'onnx'"),
-        (lambda m: m.sensitivity(), DataError, "none is named"),
+        (lambda m: m.sensitivity(), DataError, "none are given"),
         (lambda m: m.allocate(budget="weight_bits<=4"), DataError, "none is given"),
         (lambda m: m.sweep(), OptionsError, "nothing to vary"),
         (lambda m: m.search("mixd-precision"), es.EspalierError, "mixed-precision"),
