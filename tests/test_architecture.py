@@ -217,7 +217,6 @@ def test_core_names_no_qt(package: str) -> None:
 
 # Files that import one another → why; imports in functions and under TYPE_CHECKING count too.
 CIRCLES: dict[tuple[str, ...], str] = {
-    ("passes.search.grpc_retry", "passes.search.storage"): "a storage makes its client, whose errors are a storage's",
     ("passes.search.prepare", "passes.search.study"): "a plan names the prepared search, which makes the plan's runner",
 }
 

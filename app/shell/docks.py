@@ -34,7 +34,7 @@ from espalier.app.features.sweep import actions as sweep
 from espalier.app.features.sweep.panel import SweepsPanel
 from espalier.app.features.tables.panel import TablesPanel
 from espalier.app.features.training.panel import TrainingPanel
-from espalier.app.widgets.bench import Bench
+from espalier.app.widgets.bench import BEFORE, Bench
 from espalier.app.widgets.heading import DockHeading
 
 if TYPE_CHECKING:
@@ -138,19 +138,26 @@ class Docks:
     def reset(self) -> None:
         """Every dock at its first place."""
         window, self._placing = self._window, True
-        before: dict[Area, QDockWidget] = {}
-        for spec in DOCKS:
-            dock = self.docks[spec.id]
-            dock.setFloating(False)
-            window.addDockWidget(spec.area, dock)
-            if spec.area != LEFT and spec.area in before:
-                window.tabifyDockWidget(before[spec.area], dock)
-            before[spec.area] = dock
-            dock.show()
+        window.setProperty(BEFORE, None)  # no panel is large
+        self._arrange()
         for name in ("jobs", "inspector"):
             self.docks[name].raise_()
         self._sizes()
         self._placed()
+
+    def _arrange(self) -> None:
+        """Add the docks area by area; those of an area, but for the left one, are tabs."""
+        before: dict[Area, QDockWidget] = {}
+        for dock in self.docks.values():
+            dock.setFloating(False)
+            self._window.removeDockWidget(dock)
+        for spec in DOCKS:
+            dock = self.docks[spec.id]
+            self._window.addDockWidget(spec.area, dock)
+            if spec.area != LEFT and spec.area in before:
+                self._window.tabifyDockWidget(before[spec.area], dock)
+            before[spec.area] = dock
+            dock.show()
 
     def _sizes(self) -> None:
         held = self.docks
