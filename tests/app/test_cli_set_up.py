@@ -85,7 +85,7 @@ def test_a_wrong_set_up_fails_once_and_beforehand(fault: str, data: Path, tmp_pa
     project = tmp_path / "p.espalier"
     named = {"tokenizer": ("--text", "what_they_wrote", "--label", "mood"), "column": ("--tokenizer", WORDS),
              "classes": ("--tokenizer", WORDS, "--text", "what_they_wrote", "--label", "mood")}[fault]  # fmt: skip
-    words = {"tokenizer": "there is no tokenizer", "column": "No column", "classes": "3 classes"}[fault]
+    words = {"tokenizer": "no tokenizer is given", "column": "No column", "classes": "3 classes"}[fault]
     if fault == "classes":
         data.write_text(data.read_text().replace("number 3,up", "number 3,even"))
     steps = recipe(tmp_path, ("quantize", QUANTIZE), ("finetune", {"data": str(data), **TRAIN}))

@@ -125,8 +125,8 @@ def test_what_its_area_is_nobody_knows(plugin: Path, tmp_path: Path, capsys: Cap
     assert [r["module"] for r in rows if {k: r[k] for k in none} == none] == ["my_leaky"]
     assert area["rest"] == {k: sum(r[k] or 0 for r in rows) for k in none} and area["rest"]["lut"] > 0
     assert main([*map(str, words)]) == 0
-    assert "not known (there is no estimate of my_leaky); the rest takes" in capsys.readouterr().out
-    assert "not known (there is no estimate of `my_leaky`)" in (tmp_path / "rtl" / "README.md").read_text()
+    assert "unknown (no estimate for my_leaky); the rest takes" in capsys.readouterr().out
+    assert "unknown (no estimate for `my_leaky`)" in (tmp_path / "rtl" / "README.md").read_text()
     store = WeightStore(tmp_path / "store")
     opened = load_project(made, store)
     report = balance_front(opened.graph, BalanceFrontOptions(4), Context(store))[1]

@@ -130,7 +130,7 @@ def _area(area: Area) -> str:
     """The total, or the modules without an estimate and the total of the others."""
     rest = f"{area.lut:.0f} LUT, {area.ff:.0f} FF, {area.dsp} DSP, {area.bram} block RAMs of 18 kbit"
     names = ", ".join(f"`{m}`" for m in area.unknown)
-    return f"not known (there is no estimate of {names}); the rest takes {rest}" if names else rest
+    return f"unknown (no estimate for {names}); the rest takes {rest}" if names else rest
 
 
 def _edited(design: Design) -> list[str]:

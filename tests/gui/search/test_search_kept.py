@@ -112,7 +112,7 @@ def test_what_cannot_be_read_of_a_study_is_told(panel: SearchPanel, runner: list
 
 def test_the_worker_tells_what_of_a_journal_it_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, heard = SimpleNamespace(damage="2 records are damaged."), list[object]()
-    running = SimpleNamespace(study=SimpleNamespace(_storage=storage), trials=lambda: iter([trial(0)]))
+    running = SimpleNamespace(study=SimpleNamespace(_storage=storage), trials=lambda: iter([trial(0)]), why="")
     monkeypatch.setattr("espalier.passes.search.study.begin", lambda plan: running)
     job: Any = SimpleNamespace(search=None, storage="", resume=True, held=(), by_hand=())
     assert serve_search(job, None, None, heard.append, lambda: None) == ""  # type: ignore[arg-type]

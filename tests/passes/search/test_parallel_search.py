@@ -102,7 +102,7 @@ def test_budgets_of_cycles_and_tables_together() -> None:
     assert made.figures["lut"] <= 2600 and made.figures["cycles"] <= 64
     with pytest.raises(OptionsError, match="cannot be held"):
         allocate(settled(graph, [parse_budget("cycles<=4"), *rest])[0], table(graph), rest, Competing(whole=False))
-    with pytest.raises(OptionsError, match="alone decides no format"):
+    with pytest.raises(OptionsError, match="does not depend on formats"):
         settled(graph, limits[:1])
 
 
