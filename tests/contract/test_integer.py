@@ -36,7 +36,7 @@ def exact(fmt: Integer, x: float) -> Fraction:
 
 
 @given(integers, st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
-@settings(max_examples=300, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 def test_integer_of_any_width_is_exact(fmt: Integer, values: list[float]) -> None:
     """Exactly the definition, rounded once to float32 where 25 bits and more do not fit it."""
     x = np.array(values, np.float32)
@@ -47,7 +47,7 @@ def test_integer_of_any_width_is_exact(fmt: Integer, values: list[float]) -> Non
 
 
 @given(integers, st.lists(st.floats(width=16, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 def test_finite_half_floats_stay_finite(fmt: Integer, values: list[float]) -> None:
     """A code that float16 cannot hold is not given: the largest that it can is."""
     for dtype in (torch.float16, torch.bfloat16):
