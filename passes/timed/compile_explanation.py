@@ -70,9 +70,9 @@ def _fused(facts: CompileFacts, gain: float) -> list[str]:
         sentences.append(f"Eager calls {facts.operations} operations of {1e6 * each:.0f} µs on average; the calls of "
                          "the compiled code were not counted.")  # fmt: skip
     if gain > CLOSE and facts.products < HEAVY:
-        sentences.append(f"{1 - facts.products:.0%} of the operations' time are elementwise operations and copies; "
+        sentences.append(f"{1 - facts.products:.0%} of the operations' time goes to elementwise operations and copies; "
                          "which of them the backend fused was not examined.")  # fmt: skip
     if gain <= CLOSE and facts.products >= HEAVY:
-        sentences.append(f"{facts.products:.0%} of the operations' time are matrix products and convolutions, "
+        sentences.append(f"{facts.products:.0%} of the operations' time goes to matrix products and convolutions, "
                          f"{1 - facts.products:.0%} all others.")  # fmt: skip
     return sentences
