@@ -184,7 +184,9 @@ def test_words_follow_from_figures() -> None:
     slower = explanation(CompileFacts(1e-4, 2e-4, 1.5e-4, 1, 0.9, 10))
     assert slower[0] == "Compiled code takes 2.00 times the eager time."
     assert any("90%" in w for w in slower) and any("50 µs a call" in w for w in slower)
-    assert any("50 µs a call more than torch's operations" in w for w in slower) and not any("scatter" in w for w in slower)
+    assert any("50 µs a call more than torch's operations" in w for w in slower) and not any(
+        "scatter" in w for w in slower
+    )
     assert "±60%" in explanation(CompileFacts(1e-4, 1e-4, 1e-4, 1, 0.2, 1, spread=0.6))[-1]
     # where times scatter, a difference between them is not told as guards
     assert "Checking guards" not in " ".join(explanation(CompileFacts(1e-4, 1e-4, 2e-4, 1, 0.2, 1, spread=0.6)))
