@@ -95,21 +95,12 @@ def finished(graph: Graph, edited: Iterable[str]) -> Graph:
     from espalier.model.torch.infer import inferred
 
     ordered = replace(graph, nodes=sort(graph.nodes))
-    used = _used(ordered)
+    used = ordered.feeding(ordered.output.id, *(n.id for n in ordered.placeholders))
     nodes = {k: n for k, n in ordered.nodes.items() if k in used}
     pruned = replace(ordered, nodes=nodes, weights=named_weights(nodes.values(), ordered.weights))
     after = inferred(pruned, [i for i in edited if i in nodes])
-    return after.replace(*(with_legal_choices(after.nodes[i]) for i in edited if i in nodes))
-
-
-def _used(graph: Graph) -> set[str]:
-    """Nodes that an output hangs on; inputs stay."""
-    used: set[str] = set()
-    for node in reversed(graph.nodes.values()):
-        if node.id in used or node.call in ("output", "placeholder"):
-            used.add(node.id)
-            used.update(r.node for r in node.inputs)
-    return used
+    legal = after.replace(*(with_legal_choices(after.nodes[i]) for i in edited if i in nodes))
+    return replace(legal, weights=named_weights(legal, legal.weights))  # scales of dropped formats go too
 
 
 def with_legal_choices(node: Node) -> Node:
