@@ -86,7 +86,7 @@ def test_files_of_the_user_with_our_names(way: str, root: Path, wheel: Path, tmp
     folder, (start, path) = written(tmp_path / "mine", USERS), ways(root, wheel)[way]
     told = run([sys.executable, *start, "report", "net.py:make", "--json"], folder, [path])
     assert '"fc"' in told and '"linear"' in told
-    lines = run([sys.executable, "-c", SEEN], folder, [path]).rpartition("SEEN")[2].split()
+    lines = run([sys.executable, "-c", SEEN], folder, [path]).rpartition("SEEN")[2].strip().splitlines()
     assert [Path(f).is_relative_to(folder) for f in lines] == [True, True, True, True, False]
     assert Path(lines[-1]) == path / "espalier" / "kernels" / "__init__.py"
 
