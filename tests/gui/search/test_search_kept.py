@@ -21,8 +21,10 @@ from espalier.app.features.search.state.searches import seconds_each
 from espalier.app.features.search.state.study import Study
 from espalier.app.features.search.state.texts import time_words
 from espalier.app.shell.window import Window
+from espalier.model.document.document import Document
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
+from espalier.model.store.weights import WeightStore
 from espalier.passes.jobs.kinds import Done, Found, SaveJob
 from espalier.passes.jobs.search import serve_search
 from espalier.passes.search import project_studies
@@ -236,3 +238,26 @@ def test_a_record_is_made_line_by_line_and_read_as_it_was() -> None:
     again = load(study.data())
     assert {t.number: t.state for t in again.trials} == dict.fromkeys((0, 1, 2), "complete")
     assert again.spec.trials == 99 and len(study.data().splitlines()) == 4  # the head, and each trial once
+
+
+def test_a_study_that_a_save_was_too_early_for_is_found_by_the_new_file(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
+) -> None:
+    """Begun before the project had a file, saved before the first trial came, then killed: 302 trials were lost so."""
+    info = begin(panel, runner)
+    document = window.session.document
+    assert document
+    path = tmp_path / "p.espalier"
+    document.saved(path, document.present, document.project.extras, None)  # type: ignore[arg-type]
+    window.session.saved.emit()
+    feed(runner, info, [trial(0, 0.95), trial(1)])
+    project_studies.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n')
+    files._NOTES.clear()  # as the system takes the locks of a dead process
+    again = Document(small_project("demo:small"), WeightStore(tmp_path / "w"), path)
+    assert list(files.unsaved(again, set())) == ["formats 1"]
+    elsewhere = Document(small_project("demo:small"), WeightStore(tmp_path / "w"), tmp_path / "q.espalier")
+    assert not files.unsaved(elsewhere, set())
+    (note,) = files.data_folder("studies").glob("*.json")
+    with note.open("ab") as file:
+        file.write(b'{"record": "half a li')  # killed while it was written
+    assert list(files.unsaved(again, set())) == ["formats 1"]

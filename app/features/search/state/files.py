@@ -14,12 +14,13 @@ import shutil
 from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from espalier.app import claims
 from espalier.app.features.search.state.record import ENDING, Record, load
 from espalier.app.locks import Locked, hold, take
 from espalier.app.settings import data_folder
-from espalier.model.borders import read_json, tried
+from espalier.model.borders import parse_json, read_bytes, tried
 from espalier.model.document.document import Document
 from espalier.model.errors import FileError
 from espalier.model.files import append, write_bytes, write_text
@@ -39,7 +40,7 @@ def rescue() -> None:
                 continue
             path = _read(note)
             if path is not None and path.exists() and folder not in path.parents:
-                home, facts = folder / note.stem, read_json(note)
+                home, facts = folder / note.stem, _facts(note)
                 home.mkdir(mode=0o700, exist_ok=True)
                 for file in (path, _journal(path)):
                     if file.exists():
@@ -91,8 +92,29 @@ def begin_record(path: Path, data: bytes, key: str, document: Document) -> None:
             return
         note = data_folder("studies") / f"{key}-{secrets.token_hex(8)}.json"
         if held := hold(note):
-            os.write(held.handle, json.dumps({"record": str(path), "of": _named(document)}).encode())
+            _write(held, path, document)
             _NOTES[path, key] = held
+
+
+def follow_name(document: Document) -> None:
+    """Note the document's new file: a study that a save was too early for is found again by it."""
+    for (path, _), note in _NOTES.items():
+        if document.store.folder in path.parents:
+            with contextlib.suppress(OSError):
+                _write(note, path, document)
+
+
+def _write(note: Locked, path: Path, document: Document) -> None:
+    """Add a line; the last whole one counts, whenever the process dies."""
+    os.write(note.handle, f"{json.dumps({'record': str(path), 'of': _named(document)})}\n".encode())
+
+
+def _facts(note: Path) -> dict[str, Any]:
+    """What the last whole line of a note says; raises ValueError for none."""
+    for line in reversed(read_bytes(note).splitlines()):
+        with contextlib.suppress(ValueError):
+            return parse_json(line)
+    raise ValueError(f"{note.name} says nothing.")
 
 
 def let_go() -> None:
@@ -152,7 +174,7 @@ def unsaved(document: Document, known: Container[str]) -> dict[str, Record]:
         if key in known or (left := take(note)) is None:
             continue
         path = _read(note)
-        if path and path.exists() and tried(lambda n=note: read_json(n)["of"], None) == _named(document):
+        if path and path.exists() and tried(lambda n=note: _facts(n)["of"], None) == _named(document):
             record = tried(lambda p=path: load(p.read_bytes()), None)
             if record and any(t.state != "running" for t in record.trials) and _journal(path).exists():
                 found[record.spec.study] = replace(record, trials=())
@@ -176,7 +198,7 @@ def _forget(note: Path) -> None:
 
 
 def _read(note: Path) -> Path | None:
-    return tried(lambda: Path(read_json(note)["record"]), None)
+    return tried(lambda: Path(_facts(note)["record"]), None)
 
 
 def _trials(path: Path) -> tuple[Trial, ...]:

@@ -14,6 +14,7 @@ from espalier.app.features.search.state.files import (
     Copies,
     add_line,
     begin_record,
+    follow_name,
     let_go,
     record_path,
     recovered,
@@ -117,6 +118,11 @@ class Searches(Applied):
         if study := self.studies.get(name):
             document.keep(member_of(name), study.data())
             self._copies.keep(document, name)
+
+    def _saved(self) -> None:
+        super()._saved()
+        if document := self._session.document:
+            follow_name(document)
 
     # -- running
 
