@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def connect(docks: Docks, host: Host, services: Services, plugins: Plugins, busy: Callable[[str], None]) -> None:
-    """Connect all panels; `busy` is told what runs."""
+    """Connect all panels; `busy` gets the text of the running job."""
     forms, reporting = services.forms, services.reporting
     jobs, problems, recipe = docks.panels["jobs"], docks.panels["problems"], docks.panels["recipe"]
     assert isinstance(jobs, JobsPanel) and isinstance(problems, ProblemsPanel) and isinstance(recipe, RecipePanel)

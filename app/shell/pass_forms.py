@@ -1,4 +1,4 @@
-"""Passes as steps: their options are asked for where they have some, then the session is told."""
+"""Runs passes as steps of the recipe, after a form for their options where they have any."""
 
 from __future__ import annotations
 
