@@ -96,10 +96,10 @@ def begin_record(path: Path, data: bytes, key: str, document: Document) -> None:
             _NOTES[path, key] = held
 
 
-def follow_name(document: Document) -> None:
+def follow_name(document: Document | None) -> None:
     """Note the document's new file: a study that a save was too early for is found again by it."""
     for (path, _), note in _NOTES.items():
-        if document.store.folder in path.parents:
+        if document and document.store.folder in path.parents:
             with contextlib.suppress(OSError):
                 _write(note, path, document)
 

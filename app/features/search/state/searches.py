@@ -92,6 +92,7 @@ class Searches(Applied):
         self._frame = QTimer(self, singleShot=True, interval=FRAME)
         self._frame.timeout.connect(self._tell)
         session.queued.connect(self._let_pass)
+        session.saved.connect(lambda: follow_name(session.document))
 
     # -- what there is
 
@@ -118,11 +119,6 @@ class Searches(Applied):
         if study := self.studies.get(name):
             document.keep(member_of(name), study.data())
             self._copies.keep(document, name)
-
-    def _saved(self) -> None:
-        super()._saved()
-        if document := self._session.document:
-            follow_name(document)
 
     # -- running
 
