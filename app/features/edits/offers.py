@@ -69,11 +69,12 @@ def _held(graph: Graph, name: str) -> str:
     """Why a node cannot be bypassed; empty where it can."""
     node = graph.nodes[name]
     if node.call not in ("call_module", "call_function"):
-        return f"{name} is no operation."
+        kinds = {"placeholder": "an input", "output": "the output", "get_attr": "a stored tensor"}
+        return f"{name} is {kinds.get(node.call, 'code of its own')}, so it stays. Select an operation."
     try:
         flowing(node, graph)
     except GraphError as error:
-        return error.message
+        return f"{error.message} {error.hint}"
     return ""
 
 

@@ -164,3 +164,10 @@ def test_every_offer_that_is_not_refused_runs() -> None:
 def _number(window: Window) -> int:
     assert window.canvas.scene is not None
     return window.canvas.scene.layout.tree.index["1_act"]
+
+
+def test_what_stays_says_what_it_is_and_what_to_do() -> None:
+    graph = stack().project.graph
+    assert offers.bypass(graph, ["input"]).reason == "input is an input, so it stays. Select an operation."
+    assert "is the output" in offers.bypass(graph, ["output"]).reason
+    assert offers.bypass(graph, ["0_act", "0_up"]).reason.endswith("or edit its users first.")
