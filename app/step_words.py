@@ -150,7 +150,7 @@ def result(report: Report | None, step: Step | None = None) -> str:
         return " · ".join(f"{found[k]} {k}" for k in ("fused", "skipped", "untied") if found.get(k))
     if "nodes_added" in found:
         counts = ((found[f"{noun}s_added"], noun) for noun in ("node", "parameter"))
-        return " · ".join(f"{count:+d} {noun}{'s' * (abs(count) != 1)}" for count, noun in counts if count)
+        return " · ".join(f"{'+' if n > 0 else '−'}{plural(abs(n), noun)}" for n, noun in counts if n)
     if "removed" in found:
         return _removed(report)
     if "zeros" in found and "elements" in found:

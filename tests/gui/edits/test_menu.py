@@ -14,7 +14,9 @@ import espalier as es
 from espalier.app.features.edits import offers
 from espalier.app.features.edits.context_menu import NodeMenu
 from espalier.app.shell.window import Window
+from espalier.app.step_words import result
 from espalier.model.document.codec import encode
+from espalier.passes.base import Report
 from tests.gui.conftest import FakeRunner, open_small
 
 pytestmark = pytest.mark.gui
@@ -171,3 +173,8 @@ def test_what_stays_says_what_it_is_and_what_to_do() -> None:
     assert offers.bypass(graph, ["input"]).reason == "input is an input, so it stays. Select an operation."
     assert "is the output" in offers.bypass(graph, ["output"]).reason
     assert offers.bypass(graph, ["0_act", "0_up"]).reason.endswith("or edit its users first.")
+
+
+def test_what_an_edit_added_is_a_signed_count() -> None:
+    report = Report("edit_graph", (), {"edits": 1, "nodes_added": -1, "parameters_added": 5898240})
+    assert result(report) == "−1 node · +5\u2009898\u2009240 parameters"
