@@ -19,7 +19,7 @@ _SKIPPED = ("self", "device", "dtype", "args", "kwargs")
 
 
 @cache
-def _class(name: str) -> type[nn.Module]:
+def leaf_class(name: str) -> type[nn.Module]:
     """The class called `name`; raises ProjectError for one that is not on the list."""
     if name not in OP_OF_CLASS:
         raise ProjectError(f"The graph names the module {name!r}, which this version does not know.",
@@ -50,7 +50,7 @@ def op_of_type(name: str) -> str | None:
 @cache
 def parameters(name: str) -> tuple[str, ...]:
     """The names of the constructor's arguments of a leaf class, without device and dtype."""
-    found = inspect.signature(_class(name).__init__).parameters
+    found = inspect.signature(leaf_class(name).__init__).parameters
     return tuple(p for p in found if p not in _SKIPPED)
 
 
@@ -86,6 +86,6 @@ def make(attrs: dict[str, Arg]) -> nn.Module:
     values = {k: v for k, v in attrs.items() if k != "class" and not (k.startswith("_") and v is None)}
     try:
         with torch.device("meta"):
-            return _class(name)(**values)
+            return leaf_class(name)(**values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ProjectError(f"The graph's {name} cannot be made ({error}).", "Open the model's source again.") from error

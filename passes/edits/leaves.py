@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from espalier.model.document.codec import decode_arg
-from espalier.model.errors import GraphError, nearest
+from espalier.model.errors import EspalierError, GraphError, nearest
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import TensorMeta, Weight
+from espalier.model.graph.node import Arg
 from espalier.model.torch.leaf_names import OP_OF_CLASS, class_of_word
 from espalier.passes.edits.base import free_id, free_path, shown
 
@@ -25,7 +26,7 @@ _SIZED = {  # constructor arguments that follow from what flows in: of a shape, 
     **{f"InstanceNorm{d}d": ("num_features",) for d in (1, 2)},
     **{f"Conv{d}d": ("in_channels", "out_channels") for d in (1, 2, 3)}, "GroupNorm": ("num_channels",),
 }  # fmt: skip
-MOST = 2**31  # parameters of a new module
+SMALL, TIMES = 2**24, 4  # parameters of a new module: so many, or so many times those of the largest weight
 SHARED = ("inplace", "device", "dtype")  # an in-place module would change what other nodes take
 _LAST = ("Linear", "LayerNorm", "RMSNorm")
 
@@ -52,12 +53,13 @@ def new_module(
     `wish`: its module path if that is free. `attrs`: constructor arguments besides the sizes. Raises GraphError.
     """
     from espalier.model.graph.graph import out_port
+    from espalier.model.torch.leaves import leaf_class
 
     taken = graph.nodes[source.node].ports.get(out_port(source.output))
     if taken is None:
         raise GraphError(f"{source.node} gives no tensor.", "Choose a node that does.", source.node)
-    name = module_class(op, taken)
-    module = _made(name, taken, attrs, context.seed)
+    name = leaf_class(module_class(op, taken)).__name__  # some are kept under a name that is no class of theirs
+    module = _made(name, taken, attrs, context.seed, most_parameters(graph))
     _initialise(module, name, init)
     path = free_path(graph, wish)
     return with_module(graph, free_id(graph, path), path, source, module, context)
@@ -84,34 +86,42 @@ def with_module(
     return replace(graph, weights={**graph.weights, **weights}), node
 
 
-def _made(name: str, taken: TensorMeta, attrs: Mapping[str, Any], seed: int) -> nn.Module:
+def _made(name: str, taken: TensorMeta, attrs: Mapping[str, Any], seed: int, most: int) -> nn.Module:
     """A module of class `name` with torch's own initial values, drawn from `seed`."""
     import torch
-    from torch import nn
 
-    from espalier.model.torch.leaves import parameters
+    from espalier.model.torch.leaves import leaf_class, parameters
 
     known = [p for p in parameters(name) if p not in SHARED]
     for key in attrs:
         if key not in known:
             raise GraphError(f"{name} has no attribute {key!r}.", nearest(key, known))
-    values = {
-        **_sizes(name, taken),
-        **{k: decode_arg(list(v) if isinstance(v, tuple) else v) for k, v in attrs.items()},
-    }
-    kind: Any = getattr(nn, name)
+    values = {**_sizes(name, taken), **{k: argument(k, v) for k, v in attrs.items()}}
+    kind: Any = leaf_class(name)
     try:
         with torch.device("meta"):  # a size may come from a file: nothing is filled before it is known to be sound
             count = sum(p.numel() for p in kind(**values).parameters())
-        if count > MOST:
-            raise GraphError(
-                f"A {name} would have {count} parameters.", f"Up to {MOST} are allowed: use smaller sizes."
-            )
+        if count > most:
+            text = f"A {name} would have {count} parameters."
+            raise GraphError(text, f"This model allows up to {most}: use smaller sizes.")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return kind(**values).to(getattr(torch, taken.dtype))
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise GraphError(f"A {name} cannot be made from {values}: {error}.", "Change its attrs.") from error
+
+
+def most_parameters(graph: Graph) -> int:
+    """How many parameters an edit may make at once: sizes may come from a file, and memory is filled by them."""
+    return max(SMALL, TIMES * max((w.elements for w in graph.weights.values()), default=0))
+
+
+def argument(name: str, value: Any) -> Arg:
+    """A constructor argument from a recipe's plain value; raises GraphError for a table that is none."""
+    try:
+        return decode_arg(list(value) if isinstance(value, tuple) else value)
+    except (ValueError, LookupError, TypeError, EspalierError) as error:
+        raise GraphError(f"{name} cannot be {value!r}.", "Give a number, a text or a list.") from error
 
 
 def _sizes(name: str, taken: TensorMeta) -> dict[str, Any]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from espalier.model.document.codec import decode_arg
 from espalier.model.errors import GraphError, ProjectError, nearest
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Weight
 from espalier.passes.edits.base import EDITS, Edit, finished
-from espalier.passes.edits.leaves import SHARED
+from espalier.passes.edits.leaves import SHARED, argument, most_parameters
 
 if TYPE_CHECKING:
     from espalier.passes.base import Context
 
-MOST_ROWS = 2**20
 FIXED = (  # the sizes of stored tensors, and whether there are any
     "class", "in_features", "in_channels", "out_channels", "num_features", "num_channels", "normalized_shape",
     "num_embeddings", "embedding_dim", "nf", "nx", "groups", "kernel_size", "bias", "affine", "elementwise_affine",
@@ -50,7 +48,7 @@ class SetAttr(Edit):
         if self.name not in known:
             why = "sizes its weights" if self.name in target.attrs else f"is no attribute of {target.id}"
             raise GraphError(f"{self.name} {why}.", nearest(self.name, known), target.id)
-        value = decode_arg(list(self.value) if isinstance(self.value, tuple) else self.value)
+        value = argument(self.name, self.value)
         node = replace(target, attrs={**target.attrs, self.name: value})
         if self.name == "out_features":
             graph, node = _resized(graph, node, value, context)
@@ -68,8 +66,10 @@ def _resized(graph: Graph, node: Node, rows: Any, context: Context) -> tuple[Gra
 
     from espalier.model.store.weights import Tensor
 
-    if not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
-        raise GraphError(f"out_features is {rows!r}.", f"Give a whole number from 1 to {MOST_ROWS}.", node.id)
+    columns = max(w.elements // w.shape[0] for w in map(graph.weights.__getitem__, node.weights.values()) if w.shape[0])
+    most = most_parameters(graph) // max(columns, 1)
+    if not isinstance(rows, int) or not 1 <= rows <= most:
+        raise GraphError(f"out_features is {rows!r}.", f"Give a whole number from 1 to {most}.", node.id)
     fresh = dict[str, Weight]()
     for name in node.weights.values():
         weight = graph.weights[name]

@@ -199,6 +199,9 @@ WRONG: list[tuple[dict[str, Any], type[EspalierError], str]] = [
         GraphError,
         "no attribute 'device'",
     ),
+    ({"insert_after": {"node": "act", "op": "dropout", "attrs": {"p": {}}}}, GraphError, "p cannot be {}"),
+    ({"set_attr": {"node": "drop", "name": "p", "value": {"ref": [3]}}}, GraphError, "p cannot be"),
+    ({"insert_after": {"node": "mix", "op": "Conv1D"}}, GraphError, "cannot be made"),
     ({"rewire": {"node": "up", "source": "mix"}}, GraphError, "cycle"),
     ({"rewire": {"node": "head", "source": "up", "port": "data_out"}}, GraphError, "takes nothing at"),
     ({"rewire": {"node": "head", "source": "x"}}, GraphError, "cannot run then"),
@@ -274,3 +277,11 @@ def test_every_operation_is_described() -> None:
     for tag, kind in EDITS.items():
         assert kind.tag == tag and kind.title and kind.__doc__
         assert isinstance(kind(node="act").describe(), str)
+
+
+def test_a_class_that_torch_keeps_elsewhere_is_made() -> None:
+    """The allow-list has names that are no attributes of torch.nn."""
+    model, net = edited({"insert_after": {"node": "act", "op": "NonDynamicallyQuantizableLinear", "init": "zero"}})
+    net.act = nn.Sequential(net.act, nn.Linear(24, 24))
+    nn.init.zeros_(net.act[1].weight), nn.init.zeros_(net.act[1].bias)  # type: ignore[index,arg-type,union-attr]
+    close(model, net)
