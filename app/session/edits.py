@@ -145,7 +145,7 @@ class Edits:
 
     def _replayed(self, wish: Wish, result: ReplayResult) -> None:
         document = self._session.open_document
-        document.store.add(result.locations)
+        document.store.add_new(result.locations)
         for key, found in zip(prefix_keys(wish.recipe.active), result.results, strict=True):
             if found and key not in self.memo.graphs:
                 self.memo.put(key, found)

@@ -224,7 +224,7 @@ class Ownership(Base):
         if found.project.base != document.project.base:
             self._ask(path, "On disk is another model.")
             return
-        document.store.add(found.locations)
+        document.store.add_new(found.locations)
         self._session.compare_with(Baseline(DISK, theirs, found.project.graph))
         self._ask(path, differences(mine, theirs) + " Figures are compared with it.")
 

@@ -171,6 +171,13 @@ class WeightStore:
             if replaced:
                 self._files.let_go({p.held for p in self._locations.values()})
 
+    def add_new(self, locations: Mapping[TensorKey, Location]) -> None:
+        """As `add`, for the tensors that are not known yet.
+
+        A job's result also names what the job was sent with; a save may have moved that since.
+        """
+        self.add({key: place for key, place in locations.items() if key not in self})
+
     def locate(self, keys: Iterable[TensorKey]) -> dict[TensorKey, Location]:
         """Locations of `keys`, for another process; tensors that are only in memory are left out."""
         return {k: self._locations[k] for k in keys if k in self._locations}
