@@ -41,7 +41,8 @@ def test_weights_are_found_after_a_save_that_a_training_outlived(
 
     session.view_provider = lambda: {"note": "x" * 1000}  # what lies before the weights grows
     info = session.save_as(path)
-    assert isinstance(save := info.job, SaveJob)
+    save = info.job
+    assert isinstance(save, SaveJob)
     runner[0].tell(info, Done(save_project(save.project, save.store, path)))
     assert read.places() != session.open_document.store.places()
     runner[0].tell(training, Done(ReplayResult(opened.graph, (None,), training.job.locations)))
