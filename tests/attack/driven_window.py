@@ -20,6 +20,7 @@ import xxhash
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
+from espalier.app.session.edit_journal import EditJournal
 from espalier.app.session.recovery import leftovers
 from espalier.app.shell.application import make_application, open_window
 from espalier.app.shell.window import Window
@@ -83,11 +84,23 @@ class Driver:
         """Take hold of the window."""
         self.window = next(w for w in QApplication.topLevelWidgets() if isinstance(w, Window))
         self.session = self.window.session
+        self._announce_journal()
         for signal in (self.session.changed, self.session.wished, self.session.saved):
             signal.connect(self._look)
         self.session.job_event.connect(self._heard)
         self.session.problem.connect(lambda error: self.tell("problem", text=f"{error.message} {error.hint}"))
         self._clock.start(0)
+
+    def _announce_journal(self) -> None:
+        """Tell each state before the journal has it: a kill between the two would find a recipe that nobody told."""
+        kind: Any = EditJournal
+        write = EditJournal.edit
+
+        def announced(journal: EditJournal, label: str, recipe: Recipe, waiting: tuple[str, ...]) -> None:
+            self.tell("journalled", recipe=mark(recipe))
+            write(journal, label, recipe, waiting)
+
+        kind.edit = announced
 
     def _go(self) -> None:
         try:

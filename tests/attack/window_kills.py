@@ -145,7 +145,7 @@ class Place:
 
     def _states(self, lines: list[dict[str, Any]], killed: float) -> tuple[list[str], list[float]]:
         """The states of which one must be left, and when each began: the last older than the lag, and all newer."""
-        states = [(self.recipe, 0.0), *((n["recipe"], n["at"]) for n in lines if n["what"] == "state")]
+        states = [(self.recipe, 0.0), *((n["recipe"], n["at"]) for n in lines if n["what"] in ("state", "journalled"))]
         first = max(i for i, (_, at) in enumerate(states) if at <= killed - self.lag)
         return [s for s, _ in states[first:]], [at for _, at in states[first:]]
 
