@@ -65,6 +65,10 @@ FACTS: Mapping[str, tuple[Callable[[Node], Value], str]] = {
     "features_out": (_last("data_out"), "last size of the result"),
     "inputs": (lambda n: float(len(set(n.inputs))), "number of tensors that it takes"),
     "adapters": (lambda n: float(len(n.adapters)), "number of LoRA adapters"),
+    "title": (lambda n: n.annotation.title, "title that a user gave it"),
+    "note": (lambda n: n.annotation.note, "note that a user wrote on it"),
+    "tag": (lambda n: n.annotation.colour, "colour tag: red, orange, …"),
+    "muted": (lambda n: n.annotation.muted, "whether it is muted"),
 }  # fmt: skip
 _ALLOWED = (ast.Name, ast.BinOp, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Load, ast.And, ast.Or,
             ast.Not, ast.USub, ast.cmpop, ast.operator)  # fmt: skip

@@ -12,25 +12,28 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from espalier.app.api.difference import Difference, difference
 from espalier.app.api.measures import Measurable
-from espalier.app.api.methods import install
+from espalier.app.api.methods import install, selection
 from espalier.app.api.pass_methods import PassMethods
 from espalier.app.api.reports import Report
 from espalier.app.api.showing import check_display, open_window, temporary_file
 from espalier.app.api.steps import Progress, Workplace
 from espalier.app.canvas.svg import to_svg
 from espalier.app.commands.console import count, size
+from espalier.model.document.codec import decode
 from espalier.model.document.project import save_project
 from espalier.model.errors import ProjectError
 from espalier.model.leftovers import Scratch
 from espalier.model.opening import is_project, open_any
 from espalier.model.trust import Origin, require
 from espalier.passes.score import static_score
+from espalier.passes.select import Select, chosen
 
 if TYPE_CHECKING:
     import networkx as nx
     from torch import fx, nn
 
     from espalier.model.document.project import Project
+    from espalier.model.graph.node import Node
 
 PathName = str | PathLike[str]
 
@@ -187,6 +190,32 @@ class Model(Measurable, PassMethods):
         from espalier.model.torch.build import build
 
         return build(self._graph, self._place.opened.store, self._place.callables)
+
+    def nodes(self, select: Any = None) -> tuple[Node, ...]:
+        """Nodes of the graph, in topological order.
+
+        Args:
+            select: as passes take it: a type, a name, a module path, a list of these, or an expression such as
+                "where:params > 1e4". Default: all nodes.
+
+        Returns:
+            Frozen nodes with `id`, `op`, `ports` (shape and dtype by port), `inputs`, `weights`, `precision`,
+            `sparsity`, `attrs` and `annotation`.
+
+        Raises:
+            OptionsError, PassError: the selection names nothing of this graph.
+
+        Example:
+            [n.id for n in m.nodes("where:bits <= 4")]
+        """
+        if select is None:
+            return tuple(self._graph)
+        wanted = decode(Select, selection(select, self._graph))
+        return tuple(chosen(self._graph, wanted, lambda _: True, "listed"))
+
+    def __getitem__(self, node: str) -> Node:
+        """The node of an id; raises GraphError with the nearest one."""
+        return self._graph[node]
 
     def to_networkx(self) -> nx.MultiDiGraph[str]:
         """The graph in networkx: node attributes op, kind, module_path; edge attributes output, shape.

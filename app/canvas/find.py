@@ -87,8 +87,9 @@ class Finder:
 
 
 def _text(node: Node) -> str:
-    own, path = node.target, node.module_path
-    return f"{node.id}\n{own}\n{node.op}" if own == path else f"{node.id}\n{own}\n{path}\n{node.op}"
+    own, path, title = node.target, node.module_path, node.annotation.title
+    text = f"{node.id}\n{own}\n{node.op}" if own == path else f"{node.id}\n{own}\n{path}\n{node.op}"
+    return f"{text}\n{title}" if title else text
 
 
 def find(graph: Graph, text: str) -> list[str]:

@@ -132,7 +132,7 @@ def same_structure(before: Graph, after: Graph) -> bool:
 
 
 def _facts(node: Node) -> tuple[object, ...]:
-    return node.op, node.call, node.target, node.args, node.kwargs, node.module_path, node.ports
+    return node.op, node.call, node.target, node.args, node.kwargs, node.module_path, node.ports, node.annotation.title
 
 
 def open_all(tree: Hierarchy) -> frozenset[str]:

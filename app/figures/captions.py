@@ -91,7 +91,9 @@ def title(op: str) -> str:
 def caption(node: Node, lone: bool = False) -> Caption:
     """The caption of `node`, cached; `lone`: the node is its module's only one and takes the module's name."""
     call = node.call
-    if lone and call == "call_function":
+    if node.annotation.title:
+        name = node.annotation.title
+    elif lone and call == "call_function":
         name = tail(node.module_path)
     elif lone or call in _NAMED:
         name = tail(node.target)

@@ -52,6 +52,10 @@ def _changes(old: Node, new: Node) -> Iterator[Row]:
         a, b = getattr(old, what), getattr(new, what)
         if a != b:
             yield _row(new, what, str(a), str(b))
+    for what in ("title", "note", "colour", "muted"):
+        a, b = getattr(old.annotation, what), getattr(new.annotation, what)
+        if a != b:
+            yield _row(new, what, str(a), str(b))
     if old.args != new.args or old.kwargs != new.kwargs:
         yield _row(new, "inputs", ", ".join(r.node for r in old.inputs), ", ".join(r.node for r in new.inputs))
 

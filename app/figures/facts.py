@@ -29,7 +29,9 @@ class Fact(NamedTuple):
 
 
 def node_title(node: Node) -> str:
-    """The last part of a node's path, or its operation."""
+    """The title that a user gave it, the last part of its path, or its operation."""
+    if node.annotation.title:
+        return node.annotation.title
     return tail(node.target) if node.call in ("call_module", "placeholder", "get_attr") else title(node.op)
 
 

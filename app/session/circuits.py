@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from typing import Any
 
 from espalier.model.document.graph_json import graph_to_json
+from espalier.model.graph.annotation import PLAIN
 from espalier.model.graph.graph import Graph, Node
 
-# What says nothing of the circuit: where a node stands in the source.
-ASIDE = {"module_path": "", "source": ""}
+# What says nothing of the circuit: where a node stands in the source, what is written on it.
+ASIDE: dict[str, Any] = {"module_path": "", "source": "", "annotation": PLAIN}
 
 
 def alike(now: Graph, then: Graph, parallel: bool = True) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 from espalier.model.document.codec import decode, decode_arg, encode, encode_arg
 from espalier.model.errors import FormatError, ProjectError, damage
+from espalier.model.graph.annotation import PLAIN, Annotation
 from espalier.model.graph.check import check
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
@@ -38,7 +39,14 @@ def node_to_json(node: Node) -> dict[str, Any]:
         data["packed"] = True
     if node.arithmetic != "float":
         data["arithmetic"] = node.arithmetic
+    if node.annotation != PLAIN:
+        data["annotation"] = encode(node.annotation)
     return data
+
+
+def without_annotation(data: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of a node without what a person wrote on it."""
+    return {k: v for k, v in data.items() if k != "annotation"}
 
 
 def _ports(ports: Mapping[str, TensorMeta]) -> dict[str, Any]:
@@ -61,6 +69,7 @@ def node_from_json(name: str, data: dict[str, Any]) -> Node:
         values[part] = decode(kind, data.get(part, {}), f"{name}.{part}")
     values["packed"] = decode(bool, data.get("packed", False), f"{name}.packed")
     values["arithmetic"] = decode(Literal["float", "hardware"], data.get("arithmetic", "float"), f"{name}.arithmetic")
+    values["annotation"] = decode(Annotation, data.get("annotation", {}), f"{name}.annotation")
     values["parallel"] = decode(Parallel | None, data.get("parallel"), f"{name}.parallel")
     return Node(id=name, outputs=decode(int | None, data.get("outputs"), f"{name}.outputs"), **values)
 
@@ -101,6 +110,8 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
 
 
 def fingerprint(graph: Graph) -> str:
-    """Content hash of a graph: equal for equal graphs, in any process."""
-    text = json.dumps(graph_to_json(graph), sort_keys=True, separators=(",", ":"))
+    """Content hash of a graph: equal for graphs that compute the same, whatever is written on them, in any process."""
+    data = graph_to_json(graph)
+    data["nodes"] = {name: without_annotation(node) for name, node in data["nodes"].items()}
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from espalier.model.graph.annotation import PLAIN, Annotation
 from espalier.model.graph.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta
 
 Call = Literal["placeholder", "get_attr", "call_module", "call_function", "opaque", "output"]
@@ -42,7 +43,7 @@ Arg = None | bool | int | float | str | complex | Ref | Slice | TorchConst | tup
 @dataclass(frozen=True, slots=True)
 class Node:
     """One operation. Facts: all but the choices: `precision`, `sparsity`, `adapters` by port, `parallel`, `packed`,
-    `arithmetic`.
+    `arithmetic`; and but the `annotation`, which changes nothing that is computed.
 
     `op` names a row of the ops table. `target` is the module's path (call_module), the function's
     qualified name (call_function), the name of a weight (get_attr) or of an input (placeholder).
@@ -71,6 +72,7 @@ class Node:
         False  # whether its weight is held in its format's codes where the model runs (model/torch/mx_weights.py)
     )
     arithmetic: Literal["float", "hardware"] = "float"  # what it computes with where the model runs
+    annotation: Annotation = PLAIN
 
     @property
     def inputs(self) -> tuple[Ref, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from espalier.model.borders import parse_json
 from espalier.model.document.codec import encode
-from espalier.model.document.graph_json import graph_from_json, node_to_json
+from espalier.model.document.graph_json import graph_from_json, node_to_json, without_annotation
 from espalier.model.errors import Damage
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Weight
@@ -33,7 +33,7 @@ def first_line(graph: Graph) -> str:
 
 def node_line(node: Node) -> str:
     """One node."""
-    return _line("node", node.id, node_to_json(node))
+    return _line("node", node.id, without_annotation(node_to_json(node)))  # notes are the project's
 
 
 def weight_line(name: str, weight: Weight, tensors: Sequence[Facts]) -> str:

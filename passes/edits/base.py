@@ -25,6 +25,7 @@ class Edit(Tagged):
     """One operation. It works on `node` (an id or a module path) or on each node of `select`."""
 
     title: ClassVar[str] = ""
+    writes: ClassVar[bool] = False  # on nodes alone, so that recorded models can have it too
 
     node: str = field(default="", metadata={"help": "id or module path of the node"})
     select: Select | None = field(default=None, metadata={"help": "several nodes, in place of node"})

@@ -25,12 +25,14 @@ class EditGraphOptions:
 
 @transform("edit_graph", "Edit graph", EditGraphOptions)
 def edit_graph(graph: Graph, options: EditGraphOptions, context: Context) -> tuple[Graph, Report]:
-    """Run operations on the graph: bypass, insert_after, replace, rewire, set_attr, add_output, remove_output.
+    """Run operations on the graph: bypass, insert_after, replace, rewire, set_attr, mute, add_output, remove_output.
+
+    `rename`, `note` and `tag` write on nodes, and change nothing that is computed.
 
     Shapes and dtypes are inferred from each edited node on; an operation that cannot be is refused, and nothing is
     changed. New weights have a row with their origin.
     """
-    if graph.runs == "module":
+    if graph.runs == "module" and not all(e.writes for e in options.edits):
         raise PassError("A recorded model runs its own code, so its graph cannot be edited.",
                         "Open a model that torch.export can capture.")  # fmt: skip
     after, rows = graph, list[Row]()

@@ -1,0 +1,38 @@
+"""What a person writes on a node: a title, a note, a colour. It changes nothing that the model computes."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from espalier.model.errors import OptionsError
+
+Colour = Literal["", "red", "orange", "yellow", "green", "blue", "purple", "grey"]
+COLOURS: tuple[Colour, ...] = get_args(Colour)
+LONGEST_TITLE, LONGEST_NOTE = 80, 4000  # characters: a file may hold anything
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """`title` is shown in place of the node's own name, `note` as its tool tip, `colour` as a mark on its card.
+
+    `muted`: an identity stands for the node for the time being, and its card says so. Raises OptionsError for texts
+    that are too long or hold control characters.
+    """
+
+    title: str = ""
+    note: str = ""
+    colour: Colour = ""
+    muted: bool = False
+
+    def __post_init__(self) -> None:
+        for name, text, longest, allowed in (("title", self.title, LONGEST_TITLE, ""),
+                                             ("note", self.note, LONGEST_NOTE, "\n\t")):  # fmt: skip
+            if len(text) > longest:
+                raise OptionsError(f"The {name} has {len(text)} characters.", f"Write at most {longest}.")
+            if any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in allowed for c in text):
+                raise OptionsError(f"The {name} holds a control character.", "Write plain text.")
+
+
+PLAIN = Annotation()
