@@ -31,6 +31,10 @@ CATEGORIES: dict[str, str] = {
 }
 CATEGORY_TITLES: dict[str, str] = {"add": "arithmetic", "io": "input / output"}
 SPARSITY = "#D55E00"
+TAGS: dict[str, str] = {  # what people mark nodes with
+    "red": "#D64545", "orange": "#E07B00", "yellow": "#C9A400", "green": "#2E9E5B", "blue": "#2F7FD6",
+    "purple": "#8A5CC9", "grey": "#8A929E",
+}  # fmt: skip
 SEQUENTIAL: Stops = ("#440154", "#3B528B", "#21918C", "#5EC962", "#E0B400")
 SEQUENTIAL_DARK: Stops = ("#7A56A8", "#5277BE", "#2BA597", "#6FD46F", "#FDE725")
 DIVERGING: Stops = ("#2166AC", "#92B4D4", "#C9CDD2", "#E3A874", "#C2570C")

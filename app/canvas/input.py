@@ -227,5 +227,7 @@ class Input(Stage):
         number = int(self.scene.layout.nodes[hit.place])
         node = self.scene.graph.nodes[self.scene.layout.tree.ids[number]]
         name = node.target if node.call == "call_module" else node.id
-        lines = [name, self.scene.figures.adapters[number], self.scene.problems.get(number, "")]
+        muted = "muted: an identity stands for it" if node.annotation.muted else ""
+        lines = [name, muted, node.annotation.note, self.scene.figures.adapters[number],
+                 self.scene.problems.get(number, "")]  # fmt: skip
         return "\n".join(filter(None, lines))

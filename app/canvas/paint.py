@@ -219,6 +219,7 @@ def face_of(scene: Scene, i: int) -> Face:
     caption = scene.layout.tree.captions[i]
     assert caption is not None
     code = int(scene.colours.codes[i])
+    written = scene.graph.nodes[scene.layout.tree.ids[i]].annotation
     return Face(
         caption.name,
         caption.detail,
@@ -230,4 +231,7 @@ def face_of(scene: Scene, i: int) -> Face:
         scene.colours.values is not None and scene.colours.values[i] == scene.colours.values[i],
         caption.category == "shape",
         scene.figures.adapters[i],
+        written.colour,
+        bool(written.note),
+        written.muted,
     )

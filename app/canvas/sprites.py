@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, 
 
 from espalier.app.canvas.primitives import font, pen
 from espalier.app.figures.captions import BADGES_FROM, NODE_HEIGHT, adapter_words, leaves_name
-from espalier.app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, Palette, mix
+from espalier.app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, TAGS, Palette, mix
 
 MEMORY = 48 << 20  # bytes of pictures kept
 NAMES_FROM, DETAILS_FROM = 0.42, 0.62  # zoom from which names, and second lines and badges, are written
@@ -31,6 +31,9 @@ class Face:
     tinted: bool = False
     quiet: bool = False
     adapter: str = ""
+    tag: str = ""  # a colour of TAGS
+    noted: bool = False
+    muted: bool = False
 
 
 class Sprites:
@@ -83,17 +86,7 @@ class Sprites:
 
 def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) -> None:
     """A node with its corner at the origin."""
-    box = QRectF(0.5, 0.5, face.width - 1, NODE_HEIGHT - 1)
-    ground = mix((palette.node, face.colour), 0.28) if face.tinted else palette.node
-    painter.setPen(pen(palette.bad if face.problem else palette.line, 1.4 if face.problem else 1.0, False))
-    painter.setBrush(QColor(ground))
-    painter.drawRoundedRect(box, RADIUS, RADIUS)
-    clip = QPainterPath()
-    clip.addRoundedRect(box.adjusted(-0.5, -0.5, 0.5, 0.5), RADIUS, RADIUS)
-    painter.save()
-    painter.setClipPath(clip)
-    painter.fillRect(QRectF(0, 0, 4, NODE_HEIGHT), QColor(face.colour))
-    painter.restore()
+    paint_card(painter, face, palette)
     if scale < NAMES_FROM:
         return
     if scale < DETAILS_FROM:
@@ -109,7 +102,7 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
         left = paint_badge(painter, face.badge, right, palette)
     elif face.badge:  # below the name
         low = paint_badge(painter, face.badge, low, palette, 22) - 4
-    ink = palette.muted if face.quiet else palette.text
+    ink = palette.muted if face.quiet or face.muted else palette.text
     write(painter, face.name, font(NODE_LABEL), ink, QRectF(13, 4, left - 17, 18))
     if face.adapter:
         full = QFontMetricsF(font(SECONDARY)).horizontalAdvance(face.detail) > low - 13 - 58  # then its rank alone
@@ -118,6 +111,37 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
         write(painter, face.detail, font(SECONDARY), palette.muted, QRectF(13, 20, low - 13, 16))
     if face.problem:
         paint_mark(painter, face.width, palette)
+
+
+def paint_card(painter: QPainter, face: Face, palette: Palette) -> None:
+    """The card itself: border, category, colour tag, the folded corner of a note. Dashed where the node is muted."""
+    box = QRectF(0.5, 0.5, face.width - 1, NODE_HEIGHT - 1)
+    ground = mix((palette.node, face.colour), 0.28) if face.tinted else palette.node
+    border = pen(palette.bad if face.problem else palette.line, 1.4 if face.problem else 1.0, False)
+    if face.muted:
+        border.setColor(QColor(palette.muted))
+        border.setStyle(Qt.PenStyle.DashLine)
+    painter.setPen(border)
+    painter.setBrush(QColor(palette.background if face.muted else ground))
+    painter.drawRoundedRect(box, RADIUS, RADIUS)
+    clip = QPainterPath()
+    clip.addRoundedRect(box.adjusted(-0.5, -0.5, 0.5, 0.5), RADIUS, RADIUS)
+    painter.save()
+    painter.setClipPath(clip)
+    painter.fillRect(QRectF(0, 0, 4, NODE_HEIGHT), QColor(palette.line if face.muted else face.colour))
+    if face.tag:
+        painter.fillRect(QRectF(face.width - 5, 0, 5, NODE_HEIGHT), QColor(TAGS[face.tag]))
+    if face.noted:
+        paint_corner(painter, face.width, palette)
+    painter.restore()
+
+
+def paint_corner(painter: QPainter, width: float, palette: Palette) -> None:
+    """The folded corner of a node that has a note, at its lower right."""
+    corner = QPainterPath(QPointF(width - 11, NODE_HEIGHT))
+    corner.lineTo(width, NODE_HEIGHT - 11)
+    corner.lineTo(width, NODE_HEIGHT)
+    painter.fillPath(corner, QColor(palette.accent))
 
 
 def badge_width(text: str) -> float:

@@ -32,9 +32,11 @@ from espalier.app.theme import (
     RADIUS,
     SECONDARY,
     SPARSITY,
+    TAGS,
     Palette,
     css_fonts,
 )
+from espalier.model.graph.annotation import Annotation
 from espalier.model.graph.graph import Graph, out_port
 
 MARGIN = 24.0
@@ -185,6 +187,14 @@ class _Writer:
                 yield f'<rect {frame} fill="none" stroke="{colour}" stroke-width="2"/>'
             yield "</g>"
 
+    def _written(self, annotation: Annotation, x: float, y: float, w: float) -> Iterator[str]:
+        """The colour tag, and the note as a folded corner with a tool tip."""
+        if annotation.colour:
+            yield _box((x + w - 5, y, 5.0, NODE_HEIGHT), 2, TAGS[annotation.colour])
+        if annotation.note:
+            corner = f"M{x + w - 11:.1f} {y + NODE_HEIGHT:.1f}l11 -11v11z"
+            yield f'<path d="{corner}" fill="{self.palette.accent}"><title>{_clean(annotation.note)}</title></path>'
+
     def _node(self, number: int, rect: list[float]) -> Iterator[str]:
         p, caption = self.palette, self.drawn.tree.captions[number]
         assert caption is not None
@@ -192,6 +202,7 @@ class _Writer:
         yield _box(rect, RADIUS, p.node, p.line)
         bar = f"M{x + 4:.1f} {y:.1f}h-1a3 3 0 0 0 -3 3v{h - 6:.1f}a3 3 0 0 0 3 3h1z"
         yield f'<path d="{bar}" fill="{p.category(caption.category)}"/>'
+        yield from self._written(self.graph.nodes[self.drawn.tree.ids[number]].annotation, x, y, w)
         badge, pruned = self.figures.badges[number], self.figures.sparsity[number]
         room, ink = w - 22, p.muted if caption.category == "shape" else p.text
         low = w - (54 if pruned == pruned else 20)

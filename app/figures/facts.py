@@ -45,6 +45,7 @@ def node_path(node: Node) -> str:
 def node_facts(node: Node, graph: Graph) -> list[Fact]:
     """All facts of one node."""
     facts = [Fact(str(node.attrs.get("class") or title(node.op)), _size(node) or kind_words(node), kind_words(node))]
+    facts += _annotation(node)
     facts += _ports(node, "data_in", "input") + _ports(node, "data_out", "output")
     weights = _weights(node, graph)
     if weights:
@@ -57,6 +58,15 @@ def node_facts(node: Node, graph: Graph) -> list[Fact]:
         file = node.source.split()[0].rpartition("/")[2]
         facts.append(Fact("source", file, node.source))
     return facts
+
+
+def _annotation(node: Node) -> list[Fact]:
+    """What a user wrote on it."""
+    written = node.annotation
+    first = written.note.partition("\n")[0]
+    facts = [Fact("note", first, written.note)] if written.note else []
+    facts += [Fact("tag", written.colour)] if written.colour else []
+    return facts + ([Fact("muted", "an identity stands for it")] if written.muted else [])
 
 
 def kind_words(node: Node) -> str:

@@ -131,7 +131,7 @@ def test_recorded_models_can_be_annotated_and_not_edited() -> None:
 def test_nodes_are_listed_by_any_selection() -> None:
     model = made()
     assert [n.id for n in model.nodes("linear")] == ["up", "mix", "head"]
-    assert [n.op for n in model.nodes()][0] == "placeholder"
+    assert model.nodes()[0].op == "placeholder"
     assert model["act"].op == "gelu"
     with pytest.raises(EspalierError, match="act"):
         model["acct"]

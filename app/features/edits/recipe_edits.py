@@ -1,0 +1,61 @@
+"""Edits of the graph by hand as recipe steps: texts written on nodes join one step, and a mute can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from espalier.model.document.recipe import Recipe, Step
+from espalier.passes.edits.base import Edit
+from espalier.passes.edits.mute import Mute
+from espalier.passes.select import Select
+from espalier.passes.transform.edit_graph import EditGraphOptions
+
+
+def on_nodes(edit: Edit, ids: Sequence[str]) -> Edit:
+    """The edit on these nodes."""
+    if len(ids) == 1:
+        return replace(edit, node=ids[0], select=None)
+    return replace(edit, node="", select=Select("name", tuple(ids)))
+
+
+def with_graph_edit(recipe: Recipe, edit: Edit, ids: Sequence[str]) -> Recipe:
+    """The recipe with one more edit of these nodes.
+
+    A text joins the last step if that only writes; it replaces the text of the same kind on the same nodes.
+    """
+    edit = on_nodes(edit, ids)
+    last = recipe.steps[-1] if recipe.steps else None
+    options = last.options if last is not None and last.enabled else None
+    if last and edit.writes and isinstance(options, EditGraphOptions) and all(e.writes for e in options.edits):
+        edits = tuple(e for e in options.edits if type(e) is not type(edit) or _where(e) != _where(edit))
+        return recipe.set(len(recipe) - 1, replace(last, options=EditGraphOptions((*edits, edit))))
+    return recipe.append(Step("edit_graph", EditGraphOptions((edit,))))
+
+
+def _where(edit: Edit) -> tuple[object, ...]:
+    return (edit.node, edit.select)
+
+
+def without_mute(recipe: Recipe, ids: Collection[str]) -> Recipe:
+    """The recipe in which no step mutes these nodes; a step that is left without an edit goes."""
+    for index in reversed(range(len(recipe))):
+        step = recipe.steps[index]
+        if not isinstance(step.options, EditGraphOptions):
+            continue
+        edits = tuple(e for held in step.options.edits for e in _unmuted(held, ids))
+        if edits != step.options.edits:
+            kept = replace(step, options=EditGraphOptions(edits))
+            recipe = recipe.set(index, kept) if edits else recipe.remove(index)
+    return recipe
+
+
+def _unmuted(edit: Edit, ids: Collection[str]) -> tuple[Edit, ...]:
+    """The edit on the nodes that stay muted; any other edit as it is. Selections that name no ids stay whole."""
+    if not isinstance(edit, Mute):
+        return (edit,)
+    names = edit.select.values if edit.select and edit.select.by == "name" else (edit.node,) if edit.node else None
+    if names is None or not set(names) & set(ids):
+        return (edit,)
+    left = tuple(n for n in names if n not in ids)
+    return (on_nodes(edit, left),) if left else ()
