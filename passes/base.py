@@ -171,8 +171,10 @@ def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
 
 
 def is_instant(step: Step) -> bool:
-    """Whether a step needs neither torch nor a worker."""
-    return step.pass_name in PASSES and PASSES.get(step.pass_name).instant
+    """Whether a step runs in the window's own process: its pass does, or does with these options."""
+    if step.pass_name not in PASSES:
+        return False
+    return PASSES.get(step.pass_name).instant or bool(getattr(step.options, "instant", False))
 
 
 def is_lasting(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from espalier.app.canvas.gestures import Gesture, Pan, RubberBand
 from espalier.app.canvas.paint import DETAIL_FROM
 from espalier.app.canvas.scene import Hit
 from espalier.app.canvas.stage import Stage
+from espalier.app.canvas.wires import DrawWire, Wire, grabbed, handle_near, wire_from
 from espalier.app.theme import Palette
 
 _ADD = Qt.KeyboardModifier.ControlModifier
@@ -37,6 +38,7 @@ class Input(Stage):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
         self._gesture: Gesture | None = None
+        self.wire_takers: Callable[[str], Collection[str]] | None = None  # which nodes can take a node's result
 
     # ---- what the subclass does
 
@@ -114,9 +116,27 @@ class Input(Stage):
         spot = event.position()
         if event.button() == Qt.MouseButton.LeftButton:
             kind = RubberBand if event.modifiers() & _BAND else Pan
-            self._gesture = kind(self, spot, add)
+            self._gesture = self._wire(spot) if kind is Pan and not add else None
+            self._gesture = self._gesture or kind(self, spot, add)
         elif event.button() == Qt.MouseButton.MiddleButton:
             self._gesture = Pan(self, spot)
+
+    def _wire(self, spot: QPointF) -> Gesture | None:
+        """A wire from the node whose handle is at a pixel."""
+        place = grabbed(self.scene, self.camera, spot) if self.scene is not None and self.wire_takers else -1
+        if self.scene is None or self.wire_takers is None or place < 0:
+            return None
+        source = self.scene.layout.tree.ids[int(self.scene.layout.nodes[place])]
+        return DrawWire(self, spot, wire_from(self.scene, place, self.wire_takers(source)))
+
+    def show_wire(self, wire: Wire | None) -> None:
+        """Show or take away the wire that is being drawn."""
+        self.marks.wire = wire
+        self.update()
+
+    def connect_wire(self, source: str, target: str, spot: QPointF) -> None:
+        """A wire was dropped on a node."""
+        raise NotImplementedError
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if self._gesture is not None:
@@ -154,15 +174,17 @@ class Input(Stage):
         ):
             edge = self.scene.edge_at(*self.camera.to_canvas(spot.x(), spot.y()), 5 / self.camera.scale)
         ends = self.scene.ends_of(shared)
-        changed = (rect, edge) != (self.marks.hover, self.marks.hover_edge)
+        handle, grab = handle_near(self.scene, self.camera, spot, hit) if self.wire_takers else (None, False)
+        changed = (rect, edge, handle) != (self.marks.hover, self.marks.hover_edge, self.marks.handle)
         changed |= not np.array_equal(ends, self.marks.hover_stubs)
         self.marks.hover, self.marks.hover_edge, self.marks.spot = rect, edge, spot
-        self.marks.hover_stubs = ends
+        self.marks.hover_stubs, self.marks.handle = ends, handle
+        self.setCursor(Qt.CursorShape.CrossCursor if grab else Qt.CursorShape.ArrowCursor)
         if changed:
             self.update()
 
     def leaveEvent(self, event: QEvent) -> None:
-        self.marks.hover = self.marks.hover_edge = None
+        self.marks.hover = self.marks.hover_edge = self.marks.handle = None
         self.marks.hover_stubs = self.marks.hover_stubs[:0]
         self.update()
 

@@ -14,6 +14,7 @@ from espalier.app.canvas.layout import STUB_HEIGHT
 from espalier.app.canvas.paint import DETAIL_FROM, Painter
 from espalier.app.canvas.primitives import draw_rects, font, pen
 from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.wires import Wire, paint_handle, paint_wire
 from espalier.app.theme import BODY, RADIUS, SECONDARY, SELECTION_WIDTH, Palette
 
 MOST_OUTLINES, MOST_ROUTES, MOST_FAR = 400, 160, 1500
@@ -36,6 +37,8 @@ class Marks:
     hover_stubs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     spot: QPointF = field(default_factory=QPointF)
     band: QRectF | None = None
+    handle: tuple[float, float] | None = None  # where a wire can begin, in canvas units
+    wire: Wire | None = None
 
 
 def numbers_of(scene: Scene, ids: Iterable[str]) -> np.ndarray:
@@ -95,6 +98,10 @@ def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, m
     if marks.hover_edge is not None:
         painter.setPen(pen(palette.accent, 1.8))
         kit.draw_edges(painter, scene, np.array([marks.hover_edge], np.int64), camera.scale)
+    if marks.wire is not None:
+        paint_wire(painter, scene, marks.wire, palette)
+    elif marks.handle is not None:
+        paint_handle(painter, marks.handle, palette)
     painter.restore()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
     if marks.hover_edge is not None:

@@ -211,7 +211,7 @@ class Sheet(Input):
         """Mark the selection anew; `numbers`, where they are known, of its nodes."""
         if self.scene is not None:
             numbers = numbers_of(self.scene, self.selection()) if numbers is None else numbers
-            band, spot = self.marks.band, self.marks.spot
+            before = self.marks
             self.marks = mark_selection(self.scene, numbers)
-            self.marks.band, self.marks.spot = band, spot
+            self.marks.band, self.marks.spot, self.marks.wire = before.band, before.spot, before.wire
             self.update()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QKeyCombination, QPoint, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
@@ -15,7 +15,19 @@ from espalier.app.canvas.find import find
 from espalier.app.canvas.overlay import numbers_of
 from espalier.app.canvas.scene import Hit
 from espalier.app.canvas.sheet import Sheet
+from espalier.app.canvas.wires import edge_of
 from espalier.app.theme import LIGHT, Palette
+
+_CONTROL = Qt.KeyboardModifier.ControlModifier
+EDIT_KEYS: dict[QKeyCombination, str] = {
+    QKeyCombination(Qt.Key.Key_Delete): "delete",
+    QKeyCombination(Qt.Key.Key_F2): "rename",
+    QKeyCombination(Qt.Key.Key_M): "mute",
+    QKeyCombination(_CONTROL, Qt.Key.Key_C): "copy",
+    QKeyCombination(_CONTROL, Qt.Key.Key_X): "cut",
+    QKeyCombination(_CONTROL, Qt.Key.Key_V): "paste",
+    QKeyCombination(_CONTROL, Qt.Key.Key_D): "duplicate",
+}
 
 
 class GraphCanvas(Sheet):
@@ -25,7 +37,10 @@ class GraphCanvas(Sheet):
     node_activated = Signal(str)
     group_toggled = Signal(str, bool)
     menu_requested = Signal(QPoint)  # a point of the screen; the nodes under the pointer are selected
-    delete_pressed = Signal()
+    edge_menu_requested = Signal(object, QPoint)  # an Edge
+    group_menu_requested = Signal(str, QPoint)  # the path of a group
+    wire_connected = Signal(str, str, QPoint)  # node whose result, node that is to take it
+    key_pressed = Signal(object)  # one of EDIT_KEYS, with nodes selected
 
     def __init__(self, parent: QWidget | None = None, palette: Palette = LIGHT) -> None:
         self._selected: tuple[str, ...] = ()
@@ -79,21 +94,35 @@ class GraphCanvas(Sheet):
         self.node_activated.emit(node)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        spot = QPointF(event.pos())
         if event.reason() == QContextMenuEvent.Reason.Mouse:
-            hit = self.hit(QPointF(event.pos()))
-            found = (
-                self.members(hit) if hit and (hit.kind != "group" or self.on_header(hit, QPointF(event.pos()))) else []
-            )
+            hit = self.hit(spot)
+            if self.scene is not None and (hit is None or (hit.kind == "group" and not self.on_header(hit, spot))):
+                self.hover(spot)
+                if (edge := self.marks.hover_edge) is not None:
+                    self.edge_menu_requested.emit(edge_of(self.scene, edge), event.globalPos())
+                return
+            if self.scene is not None and hit is not None and hit.kind == "group":
+                number = int(self.scene.layout.groups[hit.place])
+                self.select(self.members(hit))
+                self.group_menu_requested.emit(self.scene.layout.tree.groups[number].path, event.globalPos())
+                return
+            found = self.members(hit) if hit else []
             if not set(found) <= set(self._selected):
                 self.select(found)
         if self._selected:
             self.menu_requested.emit(event.globalPos())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Delete and self._selected:
-            self.delete_pressed.emit()
+        keys = event.keyCombination()
+        if self._selected and keys in EDIT_KEYS:
+            self.key_pressed.emit(EDIT_KEYS[keys])
         else:
             super().keyPressEvent(event)
+
+    def connect_wire(self, source: str, target: str, spot: QPointF) -> None:
+        """A wire was dropped on a node."""
+        self.wire_connected.emit(source, target, self.mapToGlobal(spot.toPoint()))
 
     def here(self) -> int:
         """The group of the selected node, or else the one in the middle of the view."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 
-from espalier.app.features.edits import context_menu as edits
+from espalier.app.features.edits import actions, context_menu, edge_menu
 from espalier.app.features.inspector.panel import InspectorPanel
 from espalier.app.features.jobs.panel import JobsPanel
 from espalier.app.features.outline.panel import OutlinePanel
@@ -33,7 +33,8 @@ def connect(docks: Docks, host: Host, services: Services, plugins: Plugins, busy
     outline = docks.panels["outline"]
     assert isinstance(outline, OutlinePanel)
     outline.follow(host.canvas)
-    edits.connect(host)
+    for part in (actions, context_menu, edge_menu):
+        part.connect(host)
     jobs.busy.connect(busy)
     problems.counted.connect(lambda n: docks.mark("problems", n))
     recipe.edit_wanted.connect(forms.edit_step)

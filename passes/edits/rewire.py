@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from espalier.model.errors import GraphError, nearest
 from espalier.model.graph.graph import Graph, Node, Ref, out_port
 from espalier.model.graph.node import map_arg
-from espalier.model.graph.operands import operands
+from espalier.model.graph.operands import named_op, operands
 from espalier.passes.edits.base import EDITS, Edit, finished
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ class Rewire(Edit):
         """`data_in ← gelu`."""
         return f"{self.port} ← {self.source}"
 
+    def able(self, node: Node, graph: Graph) -> bool:
+        """Calls, and the output of the model."""
+        return node.call in ("call_module", "call_function", "output")
+
     def apply(self, graph: Graph, target: Node, context: Context) -> Graph:
         """Raises GraphError for a port or source that is not there, a cycle, or shapes that do not fit."""
         place = _position(target, self.port, graph)
@@ -49,10 +53,15 @@ class Rewire(Edit):
         return finished(replace(graph, nodes={**graph.nodes, target.id: node}), [target.id])
 
 
+def input_sources(node: Node, graph: Graph) -> list[tuple[str, Ref]]:
+    """(port, result that flows into it) of a node's references in order; the port is empty where that is no tensor."""
+    found = operands(named_op(node), node.args, node.kwargs, graph.nodes)
+    return [(port[0] if port else "", ref) for port, ref in zip(found, node.inputs, strict=True)]
+
+
 def _position(node: Node, port: str, graph: Graph) -> int:
     """Which of the node's references flows into a port."""
-    op = "" if node.call == "call_module" else node.op
-    ports = [found[0] if found else "" for found in operands(op, node.args, node.kwargs, graph.nodes)]
+    ports = [name for name, _ in input_sources(node, graph)]
     if port not in ports:
         raise GraphError(f"{node.id} takes nothing at {port}.", nearest(port, [p for p in ports if p]), node.id)
     return ports.index(port)

@@ -22,6 +22,11 @@ class EditGraphOptions:
         },
     )
 
+    @property
+    def instant(self) -> bool:
+        """Whether they only write on nodes: that needs no torch and no worker."""
+        return all(e.writes for e in self.edits)
+
 
 @transform("edit_graph", "Edit graph", EditGraphOptions)
 def edit_graph(graph: Graph, options: EditGraphOptions, context: Context) -> tuple[Graph, Report]:

@@ -11,6 +11,7 @@ import torch
 import espalier as es
 from espalier.app.features.edits import offers
 from espalier.app.features.edits.offers import Offer
+from espalier.app.features.edits.recipe_edits import on_nodes
 from espalier.model.document.codec import encode
 from espalier.model.graph.graph import Graph, Node
 
@@ -58,7 +59,7 @@ def test_offers_on_foreign_models(build: Any) -> None:
     assert len(found) > 100
     fewer = {k: v[:1, :7] if v.dtype == torch.long else v[:1] for k, v in example.items()}
     for node, offer in random.Random(3).sample(found, 25):
-        model.edit_graph([encode(offers.target(offer.edit, [node.id]))])  # type: ignore[attr-defined]
+        model.edit_graph([encode(on_nodes(offer.edit, [node.id]))])  # type: ignore[attr-defined]
         result = model.to_torch()(**fewer)
         assert result["logits"].shape[0] == 1, (node.id, offer.title)
         model.undo()

@@ -1,20 +1,37 @@
-"""The context menu of the canvas: edits of the nodes under the pointer, and to which nodes they apply."""
+"""The context menu of nodes: edits of the nodes under the pointer, and to which nodes they apply."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QMenu, QWidget, QWidgetAction
+from PySide6.QtGui import QAction, QColor, QIcon, QPixmap
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QPlainTextEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+    QWidgetAction,
+)
 
-from espalier.app.features.edits import offers
+from espalier.app.features.edits import actions, offers
 from espalier.app.features.edits.offers import Offer
+from espalier.app.features.edits.titles import TitleField
+from espalier.app.theme import TAGS
 from espalier.app.words import plural
+from espalier.model.errors import EspalierError
+from espalier.model.graph.annotation import LONGEST_NOTE
 from espalier.model.graph.graph import Graph, Node
+from espalier.passes.edits.annotate import Note, Rename, Tag
 from espalier.passes.edits.base import Edit
 from espalier.passes.edits.set_attr import SetAttr
-from espalier.passes.transform.edit_graph import EditGraphOptions
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QPoint
@@ -37,17 +54,11 @@ class NodeMenu(QMenu):
         self.addSeparator()
         if len(chosen) == 1:
             self._add_scope(node)
-        self._menus: list[Callable[[], None]] = []
-        self.bypass = self._row(self, offers.bypass(graph, chosen))
-        self._submenu("Replace by", offers.replacements(self._nodes()))
-        self._submenu("Insert after", offers.insertions(graph, self._nodes()))
-        self._add_attributes()
-        if len(chosen) == 1:
-            self._row(self, offers.output(graph, node))
-        if graph.runs == "module":
-            for action in self.actions():
-                action.setEnabled(False)
-                action.setToolTip(offers.RECORDED)
+        self._add_edits(chosen, node)
+        self.addSeparator()
+        self._add_texts(node)
+        self.addSeparator()
+        self._add_configuration()
 
     def _add_scope(self, node: Node) -> None:
         """Which nodes an edit applies to: one control for all rows."""
@@ -67,9 +78,7 @@ class NodeMenu(QMenu):
         line.setContentsMargins(12, 4, 12, 4)
         line.addWidget(QLabel("Apply to"))
         line.addWidget(self.scope, 1)
-        action = QWidgetAction(self)
-        action.setDefaultWidget(row)
-        self.addAction(action)
+        self._widget(self, row)
 
     def ids(self) -> tuple[str, ...]:
         """The nodes that an edit applies to."""
@@ -79,16 +88,72 @@ class NodeMenu(QMenu):
     def _nodes(self) -> list[Node]:
         return [self._graph.nodes[i] for i in self._groups[0]]
 
-    def _row(self, menu: QMenu, offer: Offer) -> None:
-        action = menu.addAction(offer.title, lambda: self.apply(offer.edit, offer.title))
+    # -- rows
+
+    def _add_edits(self, chosen: list[str], node: Node) -> None:
+        """What changes the model; grey for a model that was recorded from a run."""
+        first = len(self.actions())
+        bypass = self._row(self, offers.bypass(self._graph, chosen))
+        bypass.setText("Bypass\tDel")
+        if all(n.annotation.muted for n in self._nodes()):
+            self.addAction("Unmute\tM", lambda: actions.unmute(self._host, self.ids()))
+        else:
+            self._row(self, offers.mute(self._graph, chosen)).setText("Mute\tM")
+        self._submenu("Replace by", offers.replacements(self._nodes()))
+        self._submenu("Insert after", offers.insertions(self._graph, self._nodes()))
+        self._add_attributes()
+        if len(chosen) == 1:
+            self._row(self, offers.output(self._graph, node))
+            self._row(self, offers.duplicate(self._graph, node)).setText("Duplicate\tCtrl+D")
+        if self._graph.runs == "module":
+            for action in self.actions()[first:]:
+                action.setEnabled(False)
+                action.setToolTip(offers.RECORDED)
+
+    def _add_texts(self, node: Node) -> None:
+        """What is written on nodes, which changes nothing that is computed."""
+        self.addAction("Rename…\tF2", self._rename)
+        menu = self.addMenu("Note")
+        box = QWidget()
+        column = QVBoxLayout(box)
+        column.setContentsMargins(12, 6, 12, 6)
+        field = QPlainTextEdit(node.annotation.note)
+        field.setAccessibleName("Note")
+        field.setFixedSize(280, 96)
+        button = QPushButton("Save note")
+        button.clicked.connect(lambda: self._write(Note(text=field.toPlainText()[:LONGEST_NOTE])))
+        column.addWidget(field)
+        column.addWidget(button)
+        self._widget(menu, box)
+        menu.aboutToShow.connect(field.setFocus)
+        tags = self.addMenu("Colour tag")
+        for colour in TAGS:
+            row = tags.addAction(_swatch(TAGS[colour]), colour, partial(self._write, Tag(colour=colour)))  # type: ignore[arg-type]
+            row.setCheckable(True)
+            row.setChecked(node.annotation.colour == colour)
+        tags.addAction("none", partial(self._write, Tag())).setEnabled(bool(node.annotation.colour))
+
+    def _add_configuration(self) -> None:
+        self.addAction("Copy configuration\tCtrl+C", partial(actions.copy, self._host))
+        self.addAction("Paste configuration\tCtrl+V", self._paste)
+
+    def _row(self, menu: QMenu, offer: Offer) -> QAction:
+        action = menu.addAction(offer.title, lambda: self.apply(offer.edit))
         action.setEnabled(not offer.reason)
         action.setToolTip(offer.reason)
+        return action
 
     def _submenu(self, title: str, rows: Sequence[Offer]) -> None:
         menu = self.addMenu(title)
         menu.setEnabled(bool(rows))
         for offer in rows:
             self._row(menu, offer)
+
+    @staticmethod
+    def _widget(menu: QMenu, widget: QWidget) -> None:
+        action = QWidgetAction(menu)
+        action.setDefaultWidget(widget)
+        menu.addAction(action)
 
     def _add_attributes(self) -> None:
         """A line for each constructor argument; Enter applies it."""
@@ -104,9 +169,9 @@ class NodeMenu(QMenu):
             field.returnPressed.connect(lambda n=name, f=field: self._set(n, f.text()))
             line.addWidget(QLabel(name), 1)
             line.addWidget(field)
-            action = QWidgetAction(menu)
-            action.setDefaultWidget(row)
-            menu.addAction(action)
+            self._widget(menu, row)
+
+    # -- what rows do
 
     def _set(self, name: str, text: str) -> None:
         try:
@@ -114,18 +179,38 @@ class NodeMenu(QMenu):
         except (ValueError, SyntaxError):
             value = text
         self.close()
-        self.apply(SetAttr(name=name, value=list(value) if isinstance(value, tuple) else value), f"Set {name}")
+        self.apply(SetAttr(name=name, value=list(value) if isinstance(value, tuple) else value))
 
-    def apply(self, edit: Edit, title: str) -> None:
-        """Append the edit of the chosen nodes as a step."""
-        options = EditGraphOptions((offers.target(edit, self.ids()),))
-        self._host.session.run_pass("edit_graph", options)
+    def _rename(self) -> None:
+        ids = self.ids()
+        TitleField(self._host.canvas, [self._graph.nodes[i] for i in ids],
+                   lambda text: actions.apply(self._host, Rename(name=text), ids))  # fmt: skip
+
+    def _write(self, edit: Edit) -> None:
+        self.close()
+        self.apply(edit)
+
+    def _paste(self) -> None:
+        self._host.session.select(self.ids())
+        actions.paste(self._host)
+
+    def apply(self, edit: Edit) -> None:
+        """Add the edit of the chosen nodes to the recipe, or say what is wrong with it."""
+        try:
+            actions.apply(self._host, edit, self.ids())
+        except EspalierError as error:
+            self._host.banner.tell(error.message, error.hint)
+
+
+def _swatch(colour: str) -> QIcon:
+    picture = QPixmap(12, 12)
+    picture.fill(QColor(colour))
+    return QIcon(picture)
 
 
 def connect(host: Host) -> None:
-    """Follow the canvas: its context menu, and Delete."""
-    host.canvas.menu_requested.connect(lambda spot: show_menu(host, spot))
-    host.canvas.delete_pressed.connect(lambda: bypass(host))
+    """Follow the canvas: the menu of nodes."""
+    host.canvas.menu_requested.connect(partial(show_menu, host))
 
 
 def show_menu(host: Host, spot: QPoint) -> None:
@@ -136,15 +221,3 @@ def show_menu(host: Host, spot: QPoint) -> None:
     menu = NodeMenu(host, document.graph, host.canvas)
     menu.aboutToHide.connect(menu.deleteLater)
     menu.popup(spot)
-
-
-def bypass(host: Host) -> None:
-    """Bypass the selected nodes."""
-    document = host.session.document
-    chosen = host.session.selection
-    if document is not None and chosen:
-        offer = offers.bypass(document.graph, chosen)
-        if offer.reason:
-            host.banner.tell(offer.reason)  # type: ignore[attr-defined]
-        else:
-            host.session.run_pass("edit_graph", EditGraphOptions((offers.target(offer.edit, chosen),)))

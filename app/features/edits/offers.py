@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from espalier.model.errors import GraphError
-from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.graph import Graph, Node, Ref, out_port
+from espalier.model.graph.meta import TensorMeta
 from espalier.model.graph.ops import category
+from espalier.model.torch.leaf_names import class_of_word
 from espalier.passes.edits.base import Edit, flowing
 from espalier.passes.edits.bypass import Bypass
 from espalier.passes.edits.insert_after import InsertAfter
+from espalier.passes.edits.leaves import SHARED
+from espalier.passes.edits.mute import Mute
 from espalier.passes.edits.outputs import AddOutput
 from espalier.passes.edits.replace import Replace
+from espalier.passes.edits.rewire import input_sources
 from espalier.passes.edits.set_attr import FIXED
-from espalier.passes.select import Select
 
 ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "Tanh", "sigmoid": "Sigmoid",
                "leaky_relu": "LeakyReLU", "hardswish": "Hardswish"}  # fmt: skip
@@ -32,13 +36,6 @@ class Offer:
     title: str
     edit: Edit
     reason: str = ""
-
-
-def target(edit: Edit, ids: Sequence[str]) -> Edit:
-    """The edit on these nodes."""
-    if len(ids) == 1:
-        return replace(edit, node=ids[0], select=None)
-    return replace(edit, node="", select=Select("name", tuple(ids)))
 
 
 def twins(graph: Graph, node: Node) -> tuple[str, ...]:
@@ -63,6 +60,11 @@ def alike(graph: Graph, node: Node) -> tuple[str, ...]:
 def bypass(graph: Graph, ids: Sequence[str]) -> Offer:
     """Take the nodes out."""
     return Offer("Bypass", Bypass(), next((r for r in (_held(graph, i) for i in ids) if r), ""))
+
+
+def mute(graph: Graph, ids: Sequence[str]) -> Offer:
+    """Let identities stand for the nodes; muted ones are left as they are."""
+    return Offer("Mute", Mute(), next((r for r in (_held(graph, i) for i in ids) if r), ""))
 
 
 def _held(graph: Graph, name: str) -> str:
@@ -113,6 +115,43 @@ def output(graph: Graph, node: Node) -> Offer:
     held = any(r.node == node.id for r in graph.output.inputs)
     reason = f"The result of {node.id} is an output already." if held else ""
     return Offer("Add as output", AddOutput(), reason or ("" if node.out else f"{node.id} gives no tensor."))
+
+
+def wire_takers(graph: Graph, source: str) -> dict[str, tuple[str, ...]]:
+    """Nodes that can take the result of `source` at once, with the input ports: those that take such a tensor now.
+
+    A node on which `source` itself depends is none of them: that would be a cycle.
+    """
+    given = graph[source].out
+    if given is None or graph.runs == "module":
+        return {}
+    before, ref = graph.feeding(source), Ref(source)
+    takers = dict[str, tuple[str, ...]]()
+    for node in graph:
+        if node.id in before or node.call not in ("call_module", "call_function", "output"):
+            continue
+        if not any(_meta(graph, r) == given for r in node.inputs):
+            continue
+        ports = tuple(p for p, r in input_sources(node, graph) if p and r != ref and _meta(graph, r) == given)
+        if ports:
+            takers[node.id] = ports
+    return takers
+
+
+def _meta(graph: Graph, ref: Ref) -> TensorMeta | None:
+    return graph.nodes[ref.node].ports.get(out_port(ref.output))
+
+
+def duplicate(graph: Graph, node: Node) -> Offer:
+    """A second module of the same class and arguments behind the node."""
+    name = str(node.attrs.get("class", ""))
+    if node.call != "call_module" or class_of_word(name) is None:
+        return Offer("Duplicate", InsertAfter(), f"{node.id} is no module that can be made again.")
+    taken = graph.nodes[node.inputs[0].node].ports.get(out_port(node.inputs[0].output)) if node.inputs else None
+    if taken != node.out:
+        return Offer("Duplicate", InsertAfter(), f"{node.id} gives another shape than it takes.")
+    attrs = {k: v for k, v in node.attrs.items() if k not in ("class", *SHARED)}
+    return Offer("Duplicate", InsertAfter(op=name, attrs=attrs))
 
 
 def attributes(nodes: Sequence[Node]) -> dict[str, object]:

@@ -1,0 +1,136 @@
+"""What the canvas's keys and menus do to the selected nodes: each is one edit of the recipe, and one undo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from espalier.app.features.edits import clipboard, offers
+from espalier.app.features.edits.offers import Offer
+from espalier.app.features.edits.recipe_edits import with_graph_edit, without_mute
+from espalier.app.features.edits.titles import TitleField
+from espalier.app.words import plural
+from espalier.model.errors import EspalierError
+from espalier.passes.choices.configuration import Configuration, with_configuration
+from espalier.passes.edits.annotate import Rename
+from espalier.passes.edits.base import Edit
+
+if TYPE_CHECKING:
+    from espalier.app.host import Host
+    from espalier.model.graph.graph import Node
+
+
+def selected(host: Host) -> list[Node]:
+    """The selected nodes of the open document."""
+    document = host.session.document
+    return [document.graph[i] for i in host.session.selection if i in document.graph.nodes] if document else []
+
+
+def apply(host: Host, edit: Edit, ids: Sequence[str]) -> None:
+    """Add an edit of these nodes to the recipe."""
+    recipe = with_graph_edit(host.session.recipe, edit, ids)
+    where = ids[0] if len(ids) == 1 else plural(len(ids), "node")
+    host.session.set_recipe(recipe, f"{edit.title} {where}")
+
+
+def offered(host: Host, offer: Offer) -> None:
+    """Make an edit of the selected nodes, or say why it is not possible."""
+    if offer.reason:
+        host.banner.tell(offer.reason)
+    elif host.session.selection:
+        apply(host, offer.edit, host.session.selection)
+
+
+def bypass(host: Host) -> None:
+    """Bypass the selected nodes."""
+    if document := host.session.document:
+        offered(host, offers.bypass(document.graph, host.session.selection))
+
+
+def mute(host: Host) -> None:
+    """Mute the selected nodes, or where all of them are muted, bring them back."""
+    nodes, document = selected(host), host.session.document
+    if not nodes or document is None:
+        return
+    offer = offers.mute(document.graph, [n.id for n in nodes])
+    if all(n.annotation.muted for n in nodes):
+        unmute(host, [n.id for n in nodes])
+    else:
+        offered(host, offer)
+
+
+def unmute(host: Host, ids: Sequence[str]) -> None:
+    """Take the mutes of these nodes out of the recipe."""
+    recipe = without_mute(host.session.recipe, ids)
+    if recipe == host.session.recipe:
+        host.banner.tell("No step of the recipe names these nodes to mute them.",
+                         "Undo the step, or switch it off in the recipe.")  # fmt: skip
+    else:
+        host.session.set_recipe(recipe, f"Unmute {ids[0] if len(ids) == 1 else plural(len(ids), 'node')}")
+
+
+def rename(host: Host) -> None:
+    """Type another title on the card of the selected node."""
+    if nodes := selected(host):
+        ids = [n.id for n in nodes]
+        TitleField(host.canvas, nodes, lambda text: apply(host, Rename(name=text), ids))
+
+
+def copy(host: Host) -> None:
+    """Put the configuration of the selected node on the clipboard."""
+    if nodes := selected(host):
+        clipboard.copy(nodes[-1])
+
+
+def cut(host: Host) -> None:
+    """Copy the configuration of the selected node, and make the selected nodes float and whole."""
+    copy(host)
+    _configure(host, Configuration(), "Clear the configuration of")
+
+
+def paste(host: Host) -> None:
+    """Give the configuration on the clipboard to the selected nodes."""
+    try:
+        wanted = clipboard.pasted()
+    except EspalierError as error:
+        host.banner.tell(error.message, error.hint)
+        return
+    _configure(host, wanted, "Configure")
+
+
+def _configure(host: Host, wanted: Configuration, verb: str) -> None:
+    nodes, document = selected(host), host.session.document
+    if not nodes or document is None:
+        return
+    try:
+        recipe = with_configuration(host.session.recipe, document.graph, [n.id for n in nodes], wanted)
+    except EspalierError as error:
+        host.banner.tell(error.message, error.hint)
+        return
+    if recipe != host.session.recipe:
+        where = nodes[0].id if len(nodes) == 1 else plural(len(nodes), "node")
+        host.session.set_recipe(recipe, f"{verb} {where}")
+
+
+def duplicate(host: Host) -> None:
+    """Put another module of its kind behind the selected node."""
+    nodes, document = selected(host), host.session.document
+    if len(nodes) == 1 and document is not None:
+        offered(host, offers.duplicate(document.graph, nodes[0]))
+    elif nodes:
+        host.banner.tell("Several nodes are selected.", "Select one node to duplicate it.")
+
+
+KEYS = {"delete": bypass, "mute": mute, "rename": rename, "copy": copy, "cut": cut, "paste": paste,
+        "duplicate": duplicate}  # fmt: skip
+
+
+def press(host: Host, key: str) -> None:
+    """Do what a key of the canvas stands for."""
+    KEYS[key](host)
+
+
+def connect(host: Host) -> None:
+    """Follow the keys of the canvas."""
+    host.canvas.key_pressed.connect(partial(press, host))

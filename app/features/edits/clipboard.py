@@ -1,0 +1,36 @@
+"""The configuration of a node on the clipboard, as text that can be sent to a colleague."""
+
+from __future__ import annotations
+
+import json
+
+from PySide6.QtCore import QMimeData
+from PySide6.QtGui import QGuiApplication
+
+from espalier.model.document.codec import decode, encode
+from espalier.model.errors import EspalierError, OptionsError
+from espalier.model.graph.node import Node
+from espalier.passes.choices.configuration import Configuration, configuration_of
+
+KEY, LONGEST = "espalier configuration", 100_000  # characters: anything may lie on the clipboard
+
+
+def copy(node: Node) -> Configuration:
+    """Put the configuration of a node on the clipboard."""
+    found = configuration_of(node)
+    data = QMimeData()
+    data.setText(json.dumps({KEY: encode(found)}))
+    QGuiApplication.clipboard().setMimeData(data)
+    return found
+
+
+def pasted() -> Configuration:
+    """The configuration on the clipboard; raises OptionsError where there is none."""
+    text = QGuiApplication.clipboard().text()
+    try:
+        data = json.loads(text) if len(text) <= LONGEST else None
+        if isinstance(data, dict) and set(data) == {KEY}:
+            return decode(Configuration, data[KEY])
+    except (ValueError, RecursionError, EspalierError):
+        pass
+    raise OptionsError("There is no configuration on the clipboard.", "Select a node and press Ctrl+C first.")

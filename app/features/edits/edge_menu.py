@@ -1,0 +1,143 @@
+"""The menus of edges and groups, and what becomes of a wire that was drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QMenu
+
+from espalier.app.canvas.wires import Edge
+from espalier.app.features.edits import actions, offers
+from espalier.app.figures.captions import shape_text
+from espalier.app.words import plural
+from espalier.model.graph.graph import Graph, Ref, out_port
+from espalier.passes.edits.insert_after import InsertAfter
+from espalier.passes.edits.rewire import Rewire, input_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from PySide6.QtCore import QPoint
+
+    from espalier.app.host import Host
+
+
+def connect(host: Host) -> None:
+    """Follow the canvas: menus of edges and groups, wires."""
+    canvas = host.canvas
+    canvas.edge_menu_requested.connect(partial(show_edge_menu, host))
+    canvas.group_menu_requested.connect(partial(show_group_menu, host))
+    canvas.wire_connected.connect(partial(connect_wire, host))
+    canvas.wire_takers = partial(takers, host)
+
+
+def takers(host: Host, source: str) -> Collection[str]:
+    """The nodes to which a wire from `source` may be drawn; a message where there are none."""
+    document = host.session.document
+    if document is None or source not in document.graph.nodes:
+        return ()
+    if document.graph.runs == "module":
+        host.banner.tell(offers.RECORDED)
+        return ()
+    found = offers.wire_takers(document.graph, source)
+    if not found:
+        shape = shape_text(document.graph[source].out) or "no tensor"
+        host.banner.tell(f"No other node takes what {source} gives ({shape}).",
+                         "Insert a module behind it that gives the wanted shape.")  # fmt: skip
+    return found
+
+
+def connect_wire(host: Host, source: str, target: str, spot: QPoint) -> None:
+    """Let `target` take the result of `source`; where several of its inputs could, ask which."""
+    document = host.session.document
+    ports = offers.wire_takers(document.graph, source).get(target, ()) if document else ()
+    if document is None or not ports:
+        return
+    if len(ports) == 1:
+        rewire(host, source, target, ports[0])
+        return
+    menu = QMenu(host.canvas)
+    menu.addAction(f"{target}: which input?").setEnabled(False)
+    present = {p: r.node for p, r in input_sources(document.graph[target], document.graph) if p}
+    for port in ports:
+        menu.addAction(f"{port} (now {present[port]})", partial(rewire, host, source, target, port))
+    menu.aboutToHide.connect(menu.deleteLater)
+    menu.popup(spot)
+
+
+def rewire(host: Host, source: str, target: str, port: str) -> None:
+    """The edit that a wire stands for."""
+    actions.apply(host, Rewire(port=port, source=source), (target,))
+
+
+def edge_menu(host: Host, graph: Graph, edge: Edge) -> QMenu:
+    """Insert a module on the edge, or go to one of its ends."""
+    menu = QMenu(host.canvas)
+    menu.setToolTipsVisible(True)
+    shape = shape_text(graph[edge.source].ports.get(out_port(edge.output)))
+    title = f"{edge.source} → {edge.user or 'several'} · {shape}"
+    menu.addAction(title.replace("&", "&&")).setEnabled(False)
+    menu.addSeparator()
+    rows = menu.addMenu("Insert here")
+    reason = _reason(graph, edge)
+    rows.menuAction().setEnabled(not reason)
+    rows.menuAction().setToolTip(reason)
+    for offer in offers.insertions(graph, [graph[edge.source]]) if not reason else ():
+        assert isinstance(offer.edit, InsertAfter)
+        edit = replace(offer.edit, user=edge.user)
+        rows.addAction(offer.title, partial(actions.apply, host, edit, (edge.source,)))
+    menu.addSeparator()
+    menu.addAction(f"Select {edge.source}", partial(host.canvas.select, (edge.source,), True))
+    if edge.user:
+        menu.addAction(f"Select {edge.user}", partial(host.canvas.select, (edge.user,), True))
+    return menu
+
+
+def _reason(graph: Graph, edge: Edge) -> str:
+    """Why nothing can be inserted on an edge; empty where it can."""
+    if graph.runs == "module":
+        return offers.RECORDED
+    if edge.output:
+        return f"It carries result {edge.output} of {edge.source}; modules are inserted on first results."
+    if not edge.user:
+        return "The edge leads into a closed group. Open the group first."
+    if Ref(edge.source) not in graph[edge.user].inputs:
+        return f"The edge is a part of a longer way from {edge.source}."
+    if not offers.insertions(graph, [graph[edge.source]]):
+        return "It carries no floating-point tensor."
+    return ""
+
+
+def show_edge_menu(host: Host, edge: Edge, spot: QPoint) -> None:
+    """Open the menu of an edge."""
+    document = host.session.document
+    if document is None or edge.source not in document.graph.nodes:
+        return
+    menu = edge_menu(host, document.graph, edge)
+    menu.aboutToHide.connect(menu.deleteLater)
+    menu.popup(spot)
+
+
+def group_menu(host: Host, path: str) -> QMenu:
+    """Open and close a group, and give its nodes a configuration."""
+    canvas, menu = host.canvas, QMenu(host.canvas)
+    menu.addAction(f"{path or 'model'} · {plural(len(host.session.selection), 'node')}").setEnabled(False)
+    menu.addSeparator()
+    opened = path in (canvas.open_groups or frozenset())
+    menu.addAction("Collapse" if opened else "Expand", partial(canvas.set_open, path, not opened))
+    menu.addAction("Expand all groups", canvas.open_all)
+    menu.addAction("Collapse all groups", canvas.close_all)
+    menu.addSeparator()
+    menu.addAction("Paste configuration\tCtrl+V", partial(actions.paste, host))
+    return menu
+
+
+def show_group_menu(host: Host, path: str, spot: QPoint) -> None:
+    """Open the menu of a group; its nodes are selected."""
+    if host.session.document is None:
+        return
+    menu = group_menu(host, path)
+    menu.aboutToHide.connect(menu.deleteLater)
+    menu.popup(spot)
