@@ -174,7 +174,12 @@ def is_instant(step: Step) -> bool:
     """Whether a step runs in the window's own process: its pass does, or does with these options."""
     if step.pass_name not in PASSES:
         return False
-    return PASSES.get(step.pass_name).instant or bool(getattr(step.options, "instant", False))
+    return PASSES.get(step.pass_name).instant or only_writes(step)
+
+
+def only_writes(step: Step) -> bool:
+    """Whether a step only writes texts on nodes, so that the model computes the same with and without it."""
+    return bool(getattr(step.options, "only_writes", False))
 
 
 def is_lasting(name: str) -> bool:

@@ -175,6 +175,8 @@ class Input(Stage):
             edge = self.scene.edge_at(*self.camera.to_canvas(spot.x(), spot.y()), 5 / self.camera.scale)
         ends = self.scene.ends_of(shared)
         handle, grab = handle_near(self.scene, self.camera, spot, hit) if self.wire_takers else (None, False)
+        if grab:  # what the pointer would grab is not hidden by the edge's shape
+            edge = None
         changed = (rect, edge, handle) != (self.marks.hover, self.marks.hover_edge, self.marks.handle)
         changed |= not np.array_equal(ends, self.marks.hover_stubs)
         self.marks.hover, self.marks.hover_edge, self.marks.spot = rect, edge, spot

@@ -12,7 +12,7 @@ from espalier.model.document.project import step_to_json
 from espalier.model.document.recipe import Recipe, Step, naming_step
 from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph
-from espalier.passes.base import Cancelled, Context, Report, StepResult, is_instant, is_lasting, run_step
+from espalier.passes.base import Cancelled, Context, Report, StepResult, is_instant, is_lasting, only_writes, run_step
 
 
 @dataclass(slots=True)
@@ -61,8 +61,8 @@ def prefix_keys(steps: tuple[Step, ...]) -> list[str]:
 
 
 def recipe_key(recipe: Recipe) -> str:
-    """Equal for recipes whose active steps are equal."""
-    return (prefix_keys(recipe.active) or [""])[-1]
+    """Equal for recipes whose active steps are equal, but for those that only write on nodes."""
+    return (prefix_keys(tuple(s for s in recipe.active if not only_writes(s))) or [""])[-1]
 
 
 # Steps are frozen and mostly stay from edit to edit; a step of some hundred rules takes milliseconds to write.

@@ -23,8 +23,8 @@ class EditGraphOptions:
     )
 
     @property
-    def instant(self) -> bool:
-        """Whether they only write on nodes: that needs no torch and no worker."""
+    def only_writes(self) -> bool:
+        """Whether they only write on nodes: that needs no torch and no worker, and changes nothing that is computed."""
         return all(e.writes for e in self.edits)
 
 

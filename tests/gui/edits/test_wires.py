@@ -246,3 +246,14 @@ def test_ctrl_d_puts_a_module_of_its_kind_behind(blocks: Window, qtbot: QtBot) -
     blocks.canvas.select(("0_up",))
     qtbot.keyClick(blocks.canvas, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
     assert "another shape" in blocks.banner.text
+
+
+def test_a_text_leaves_the_measured_score_valid(blocks: Window) -> None:
+    from espalier.passes.running.splits import EvaluateOptions
+
+    measures, options = blocks.session.measures, EvaluateOptions(data="demo:digits")
+    measures.put(blocks.session.recipe, options, {"accuracy": 0.5, "loss": 1.0, "n": 10})
+    row(menu_of(blocks, "0_act"), "red").trigger()  # type: ignore[attr-defined]
+    assert blocks.session.recipe.steps and measures.known(blocks.session.recipe)
+    blocks.session.set_format(("0_up",), "weight", Integer(4, 2))
+    assert not measures.known(blocks.session.recipe)
