@@ -92,7 +92,7 @@ class PassMethods:
     def edit_graph(
         self, /, edits: list[dict[str, Any]] = ..., *, seed: int = ...
     ) -> Self:
-        """Run operations on the graph: bypass, insert_after, replace, rewire, set_attr, add_output, remove_output."""
+        """Run operations on the graph: bypass, insert_after, replace, rewire, set_attr, mute, add_output, remove_output."""
 
     def finetune(
         self, /, *, data: Data = ..., train_split: str = ..., train_limit: int = ..., validate: bool = ...,

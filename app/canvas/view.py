@@ -98,8 +98,8 @@ class GraphCanvas(Sheet):
         if event.reason() == QContextMenuEvent.Reason.Mouse:
             hit = self.hit(spot)
             if self.scene is not None and (hit is None or (hit.kind == "group" and not self.on_header(hit, spot))):
-                self.hover(spot)
-                if (edge := self.marks.hover_edge) is not None:
+                x, y = self.camera.to_canvas(spot.x(), spot.y())
+                if (edge := self.scene.edge_at(x, y, 6 / self.camera.scale)) is not None:
                     self.edge_menu_requested.emit(edge_of(self.scene, edge), event.globalPos())
                 return
             if self.scene is not None and hit is not None and hit.kind == "group":

@@ -18,7 +18,7 @@ from espalier.app.canvas.sprites import NAMES_FROM
 from espalier.app.theme import RADIUS, Palette
 
 HANDLE = 5.0  # radius in canvas units
-REACH = 11.0  # pixels around a handle that grab it
+REACH = 9.0  # pixels around a handle that grab it
 
 
 @dataclass(frozen=True, slots=True)
