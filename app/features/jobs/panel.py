@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLabel,
-    QPlainTextEdit,
     QScrollArea,
     QSizePolicy,
     QSplitter,
@@ -22,6 +21,7 @@ from PySide6.QtWidgets import (
 from espalier.app.jobs.status import can_keep, status_text
 from espalier.app.session.recovery import is_copy
 from espalier.app.widgets.heading import Elided, empty_state, link, warning
+from espalier.app.widgets.lines import Lines
 from espalier.app.widgets.progress import Bar
 from espalier.passes.jobs.kinds import (
     AnalyseJob,
@@ -163,9 +163,7 @@ class JobsPanel(QWidget):
         self._list.setSpacing(2)
         self._list.addWidget(self._empty)
         self._list.addStretch(1)
-        self._log = QPlainTextEdit(readOnly=True, maximumBlockCount=5000)
-        self._log.setProperty("bare", True)
-        self._log.setPlaceholderText("The log of the chosen job.")
+        self._log = Lines(5000, "The log of the chosen job.")
         self._build()
         self._clock = QTimer(self, interval=250)
         self._clock.timeout.connect(self._tick)
@@ -206,7 +204,7 @@ class JobsPanel(QWidget):
             return  # too frequent to show each one; the timer refreshes the row
         match event:
             case LogLine(text) if job.id == self._chosen:
-                self._log.appendPlainText(text)
+                self._log.add(text)
             case Failed(message=message, details=details):
                 row.fail(message)
                 if details:

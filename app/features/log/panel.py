@@ -7,9 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QFontDatabase, QTextCursor
-from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from espalier.app.session.recovery import is_copy
+from espalier.app.widgets.lines import Lines
 from espalier.app.words import duration
 from espalier.model.document.document import Change
 from espalier.model.errors import EspalierError
@@ -29,9 +30,7 @@ class LogPanel(QWidget):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._stem, self._follow = "", True
-        self._text = QPlainTextEdit(readOnly=True, maximumBlockCount=10_000)
-        self._text.setProperty("bare", True)
-        self._text.setPlaceholderText("Nothing has happened yet.")
+        self._text = Lines(10_000, "Nothing has happened yet.")
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
         font.setPixelSize(12)
         self._text.setFont(font)
@@ -65,7 +64,7 @@ class LogPanel(QWidget):
         if stem == self._stem and stem != line:
             self._replace_last()
         self._stem = stem
-        self._text.appendPlainText(f"{time.strftime('%H:%M:%S')}  {line}")
+        self._text.add(f"{time.strftime('%H:%M:%S')}  {line}")
 
     def _replace_last(self) -> None:
         cursor = QTextCursor(self._text.document().lastBlock())
@@ -93,7 +92,7 @@ class LogPanel(QWidget):
             case Failed(message=message, details=details):
                 self.add(f"{job.title}: failed: {message}")
                 if details:
-                    self._text.appendPlainText(details.rstrip())
+                    self._text.add(details.rstrip())
             case Stopped():
                 self.add(f"{job.title}: stopped")
             case _:
