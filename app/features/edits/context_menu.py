@@ -145,6 +145,6 @@ def bypass(host: Host) -> None:
     if document is not None and chosen:
         offer = offers.bypass(document.graph, chosen)
         if offer.reason:
-            host.banner.tell(offer.reason)  # type: ignore[attr-defined]
+            host.banner.show_message(offer.reason)  # type: ignore[attr-defined]
         else:
             host.session.run_pass("edit_graph", EditGraphOptions((offers.target(offer.edit, chosen),)))
