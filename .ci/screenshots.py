@@ -94,7 +94,7 @@ def edited(app: QApplication, window: Window) -> None:
     rest(app, window)
     session.evaluate()
     rest(app, window)
-    window.go_to(LAYER)
+    window.graph_view.go_to(LAYER)
     rest(app, window)
 
 
@@ -154,7 +154,7 @@ def pictures(names: set[str]) -> None:
             if not names or name in names:
                 make(app, window)
                 keep(window, name)
-        window.leave()
+        window.close_now()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The only place that shows errors: a banner that blocks nothing, and a report file for bugs.
+"""The only place that shows errors: a non-blocking banner, and a report file for bugs.
 
-What a user can mend arrives as EspalierError (message, hint, node); anything else is a bug and is written down.
+Errors that a user can correct are EspalierErrors (message, hint, node); any other exception is a bug and is reported.
 """
 
 from __future__ import annotations
@@ -31,18 +31,21 @@ from espalier.passes.jobs.kinds import Done, Failed, JobEvent, JobInfo, ReplayJo
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-KEPT_REPORTS = 20
-EDIT = "edit"
+MAX_REPORTS = 20
+EDIT = "edit"  # the cause of errors of an edit
 Button = tuple[str, Callable[[], object]]
 
 
 def cause(job: JobInfo) -> str:
-    """What an error of a job came of: it is solved when the same is tried again, or goes well."""
+    """The cause of a job's error; the error is resolved when a job of the same cause starts or succeeds."""
     return EDIT if isinstance(job.job, ReplayJob) else job.title
 
 
 class Banner(QFrame):
-    """One message above the canvas, with what to do; a new one replaces the old, but for an offer, which comes back."""
+    """One message above the canvas, with a hint and buttons.
+
+    A new message replaces the old one; an offer is shown again when the message that replaced it is dismissed.
+    """
 
     show_node = Signal(str)
     show_log = Signal()
@@ -54,94 +57,96 @@ class Banner(QFrame):
         self._hint.setProperty("role", "muted")
         for label in (self._message, self._hint):
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        words = column_of(2)
-        words.addWidget(self._message)
-        words.addWidget(self._hint)
+        texts = column_of(2)
+        texts.addWidget(self._message)
+        texts.addWidget(self._hint)
         self._buttons = row_of(4)
         row = QHBoxLayout(self)
         row.setContentsMargins(14, 8, 8, 8)
-        row.addLayout(words, 1)
+        row.addLayout(texts, 1)
         row.addLayout(self._buttons)
         self.setAccessibleName("Message")
-        self._cause, self._warned = "", ""
-        self._unnamed: JobError | None = None  # what is shown of a job, until it is heard of which
+        self._cause, self._warning = "", ""
+        self._unassigned: JobError | None = None  # the error shown, until the event of its job arrives
         self._offer: tuple[str, str, list[Button]] | None = None
-        self._offers = False  # whether the offer is what is shown
+        self._shows_offer = False
         self.hide()
 
     @property
     def text(self) -> str:
-        """What is shown, or nothing."""
+        """The text of the message and its hint; empty if hidden."""
         return f"{self._message.text()} {self._hint.text()}".strip() if not self.isHidden() else ""
 
-    def error(self, error: EspalierError) -> None:
-        """Show what happened, what to do, and the way to the node at fault, or to the log of a job."""
+    def show_error(self, error: EspalierError) -> None:
+        """Show an error and its hint, with a button for its node or for the log of its job."""
         node = error.node
         buttons: list[Button] = [("Show node", lambda: self.show_node.emit(node))] if node else []
         if isinstance(error, JobError):
             buttons.append(("Show log", self.show_log.emit))
-        self.tell(error.message, error.hint, buttons, "error")
-        self._unnamed, self._cause = (error, "") if isinstance(error, JobError) else (None, EDIT)
+        self.show_message(error.message, error.hint, buttons, "error")
+        self._unassigned, self._cause = (error, "") if isinstance(error, JobError) else (None, EDIT)
 
     def follow(self, session: Session) -> None:
-        """Show the problems of a session until they no longer hold."""
-        session.problem.connect(self.error)
-        session.job_event.connect(self.hear)
-        session.changed.connect(lambda _: self.solve(EDIT))
+        """Show the errors and warnings of a session until they are resolved."""
+        session.problem.connect(self.show_error)
+        session.job_event.connect(self.job_event)
+        session.changed.connect(lambda _: self.resolve(EDIT))
         session.opened.connect(lambda: self._warn(""))
 
-    def hear(self, heard: JobEvent) -> None:
-        """Know which job the error is of; take it away when the same is tried again."""
-        if isinstance(heard.event, Failed):
-            told = self._unnamed
-            if told and (told.message, told.hint) == (heard.event.message, heard.event.hint):
-                self._unnamed, self._cause = None, cause(heard.job)
-        elif isinstance(heard.event, Started):
-            self.solve(cause(heard.job))
-        elif isinstance(heard.event, Done) and is_evaluation(heard.job):
-            self._warn(str(heard.event.result.summary.get("warning", "")))
+    def job_event(self, event: JobEvent) -> None:
+        """Assign the shown error to its job; hide it when a job of the same cause starts."""
+        if isinstance(event.event, Failed):
+            error = self._unassigned
+            if error and (error.message, error.hint) == (event.event.message, event.event.hint):
+                self._unassigned, self._cause = None, cause(event.job)
+        elif isinstance(event.event, Started):
+            self.resolve(cause(event.job))
+        elif isinstance(event.event, Done) and is_evaluation(event.job):
+            self._warn(str(event.event.result.summary.get("warning", "")))
 
     def _warn(self, text: str) -> None:
-        """Tell once what of the data is likely not as it was meant; each edit measures on it again."""
-        if text and text != self._warned:
-            self.tell(text)
-        elif not text and self._warned == self._message.text():
-            self.leave()
-        self._warned = text
+        """Show a warning about the data once, although each edit measures on them again; empty hides it."""
+        if text and text != self._warning:
+            self.show_message(text)
+        elif not text and self._warning == self._message.text():
+            self.dismiss()
+        self._warning = text
 
-    def solve(self, of: str) -> None:
-        """Take away an error that came of this: it no longer holds."""
-        if of == self._cause:
+    def resolve(self, resolved: str) -> None:
+        """Hide the error if it has this cause."""
+        if resolved == self._cause:
             self._cause = ""
-            self.leave()
+            self.dismiss()
 
     def offer(self, message: str, hint: str, buttons: list[Button]) -> None:
-        """Show a message that stands until it is dismissed or dropped: others are shown before it meanwhile."""
-        self.tell(message, hint, buttons)
-        self._offer, self._offers = (message, hint, buttons), True
+        """Show a message that stays until it is dismissed or dropped; other messages only cover it."""
+        self.show_message(message, hint, buttons)
+        self._offer, self._shows_offer = (message, hint, buttons), True
 
-    def leave(self) -> None:
-        """Take away what is shown; an offer stays, and one that it stood before is shown again."""
-        if self._offers:
+    def dismiss(self) -> None:
+        """Hide the message, and show the offer that it covered. Does nothing while an offer is shown."""
+        if self._shows_offer:
             return
         self.hide()
         if self._offer is not None:
             self.offer(*self._offer)
 
-    def drop(self) -> None:
-        """Take away the offer: it is decided on."""
+    def drop_offer(self) -> None:
+        """Remove the offer, because it was answered."""
         self._offer = None
-        if self._offers:
+        if self._shows_offer:
             self.clear()
 
     def clear(self) -> None:
-        """Take away all, offers too."""
-        self._offer, self._offers = None, False
+        """Hide the message and remove the offer."""
+        self._offer, self._shows_offer = None, False
         self.hide()
 
-    def tell(self, message: str, hint: str = "", buttons: list[Button] | None = None, kind: str = "note") -> None:
-        """Show a message with buttons; Dismiss is always there."""
-        self._cause, self._unnamed, self._offers = "", None, False
+    def show_message(
+        self, message: str, hint: str = "", buttons: list[Button] | None = None, kind: str = "note"
+    ) -> None:
+        """Show a message with buttons and Dismiss. `kind`: "note" or "error"."""
+        self._cause, self._unassigned, self._shows_offer = "", None, False
         self._message.setText(message)
         self._hint.setText(hint)
         self._hint.setVisible(bool(hint))
@@ -150,8 +155,8 @@ class Banner(QFrame):
                 widget.hide()
                 widget.deleteLater()
         for title, act in buttons or []:
-            self._button(title, lambda act=act: (self.leave(), act()))
-        self._button("Dismiss", lambda: self.drop() if self._offers else self.leave())
+            self._button(title, lambda act=act: (self.dismiss(), act()))
+        self._button("Dismiss", lambda: self.drop_offer() if self._shows_offer else self.dismiss())
         self.setProperty("banner", kind)
         self.style().unpolish(self)
         self.style().polish(self)
@@ -165,7 +170,7 @@ class Banner(QFrame):
 
 
 class _Crashes(QObject):
-    """Carries a report from any thread to the window's."""
+    """Signals a crash from any thread to the window's thread."""
 
     happened = Signal(str, object)
 
@@ -174,24 +179,24 @@ CRASHES = _Crashes()
 
 
 def crash_report(error: BaseException) -> Path:
-    """Write what happened to a file and return it; keeps the last few."""
+    """Write a crash report and return its path; deletes all but the last MAX_REPORTS."""
     folder = data_folder("crashes")
     path = folder / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     head = [f"Espalier crash report, {time.strftime('%Y-%m-%d %H:%M:%S')}",
             f"Python {platform.python_version()}, {platform.platform()}", *_versions(), ""]  # fmt: skip
     write_private(path, redacted("\n".join(head) + "".join(traceback.format_exception(error))))
-    for old in sorted(folder.glob("crash-*.txt"))[:-KEPT_REPORTS]:
+    for old in sorted(folder.glob("crash-*.txt"))[:-MAX_REPORTS]:
         old.unlink(missing_ok=True)
     return path
 
 
 def _versions() -> list[str]:
-    loaded = ("PySide6", "numpy", "pyqtgraph", "torch", "transformers")
-    return [f"{n} {getattr(sys.modules[n], '__version__', '?')}" for n in loaded if n in sys.modules]
+    packages = ("PySide6", "numpy", "pyqtgraph", "torch", "transformers")
+    return [f"{n} {getattr(sys.modules[n], '__version__', '?')}" for n in packages if n in sys.modules]
 
 
 def install_hooks() -> None:
-    """Let every exception that nobody caught end in a report and a banner, never in a silent exit."""
+    """Report every uncaught exception of any thread in a file and the banner."""
     sys.excepthook = _hook
     threading.excepthook = lambda args: _hook(args.exc_type, args.exc_value, args.exc_traceback)
 
@@ -212,16 +217,16 @@ def _hook(kind: type[BaseException], error: BaseException | None, trace: Traceba
 
 
 def show_crash(banner: Banner, path: str, error: BaseException) -> None:
-    """Tell of a bug. A document is whole, as every edit is a value that is swapped at the end; but whether the last one
-    was made before the bug is not known."""
+    """Show a bug. The document is consistent, as an edit replaces its state at the end; whether the last edit was made
+    is not known."""
     if isinstance(error, EspalierError):
-        banner.error(error)
+        banner.show_error(error)
         return
-    hint = "See whether the last edit is there, and undo it where it is not as meant."
+    hint = "Check the last edit, and undo it if it is wrong."
     hint += f" The report is in {path}." if path else ""
-    open_it: list[Button] = [("Open report", lambda: open_file(path))] if path else []
+    buttons: list[Button] = [("Open report", lambda: open_file(path))] if path else []
     what = redacted(f"{type(error).__name__}: {error}")
-    banner.tell(f"Something went wrong inside Espalier: {what}", hint, open_it, "error")
+    banner.show_message(f"An internal error occurred: {what}", hint, buttons, "error")
 
 
 def open_file(path: str | Path) -> None:

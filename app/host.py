@@ -1,4 +1,4 @@
-"""What the window offers to its features: they know this and not the window, so each can be read and tested alone."""
+"""The interface of the window for its features, so that each can be read and tested without the window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Exportable(Protocol):
-    """Charts that write what they show as a picture, or its figures as CSV."""
+    """Charts that can write themselves as a picture, or their values as CSV."""
 
     def export(self, path: Path) -> object:
         """Write the file; raises EspalierError."""
@@ -24,7 +24,7 @@ class Exportable(Protocol):
 
 
 class Savable(Protocol):
-    """A table that writes its rows as CSV."""
+    """A table that can write its rows as CSV."""
 
     def save(self, path: Path) -> object:
         """Write the file; raises EspalierError."""
@@ -51,16 +51,16 @@ class Host(Protocol):
 
     @property
     def findings(self) -> Findings:
-        """What was measured, as colours of the graph."""
+        """The measurements as colours of the graph."""
         ...
 
     @property
-    def furnished(self) -> bool:
-        """Whether canvas and docks are made."""
+    def panels_built(self) -> bool:
+        """Whether canvas and docks exist."""
         ...
 
-    def furnish(self) -> None:
-        """Make canvas and docks, if they are not yet."""
+    def build_panels(self) -> None:
+        """Create canvas and docks, if they do not exist."""
         ...
 
     def panel(self, name: str) -> QWidget:
@@ -76,35 +76,35 @@ class Host(Protocol):
         ...
 
     def enter_dock(self, name: str) -> None:
-        """Show a dock and put the keyboard into it."""
+        """Show a dock and give its panel the focus."""
         ...
 
-    def lift_map(self, name: str) -> None:
-        """Give the map in a dock room for more than eight rows."""
+    def make_room_for_map(self, name: str) -> None:
+        """Give the heat map in a dock room for more than eight rows."""
         ...
 
-    def toggle_large(self) -> None:
-        """Make the panel at the bottom large, or as high again as before."""
+    def toggle_maximised(self) -> None:
+        """Maximise the panel at the bottom, or restore it."""
         ...
 
     def go_to(self, node: str) -> None:
         """Select a node and bring it into view."""
         ...
 
-    def keep(self) -> None:
-        """Something that the project saves has changed."""
+    def mark_changed(self) -> None:
+        """Mark the document as changed besides its graph."""
         ...
 
     def refresh_actions(self) -> None:
-        """Something changed that menus depend on."""
+        """Update the state of all actions."""
         ...
 
     def ask_pass(self, name: str) -> None:
-        """Show the options of a pass; Apply appends the step."""
+        """Show the options of a pass; Apply appends a step."""
         ...
 
     def ask_options(self, name: str, options: Any, then: Callable[[Any], object], verb: str) -> None:
-        """Show options of a pass; `then` is called with them when the button `verb` is pressed."""
+        """Show options of a pass; the button `verb` calls `then` with them."""
         ...
 
     def open_spec(self, spec: str) -> None:
@@ -115,11 +115,11 @@ class Host(Protocol):
         self, title: str, then: Callable[[Path], object], *, save: bool = False, names: str = "",
         folder: bool = False, suggestion: str = "",
     ) -> None:  # fmt: skip
-        """Show a file dialog; `then` is called with what was chosen."""
+        """Show a file dialog; `then` is called with the chosen path."""
         ...
 
-    def telling(self, write: Callable[[], object]) -> None:
-        """Write a file; the banner tells why that failed."""
+    def report_errors(self, write: Callable[[], object]) -> None:
+        """Call `write`; the banner shows its EspalierError."""
         ...
 
     def save_plots(self, plots: Exportable, title: str, suggestion: str) -> None:

@@ -1,4 +1,4 @@
-"""Files that a running window holds by a lock, which the system takes back when the window dies. No Qt in here."""
+"""Lock files (flock), which the system releases when their process ends. Free of Qt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRIES = 10
 
 
 class Locked:
-    """A file that this process holds, until it is released or forgotten."""
+    """A file locked by this process, until it is released or garbage-collected."""
 
     def __init__(self, path: Path, handle: int) -> None:
         self.path, self.handle = path, handle
@@ -21,7 +21,7 @@ class Locked:
         self.release()
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock and close the file."""
         if self.handle >= 0:
             with contextlib.suppress(OSError):
                 os.close(self.handle)
@@ -29,15 +29,15 @@ class Locked:
 
 
 def hold(path: Path) -> Locked | None:
-    """Hold a file, made if need be; None where another holds it."""
+    """Lock a file, creating it if missing; None if another process has locked it."""
     for _ in range(TRIES):
-        with contextlib.suppress(FileNotFoundError):  # who had it deleted it just then
+        with contextlib.suppress(FileNotFoundError):  # its owner deleted it meanwhile
             return _lock(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 def take(path: Path) -> Locked | None:
-    """Hold a file that is there; None where another holds it, or it is no more."""
+    """Lock an existing file; None if another process has locked it, or it does not exist."""
     try:
         return _lock(path, os.O_RDWR | os.O_APPEND)
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def take(path: Path) -> Locked | None:
 
 
 def _lock(path: Path, flags: int) -> Locked | None:
-    """Raises FileNotFoundError where there is none, or it was replaced or deleted meanwhile."""
+    """Open and lock a file. Raises FileNotFoundError if it does not exist or was replaced or deleted meanwhile."""
     handle = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

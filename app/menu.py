@@ -1,4 +1,4 @@
-"""Rows of the menus. A feature registers its own in `features/NAME/menu.py`; nothing else names them."""
+"""Rows of the menus. A feature registers its rows in `features/NAME/menu.py`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One row. `menu` may hold a submenu ("View/Colour by"); `tool` is its word on the toolbar.
+    """One row. `menu` may name a submenu ("View/Colour by"); `tool` is its title on the toolbar.
 
-    `needs`: whether there is something to do; None: where a model is open.
+    `needs`: whether the action is enabled; None: enabled while a model is open.
     """
 
     id: str
@@ -29,14 +29,14 @@ class Action:
     tool: str = ""
     needs: Callable[[], bool] | None = None
     checked: Callable[[], bool] | None = None
-    words: Callable[[], str] | None = None
+    dynamic_title: Callable[[], str] | None = None  # replaces `title` at each refresh
     help: str = ""
-    group: int = 0  # a separator stands between groups of a menu
-    section: str = ""  # what a group is called
+    group: int = 0  # a separator is drawn between two groups
+    section: str = ""  # title of the group
 
 
 def always() -> bool:
-    """For rows that need no model."""
+    """Enables rows that need no open model."""
     return True
 
 

@@ -634,7 +634,7 @@ def test_the_window_opens_on_the_model_as_it_is(m: es.Model, tmp_path: Path, sta
     m.show()
     assert started[0][1:] == ["-m", "espalier", str(tmp_path / "net.espalier")]
     m.quantize("linear", weight="int8").show()
-    assert started[1][2] == "espalier.app.shell.shown"
+    assert started[1][2] == "espalier.app.shell.temporary_project"
     assert es.open(started[1][-1]).project.graph == m.project.graph
 
 
@@ -653,11 +653,11 @@ def test_a_pass_that_cannot_work_leaves_the_model(m: es.Model) -> None:
 
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_copy_goes_with_its_window_unless_it_was_saved(tmp_path: Path, monkeypatch: Any, saved: bool) -> None:
-    from espalier.app.shell import shown
+    from espalier.app.shell import temporary_project
 
     path = tmp_path / "espalier-shown-x" / "net.espalier"
     path.parent.mkdir()
     path.write_bytes(b"a")
-    monkeypatch.setattr(shown, "open_window", lambda file: int(saved and Path(file).write_bytes(b"ab")))
-    assert shown.show(path) == (2 if saved else 0)
+    monkeypatch.setattr(temporary_project, "open_window", lambda file: int(saved and Path(file).write_bytes(b"ab")))
+    assert temporary_project.show(path) == (2 if saved else 0)
     assert path.exists() is saved

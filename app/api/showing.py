@@ -21,7 +21,7 @@ def open_window(path: Path, *, temporary: bool) -> subprocess.Popen[bytes]:
     """
     root = str(Path(__file__).absolute().parents[3])
     places = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    words = [sys.executable, "-m", "espalier.app.shell.shown", str(path)] if temporary else [
+    words = [sys.executable, "-m", "espalier.app.shell.temporary_project", str(path)] if temporary else [
         sys.executable, "-m", "espalier", str(path)]  # fmt: skip
     quiet = subprocess.DEVNULL
     return subprocess.Popen(words, env={**os.environ, "PYTHONPATH": os.pathsep.join(places)}, stdin=quiet, stdout=quiet,

@@ -1,4 +1,4 @@
-"""Work of some milliseconds for the window, in one pool thread: latest wins, results kept by key."""
+"""Computations of a few milliseconds for the window, in one thread of the pool, with cached results."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal
 from espalier.app.figures.parts import Stop, Stopped
 from espalier.model.errors import EspalierError
 
-KEPT = 256
-PAUSE = 20  # milliseconds; the edit that asks is drawn first, for the work would hold the interpreter meanwhile
-LATE = 8  # milliseconds by which the pause came late where the window still draws
-PATIENCE = 6  # pauses in a row
+CACHE_SIZE = 256
+PAUSE = 20  # milliseconds before a computation, which would hold the interpreter while the window paints
+LATE = 8  # milliseconds: if the pause ends later than this, the window is still painting
+MAX_PAUSES = 6  # in a row
 Work = Callable[[Stop], Any]
 
 
-class _Wish:
-    """What one slot wants; `stopped` turns true when it wants something else."""
+class _Request:
+    """The request of a slot; `stopped` becomes true when another one replaces it."""
 
     __slots__ = ("key", "stopped", "work")
 
@@ -31,109 +31,109 @@ class _Wish:
 
 
 class Previews(QObject):
-    """Ask with `ask`; what is not known yet arrives later in `ready(slot, key, result)`.
+    """`ask` returns a cached result, or computes it and emits `ready(slot, key, result)`.
 
-    A slot has one wish: a newer one replaces it and stops its work. `work(stop)` should ask `stop()` at times. The last
-    `keep` results are kept with their keys; keep few where a key holds a graph.
+    A slot has one request: a newer one replaces it and stops its work. `work(stop)` should call `stop()` at times. The
+    last `cache_size` results are cached with their keys; use few if a key holds a graph.
     """
 
     ready = Signal(str, object, object)
     failed = Signal(str, object)
     _done = Signal(str, object, object, object)
 
-    def __init__(self, parent: QObject | None = None, keep: int = KEPT) -> None:
+    def __init__(self, parent: QObject | None = None, cache_size: int = CACHE_SIZE) -> None:
         super().__init__(parent)
-        self._keep = keep
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._cache_size = cache_size
+        self._cache: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = threading.Lock()
-        self._waiting: OrderedDict[str, _Wish] = OrderedDict()
-        self._wishes: dict[str, _Wish] = {}
+        self._queue: OrderedDict[str, _Request] = OrderedDict()
+        self._requests: dict[str, _Request] = {}
         self._busy = False
-        self._pause = QTimer(self, singleShot=True, interval=PAUSE)
-        self._pause.timeout.connect(self._begin)
-        self._due, self._patience = 0.0, 0
+        self._pause_timer = QTimer(self, singleShot=True, interval=PAUSE)
+        self._pause_timer.timeout.connect(self._start)
+        self._due, self._pauses_left = 0.0, 0
         self._done.connect(self._arrived)
 
     def ask(self, slot: str, key: Hashable, work: Work) -> Any | None:
-        """The result when it is known, else None, and it will be told by `ready`."""
-        held = self._wishes.get(slot)
-        if held and held.key == key and not held.stopped:
+        """The cached result; None if `ready` will deliver it later."""
+        current = self._requests.get(slot)
+        if current and current.key == key and not current.stopped:
             return None
         self.forget(slot)
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        wish = self._wishes[slot] = _Wish(key, work)
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
+        request = self._requests[slot] = _Request(key, work)
         with self._lock:
-            self._waiting[slot] = wish
+            self._queue[slot] = request
             if self._busy:
                 return None
             self._busy = True
-        self._wait(PATIENCE)
+        self._pause(MAX_PAUSES)
         return None
 
     def forget(self, slot: str) -> None:
-        """The slot wants nothing more."""
-        old = self._wishes.pop(slot, None)
+        """Drop the request of a slot and stop its work."""
+        old = self._requests.pop(slot, None)
         if old:
             old.stopped = True
         with self._lock:
-            self._waiting.pop(slot, None)
+            self._queue.pop(slot, None)
 
     def close(self) -> None:
-        """Drop all wishes and wait for what runs; call it before the owner goes."""
-        for slot in list(self._wishes):
+        """Drop all requests and wait for the running work (5 s at most); call it before the owner is destroyed."""
+        for slot in list(self._requests):
             self.forget(slot)
-        self._kept.clear()
+        self._cache.clear()
         QThreadPool.globalInstance().waitForDone(5000)
 
-    def _wait(self, patience: int) -> None:
-        """Pause before the next work; where the window turns out to be busy, `patience` times more."""
-        self._due, self._patience = time.monotonic() + PAUSE / 1e3, patience
-        self._pause.start()
+    def _pause(self, pauses_left: int) -> None:
+        """Pause before the next work; up to `pauses_left` times more if the window turns out to be busy."""
+        self._due, self._pauses_left = time.monotonic() + PAUSE / 1e3, pauses_left
+        self._pause_timer.start()
 
-    def _begin(self) -> None:
-        if self._patience and time.monotonic() - self._due > LATE / 1e3:
-            self._wait(self._patience - 1)
+    def _start(self) -> None:
+        if self._pauses_left and time.monotonic() - self._due > LATE / 1e3:
+            self._pause(self._pauses_left - 1)
         else:
             QThreadPool.globalInstance().start(self._run)
 
     def _run(self) -> None:
-        """Work for one wish; the next one comes when the window has shown what was found."""
+        """Work for one request; the next one starts after the window has shown the result."""
         while True:
             with self._lock:
-                if not self._waiting:
+                if not self._queue:
                     self._busy = False
                     return
-                slot, wish = self._waiting.popitem(last=False)
+                slot, request = self._queue.popitem(last=False)
             result: Any = None
             error: Exception | None = None
             try:
-                result = wish.work(lambda wish=wish: wish.stopped)
+                result = request.work(lambda request=request: request.stopped)
             except Stopped:
                 continue
             except (EspalierError, ArithmeticError, LookupError, MemoryError, OSError, TypeError, ValueError) as caught:
                 error = caught
-            with suppress(RuntimeError):  # the owner is gone
-                self._done.emit(slot, wish, result, error)
+            with suppress(RuntimeError):  # the owner is destroyed
+                self._done.emit(slot, request, result, error)
             return
 
-    def _arrived(self, slot: str, wish: _Wish, result: Any, error: Exception | None) -> None:
-        self._tell(slot, wish, result, error)
+    def _arrived(self, slot: str, request: _Request, result: Any, error: Exception | None) -> None:
+        self._deliver(slot, request, result, error)
         with self._lock:
-            self._busy = bool(self._waiting)
+            self._busy = bool(self._queue)
         if self._busy:
-            self._wait(PATIENCE)
+            self._pause(MAX_PAUSES)
 
-    def _tell(self, slot: str, wish: _Wish, result: Any, error: Exception | None) -> None:
+    def _deliver(self, slot: str, request: _Request, result: Any, error: Exception | None) -> None:
         if error is None:
-            self._kept[wish.key] = result
-            while len(self._kept) > self._keep:
-                self._kept.popitem(last=False)
-        if self._wishes.get(slot) is not wish:
+            self._cache[request.key] = result
+            while len(self._cache) > self._cache_size:
+                self._cache.popitem(last=False)
+        if self._requests.get(slot) is not request:
             return
-        del self._wishes[slot]
+        del self._requests[slot]
         if error is None:
-            self.ready.emit(slot, wish.key, result)
+            self.ready.emit(slot, request.key, result)
         else:
             self.failed.emit(slot, error)

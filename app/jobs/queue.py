@@ -1,4 +1,4 @@
-"""The jobs of the window: who waits for the result of which, and what is told when one ends."""
+"""The jobs of a window: calls back with their results, and signals their events."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, Job, JobEvent, Jo
 
 
 class Runner(Protocol):
-    """What runs jobs, one after another, and tells its listener of each event."""
+    """Runs jobs and reports each event to its listener."""
 
     def submit(self, title: str, job: Job, *, urgent: bool = False) -> JobInfo:
-        """Queue a job; an urgent one goes before those that wait."""
+        """Queue a job; an urgent one goes first."""
         ...
 
     def cancel(self, number: int) -> None:
@@ -26,43 +26,43 @@ class Runner(Protocol):
         ...
 
     def stop_and_keep(self, number: int) -> None:
-        """Ask a job to end soon with what it has."""
+        """Ask a job to end soon with its partial results."""
         ...
 
     def pause(self, number: int) -> None:
-        """Ask the running job to wait."""
+        """Pause a job."""
         ...
 
     def resume(self, number: int) -> None:
-        """Let a job that waits go on."""
+        """Continue a paused job."""
         ...
 
     def give_way(self, number: int) -> bool:
-        """Ask the running job to make room: Yielded comes in place of Done. False: it does not run."""
+        """Ask the running job to yield: it ends with Yielded instead of Done. Returns False if it does not run."""
         ...
 
     def drop(self, number: int) -> None:
-        """Forget a job that made room and of which nothing is left."""
+        """Remove a job that yielded and is complete."""
         ...
 
     def close(self) -> None:
-        """Stop everything."""
+        """Stop all jobs."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What is left of a job that made room; `paused`: it waits until it is told to go on."""
+    """The remaining part of a job that yielded; `paused`: it waits for `resume`."""
 
     job: Job
     paused: bool = False
 
 
-Onward = Callable[[Any], Rest | None]  # the rest of a job by what its first part gave; None: nothing is left
+Continuation = Callable[[Any], Rest | None]  # the result of a part → the remaining job; None: it is complete
 
 
 class JobQueue(QObject):
-    """Jobs that wait or run. `queued`: one more; `job_event` tells every event of them; `problem` an error."""
+    """The queued and running jobs. Signals: `queued` (a new job), `job_event` (a JobEvent), `problem` (an error)."""
 
     job_event = Signal(object)
     queued = Signal()
@@ -74,7 +74,7 @@ class JobQueue(QObject):
         self.jobs: list[JobInfo] = []
         self._on_done: dict[int, Callable[[Any], None]] = {}
         self._on_failed: dict[int, Callable[[JobError], None]] = {}
-        self._onward: dict[int, Onward] = {}
+        self._continuations: dict[int, Continuation] = {}
         self._arrived.connect(self._on_event)
         self._runner = make(self._arrived.emit)
 
@@ -83,26 +83,26 @@ class JobQueue(QObject):
         self._runner.cancel(number)
 
     def stop_and_keep(self, number: int) -> None:
-        """Let the running job end soon with what it has so far."""
+        """Ask the running job to end soon with its partial results."""
         self._runner.stop_and_keep(number)
 
     def pause(self, number: int) -> None:
-        """Let the running job wait; its state is "paused" once it does."""
+        """Pause a job; its state becomes "paused" when it does."""
         self._runner.pause(number)
 
     def resume(self, number: int) -> None:
-        """Let a paused job go on."""
+        """Continue a paused job."""
         self._runner.resume(number)
 
-    def give_way(self, number: int, onward: Onward) -> bool:
-        """Let the running job make room for those that wait, and queue up behind them: the same job with its `Rest`.
+    def give_way(self, number: int, continuation: Continuation) -> bool:
+        """Ask the running job to yield to the queued ones; its `Rest` is queued behind them as the same job.
 
-        Returns False where it does not run.
+        Returns False if it does not run.
         """
-        asked = self._runner.give_way(number)
-        if asked:
-            self._onward[number] = onward
-        return asked
+        yields = self._runner.give_way(number)
+        if yields:
+            self._continuations[number] = continuation
+        return yields
 
     def submit(
         self,
@@ -113,9 +113,9 @@ class JobQueue(QObject):
         urgent: bool = False,
         failed: Callable[[JobError], None] | None = None,
     ) -> JobInfo:
-        """Queue a job; `done` gets its result, unless nobody waits for it by then.
+        """Queue a job; `done` receives its result, unless the document was closed meanwhile.
 
-        `failed` gets the error of a job that its asker tells of itself; else it is a `problem`.
+        `failed` receives its error; without it, `problem` is emitted.
         """
         info = self._runner.submit(title, job, urgent=urgent)
         self._on_done[info.id] = done
@@ -126,23 +126,23 @@ class JobQueue(QObject):
         return info
 
     def end_jobs(self) -> None:
-        """Stop everything, and hear no more."""
+        """Stop all jobs; their events are no longer signalled."""
         self._arrived.disconnect(self._on_event)
         self._runner.close()
 
-    def _on_event(self, heard: JobEvent) -> None:
-        if isinstance(heard.event, Yielded):
-            heard = self._go_on(heard.job, heard.event)
-        if isinstance(heard.event, TERMINAL):
-            self._finish(heard)
-        self.job_event.emit(heard)
-        if isinstance(heard.event, TERMINAL):
-            heard.job.job = emptied(heard.job.job)  # lists keep it as long as the window lives
+    def _on_event(self, event: JobEvent) -> None:
+        if isinstance(event.event, Yielded):
+            event = self._continue(event.job, event.event)
+        if isinstance(event.event, TERMINAL):
+            self._finish(event)
+        self.job_event.emit(event)
+        if isinstance(event.event, TERMINAL):
+            event.job.job = emptied(event.job.job)  # the list of jobs holds it until the window closes
 
-    def _go_on(self, job: JobInfo, event: Yielded) -> JobEvent:
-        """The event as it is told: the end of a job of which nothing is left."""
-        onward = self._onward.pop(job.id, None)
-        rest = onward(event.result) if onward else None
+    def _continue(self, job: JobInfo, event: Yielded) -> JobEvent:
+        """Queue the rest of a job that yielded; returns the event to signal, Done if it is complete."""
+        continuation = self._continuations.pop(job.id, None)
+        rest = continuation(event.result) if continuation else None
         if rest is None:
             self._runner.drop(job.id)
             job.state, job.finished = "done", time.monotonic()
@@ -154,16 +154,17 @@ class JobQueue(QObject):
             self._runner.resume(job.id)
         return JobEvent(job, event)
 
-    def _finish(self, heard: JobEvent) -> None:
-        self._onward.pop(heard.job.id, None)
-        done, failed = self._on_done.pop(heard.job.id, None), self._on_failed.pop(heard.job.id, None)
-        self.jobs = [j for j in self.jobs if j.id != heard.job.id]
-        if isinstance(heard.event, Done) and done:
-            done(heard.event.result)
-        elif isinstance(heard.event, Failed) and (done or failed is None):  # else its asker is of another document
-            (failed or self.problem.emit)(JobError(heard.event.message, heard.event.hint, heard.event.node))
+    def _finish(self, event: JobEvent) -> None:
+        job, end = event.job, event.event
+        self._continuations.pop(job.id, None)
+        done, failed = self._on_done.pop(job.id, None), self._on_failed.pop(job.id, None)
+        self.jobs = [j for j in self.jobs if j.id != job.id]
+        if isinstance(end, Done) and done:
+            done(end.result)
+        elif isinstance(end, Failed) and (done or failed is None):  # `failed` without `done`: of a closed document
+            (failed or self.problem.emit)(JobError(end.message, end.hint, end.node))
         if done:
-            self._ended(heard.job)
+            self._ended(job)
 
     def _ended(self, job: JobInfo) -> None:
-        """A job that somebody waited for has ended, well or not."""
+        """Called when a job of the open document has ended, whether it succeeded or not."""

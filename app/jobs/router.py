@@ -1,4 +1,4 @@
-"""Gives each job to who runs it: saves to a thread of the window's process, all others to the worker. No Qt in here."""
+"""Routes jobs: saves to a thread of the window's process, all others to the worker. Free of Qt."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from espalier.passes.jobs.kinds import Job, JobInfo, SaveJob
 
 
 class JobRouter:
-    """A runner of both. `prepared`: what a job is when it is sent, perhaps long after it was asked for."""
+    """A runner for all jobs. `prepared` returns a job as it is sent, possibly long after it was submitted."""
 
     def __init__(self, listener: Listener, prepared: Callable[[Job], Job]) -> None:
         self._ids = itertools.count(1)
         self._worker = JobRunner(listener, prepared, self._ids)
         self._saver = Saver(listener)
-        # What remains is the worker's alone.
-        self.stop_and_keep, self.pause, self.resume = (
-            self._worker.stop_and_keep,
-            self._worker.pause,
-            self._worker.resume,
-        )
-        self.give_way, self.drop = self._worker.give_way, self._worker.drop
+        # Saves cannot be paused.
+        worker = self._worker
+        self.stop_and_keep, self.pause, self.resume = worker.stop_and_keep, worker.pause, worker.resume
+        self.give_way, self.drop = worker.give_way, worker.drop
 
     @property
     def worker_pid(self) -> int | None:
@@ -31,7 +28,7 @@ class JobRouter:
         return self._worker.worker_pid
 
     def submit(self, title: str, job: Job, *, urgent: bool = False) -> JobInfo:
-        """Queue a job; an urgent one goes before those that wait."""
+        """Queue a job; an urgent one goes first."""
         if not isinstance(job, SaveJob):
             return self._worker.submit(title, job, urgent=urgent)
         info = JobInfo(next(self._ids), title, job)
@@ -39,11 +36,11 @@ class JobRouter:
         return info
 
     def cancel(self, number: int) -> None:
-        """Stop a job, running or waiting."""
+        """Stop a job, running or queued."""
         if not self._saver.cancel(number):
             self._worker.cancel(number)
 
     def close(self) -> None:
-        """Write what the user saved, stop all else, and wait for the threads and the process to end."""
+        """Finish the saves by the user, stop all other jobs, and wait for the threads and the process to end."""
         self._saver.close()
         self._worker.close()

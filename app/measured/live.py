@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.app.measured.pace import PATIENT, QUICK, Pace, macs_of
-from espalier.app.session.accuracies import Baseline
+from espalier.app.session.measures import Baseline
 from espalier.model.data.base import source_of
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.graph.graph import Graph
@@ -167,7 +167,7 @@ class LiveMeasure(QObject):
             session.analyse("Divergence", step, take, failed=ignore, against=base)
 
     def _take(self, recipe: Recipe, data: EvaluateOptions, base: Baseline, report: Report) -> None:
-        self._session.know_divergence(recipe, data, report.summary.get("kl"), base)
+        self._session.record_divergence(recipe, data, report.summary.get("kl"), base)
 
     def _on_baseline(self) -> None:
         """Measure the divergence from a newly chosen baseline."""

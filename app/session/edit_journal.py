@@ -1,6 +1,6 @@
-"""The journal of one document's unsaved edits: a line an edit, on the disk within a second, read after a crash.
+"""The journal of a document's unsaved edits: one line per edit, on disk within a second, read after a crash.
 
-The window that writes it holds a lock on it, which the system takes back when the window dies. No Qt in here.
+The window that writes it holds a lock on it, which the system releases when the window crashes. Free of Qt.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.leftovers import PART, PREFIX
 
 ENDING = ".journal"
-SYNC = 0.5  # seconds after a line until the disk has it
-MOST = 32 << 20  # bytes: a longer journal begins anew, once a copy holds all of it
+SYNC_DELAY = 0.5  # seconds from writing a line to fsync
+MAX_BYTES = 32 << 20  # a longer journal is begun again once a copy holds all its edits
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What the edits are of. `opened`: what the user named; `path`: its file, empty where it was never saved.
+    """The document of the edits. `opened`: the source that the user named; `path`: its file, empty if never saved.
 
-    `version`: the version of that file that they go on from, its four numbers as text.
+    `version`: the version of the file that the edits follow, its four numbers as text.
     """
 
     title: str
@@ -43,14 +43,14 @@ class Subject:
     version: str = ""
 
 
-UNKNOWN = Subject("a model whose name is lost", "", "", "")
+UNKNOWN = Subject("a model of unknown name", "", "", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Edits:
-    """What a journal holds. `when`: seconds since 1970 of the last edit; `waiting`: what the worker had not done.
+class UnsavedEdits:
+    """The contents of a journal. `when`: seconds since 1970 of the last edit; `waiting`: edits not yet applied.
 
-    `count` 0: no edit of it can be read. `damaged`: how many of its lines cannot. `placed`: versions that the window
+    `count` is 0 if no edit can be read. `damaged`: the number of unreadable lines. `versions`: those that the window
     was about to give the file, each as text like that of the subject.
     """
 
@@ -61,79 +61,79 @@ class Edits:
     label: str
     waiting: tuple[str, ...] = ()
     damaged: int = 0
-    placed: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
 
 
 class EditJournal:
-    """Writes one journal. Nothing of it raises: a full disk must not stop the work; `failed` says that it did."""
+    """Writes one journal. No method raises OSError; `failed` holds its message: a full disk must not stop edits."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"{secrets.token_hex(8)}{ENDING}"
-        self.failed, self.cost = "", 0.0  # seconds of the processor that the last line took
-        self._head = b""  # what is written with the next edit
-        self._lock = threading.RLock()  # a thread that saves writes too
-        self._held: Locked | None = None
-        self._disk: _Disk | None = None
+        self.failed, self.cost = "", 0.0  # `cost`: processor seconds of writing the last line
+        self._head = b""  # written with the next edit
+        self._lock = threading.RLock()  # the saver's thread writes too
+        self._file: Locked | None = None
+        self._sync: _Sync | None = None
 
     def begin(self, subject: Subject) -> None:
-        """Begin anew: the edits before the next one are of no use any more."""
-        with self._noting():
+        """Begin a new journal: the next edit replaces all earlier ones."""
+        with self._reporting_failure():
             self._head = _line({"begin": {name: getattr(subject, name) for name in Subject.__dataclass_fields__}})
-            if self._held is None:
-                if (held := hold(self.path)) is None:
+            if self._file is None:
+                if (file := hold(self.path)) is None:
                     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-                self._held, self._disk = held, _Disk(held.handle)
+                self._file, self._sync = file, _Sync(file.handle)
 
-    def adopt(self, held: Locked) -> None:
-        """Go on with the journal of a window that is gone."""
-        with self._noting():
-            self.path, self._held, self._disk = held.path, held, _Disk(held.handle)
-            size = os.fstat(held.handle).st_size
-            if size and os.pread(held.handle, 1, size - 1) != b"\n":  # its last line was cut off
-                os.write(held.handle, b"\n")
+    def adopt(self, file: Locked) -> None:
+        """Continue the journal of a crashed window."""
+        with self._reporting_failure():
+            self.path, self._file, self._sync = file.path, file, _Sync(file.handle)
+            size = os.fstat(file.handle).st_size
+            if size and os.pread(file.handle, 1, size - 1) != b"\n":  # its last line was cut off
+                os.write(file.handle, b"\n")
 
     def edit(self, label: str, recipe: Recipe, waiting: tuple[str, ...]) -> None:
-        """Add an edit: the recipe that it led to; none where there is no journal, as `failed` says."""
-        if self._held is None:
+        """Add an edit and its recipe; does nothing if the journal could not be begun."""
+        if self._file is None:
             return
-        begun = time.thread_time()
-        with self._noting():
-            now = {"edit": label, "when": time.time(), "waiting": waiting, "recipe": recipe_to_json(recipe)}
-            lines = self._head + _line(now)
+        start = time.thread_time()
+        with self._reporting_failure():
+            edit = {"edit": label, "when": time.time(), "waiting": waiting, "recipe": recipe_to_json(recipe)}
+            lines = self._head + _line(edit)
             if self._head and self.long:
-                self._renew(lines)
+                self._replace(lines)
             else:
                 self._write(lines)
             self._head = b""
-        self.cost = time.thread_time() - begun
+        self.cost = time.thread_time() - start
 
-    def placing(self, version: str) -> None:
-        """Add a version that the file is about to become, in any thread: whoever recovers the edits knows it again."""
+    def note_version(self, version: str) -> None:
+        """Add a version that a save is about to give the file, for `version_of` after a crash. Thread-safe."""
         line = _line({"placing": version})
         with self._lock, contextlib.suppress(OSError):
             if self._head:
                 self._head += line
-            elif self._held is not None:
+            elif self._file is not None:
                 self._write(line)
 
     @property
     def long(self) -> bool:
-        """Whether it is to begin anew when it can."""
-        return self._held is not None and os.fstat(self._held.handle).st_size > MOST
+        """Whether it exceeds MAX_BYTES."""
+        return self._file is not None and os.fstat(self._file.handle).st_size > MAX_BYTES
 
-    def forget(self) -> None:
-        """Nothing is unsaved: hold no edits."""
+    def delete(self) -> None:
+        """Delete the journal."""
         with self._lock:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
-            if self._disk:
-                self._disk.end()
-            if self._held:
-                self._held.release()
-            self._held, self._disk, self._head = None, None, b""
+            if self._sync:
+                self._sync.end()
+            if self._file:
+                self._file.release()
+            self._file, self._sync, self._head = None, None, b""
 
     @contextlib.contextmanager
-    def _noting(self) -> Generator[None]:
+    def _reporting_failure(self) -> Generator[None]:
         with self._lock:
             try:
                 yield
@@ -142,91 +142,93 @@ class EditJournal:
                 self.failed = error.strerror or str(error)
 
     def _write(self, lines: bytes) -> None:
-        """All at once, so that the system has them whole when this process dies."""
-        assert self._held is not None
-        handle = self._held.handle
+        """Write all lines in one call, so that a crash of the process cannot cut them."""
+        assert self._file is not None
+        handle = self._file.handle
         size = os.fstat(handle).st_size
         if os.write(handle, lines) < len(lines):
             os.ftruncate(handle, size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if self._disk:
-            self._disk.wanted.set()
+        if self._sync:
+            self._sync.requested.set()
 
-    def _renew(self, lines: bytes) -> None:
-        """Put another file, held from its beginning, in the place of this one, which is whole until then."""
+    def _replace(self, lines: bytes) -> None:
+        """Replace the journal atomically by a new, locked file with these lines."""
         fresh = hold(self.path.with_name(f"{PREFIX}{secrets.token_hex(8)}{PART}"))
         if fresh is None:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-        before, self._held = self._held, fresh
+        old, self._file = self._file, fresh
         try:
             self._write(lines)
             os.replace(fresh.path, self.path)
         except OSError:
-            self._held = before
+            self._file = old
             fresh.path.unlink(missing_ok=True)
             fresh.release()
             raise
         fresh.path = self.path
-        if before and self._disk:
-            self._disk.end()
-            before.release()
-        self._disk = _Disk(fresh.handle)
-        self._disk.wanted.set()
+        if old and self._sync:
+            self._sync.end()
+            old.release()
+        self._sync = _Sync(fresh.handle)
+        self._sync.requested.set()
 
 
 def _line(data: Mapping[str, Any]) -> bytes:
     return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
 
-class _Disk:
-    """Syncs a file in a thread: where that takes long, the window does not wait for it."""
+class _Sync:
+    """Calls fsync in a thread, so that the window does not wait for a slow disk."""
 
     def __init__(self, handle: int) -> None:
-        self.wanted, self._ended, self._handle = threading.Event(), threading.Event(), os.dup(handle)
+        self.requested, self._ended, self._handle = threading.Event(), threading.Event(), os.dup(handle)
         threading.Thread(target=self._loop, name="espalier-journal", daemon=True).start()
 
     def end(self) -> None:
-        """No more, at once."""
+        """End the thread."""
         self._ended.set()
-        self.wanted.set()
+        self.requested.set()
 
     def _loop(self) -> None:
         while not self._ended.is_set():
-            self.wanted.wait()
-            if not self._ended.wait(SYNC):
-                self.wanted.clear()
+            self.requested.wait()
+            if not self._ended.wait(SYNC_DELAY):
+                self.requested.clear()
                 with contextlib.suppress(OSError):
                     os.fsync(self._handle)
         os.close(self._handle)
 
 
-def read(path: Path) -> Edits | None:
-    """What a journal holds; None where there is no edit in it. Lines that are damaged are passed over, and counted.
+def read(path: Path) -> UnsavedEdits | None:
+    """Read a journal; None if it does not exist or holds no edit. Damaged lines are skipped and counted.
 
-    Raises OSError where there is a journal that cannot be read.
+    Raises OSError if the file cannot be read.
     """
-    subject, last, damaged, placed = UNKNOWN, None, 0, list[str]()
+    subject, last, damaged, versions = UNKNOWN, None, 0, list[str]()
     try:
         lines, changed = path.read_bytes().splitlines(), path.stat().st_mtime
     except FileNotFoundError:
         return None
     for line in filter(None, lines):
         match tried(lambda text=line: _record(text), None):
-            case Subject() as begun:
-                subject, last, damaged = begun, None, 0
-            case Edits() as edits:
+            case Subject() as new_subject:
+                subject, last, damaged = new_subject, None, 0
+            case UnsavedEdits() as edits:
                 last = replace(edits, count=last.count + 1 if last else 1)
             case str() as version:
-                placed.append(version)
+                versions.append(version)
             case _:
                 damaged += 1
     if last:
-        return replace(last, subject=subject, damaged=damaged, placed=tuple(placed))
-    return Edits(subject, Recipe(), 0, changed, "", damaged=damaged, placed=tuple(placed)) if damaged else None
+        return replace(last, subject=subject, damaged=damaged, versions=tuple(versions))
+    return (
+        UnsavedEdits(subject, Recipe(), 0, changed, "", damaged=damaged, versions=tuple(versions)) if damaged else None
+    )
 
 
-def _record(line: bytes) -> Subject | Edits | str:
-    """What a line tells, a version as text; raises whatever reading it raises."""
+def _record(line: bytes) -> Subject | UnsavedEdits | str:
+    """Parse a line: a subject, an edit, or a version as text. Raises any exception if it is damaged."""
     data = json.loads(line)
     if "begin" in data:
         return Subject(*(str(data["begin"][name]) for name in Subject.__dataclass_fields__))
@@ -234,4 +236,4 @@ def _record(line: bytes) -> Subject | Edits | str:
         return str(data["placing"])
     waiting, when = tuple(str(w) for w in data["waiting"]), float(data["when"])
     moment(when)
-    return Edits(UNKNOWN, recipe_from_json(data["recipe"]), 1, when, str(data["edit"]), waiting)
+    return UnsavedEdits(UNKNOWN, recipe_from_json(data["recipe"]), 1, when, str(data["edit"]), waiting)

@@ -1,4 +1,4 @@
-"""How far the job of a panel is: what it does, how far, how long it took and still takes, and Cancel."""
+"""The progress of a panel's job: title, status, elapsed and remaining time, and Cancel."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
     from espalier.passes.jobs.kinds import JobInfo
 
-LOOK = 250  # milliseconds between two looks at the job
-WIDE = 80  # pixels of Cancel, which stands at the right: it never moves with the words
+INTERVAL = 250  # milliseconds between two updates
+BUTTON_WIDTH = 80  # pixels; fixed, so that Cancel never moves
 
 
 class JobStrip(QWidget):
-    """A line and a bar at the head of a panel; hidden where nothing runs."""
+    """A line and a progress bar at the top of a panel; hidden while no job runs."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -32,11 +32,11 @@ class JobStrip(QWidget):
         self._title.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._status.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.cancel = QPushButton("Cancel")
-        self.cancel.setFixedWidth(WIDE)
+        self.cancel.setFixedWidth(BUTTON_WIDTH)
         self.cancel.clicked.connect(self._cancel)
         self._bar = Bar()
-        self._clock = QTimer(self, interval=LOOK)
-        self._clock.timeout.connect(self._look)
+        self._timer = QTimer(self, interval=INTERVAL)
+        self._timer.timeout.connect(self._update_status)
         line = QHBoxLayout()
         line.setSpacing(12)
         line.addWidget(self._title)
@@ -51,29 +51,31 @@ class JobStrip(QWidget):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The title and status shown."""
         return f"{self._title.text()}: {self._status.toolTip()}"
 
     def show_job(self, job: JobInfo | None) -> None:
-        """Show a job until it ends, or none."""
+        """Show a job until it ends; None hides the strip."""
         self._job = job if job is not None and job.finished is None else None
         if self._job is not None:
             self._title.setText(self._job.title)
             self.cancel.setAccessibleName(f"Cancel {self._job.title}")
-            self._clock.start()
-        self._look()
+            self._timer.start()
+        self._update_status()
 
-    def _look(self) -> None:
+    def _update_status(self) -> None:
         job = self._job
         if job is None or job.finished is not None:
             self._job = None
-            self._clock.stop()
+            self._timer.stop()
             self.hide()
             return
         self._status.show_text(status_text(job, time.monotonic(), elapsed=True))
-        p = job.progress
-        known = p is not None and p.total > 1
-        self._bar.show_done(p.done if p and known else 0, p.total if p and known else int(job.state != "running"))
+        progress = job.progress if job.progress is not None and job.progress.total > 1 else None
+        if progress:
+            self._bar.show_done(progress.done, progress.total)
+        else:
+            self._bar.show_done(0, int(job.state != "running"))
         self.show()
 
     def _cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""What outlives a killed window: a journal of the edits, and copies of the project; both are offered afterwards."""
+"""Recovery after a crash: a journal of the edits and copies of the project, offered by the next window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer
 
 from espalier.app.locks import Locked, take
-from espalier.app.session.edit_journal import ENDING, EditJournal, Edits, Subject, read
+from espalier.app.session.edit_journal import ENDING, EditJournal, Subject, UnsavedEdits, read
 from espalier.app.settings import data_folder
 from espalier.app.words import moment, plural
 from espalier.model.document.document import Document, State
@@ -24,103 +24,105 @@ from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, JobEvent, JobInfo
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-SOON, SELDOM, SHARE = 1.0, 30.0, 20  # seconds until a copy is written, and how many times as long as writing it takes
-PEN, QUICK = 200, 0.002  # milliseconds in which edits in a row become one line, where that takes longer: seconds
+# A copy is written COPY_FACTOR times as long after an edit as writing it took, within these limits in seconds.
+MIN_DELAY, MAX_DELAY, COPY_FACTOR = 1.0, 30.0, 20
+MERGE_INTERVAL = 200  # milliseconds in which consecutive edits become one line of the journal,
+QUICK = 0.002  # unless writing a line takes less than this, in seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
-    """What a window that is gone left behind. `file`: the copy, which may not be there yet; `edits`: of the journal."""
+class UnsavedProject:
+    """Unsaved work of a crashed window. `file`: the copy, which may not exist; `edits`: read from the journal."""
 
     file: Path
     journal: Path
-    edits: Edits
+    edits: UnsavedEdits
 
     @property
     def title(self) -> str:
-        """What it is unsaved work on."""
+        """The title of the document."""
         return self.edits.subject.title
 
     @property
-    def holds(self) -> str:
-        """What is in it, in words, and what of it cannot be read."""
+    def summary(self) -> str:
+        """What it contains and what of it cannot be read, as a phrase."""
         edits = self.edits
         if not edits.count:
-            rest = "a copy of the project without the edits after it" if self.file.exists() else "nothing"
-            return f"{rest}, as {self.journal.name} is damaged"
-        waits = f"; not done yet: {', '.join(edits.waiting)}" if edits.waiting else ""
-        lost = f"; {plural(edits.damaged, 'line')} of its journal could not be read" if edits.damaged else ""
-        return f"{plural(edits.count, 'edit')}, the last at {moment(edits.when)}: {edits.label}{waits}{lost}"
+            content = "a copy of the project without the edits after it" if self.file.exists() else "nothing"
+            return f"{content}, because {self.journal.name} is damaged"
+        queued = f"; still queued: {', '.join(edits.waiting)}" if edits.waiting else ""
+        damaged = f"; {plural(edits.damaged, 'line')} of its journal could not be read" if edits.damaged else ""
+        return f"{plural(edits.count, 'edit')}, the last at {moment(edits.when)}: {edits.label}{queued}{damaged}"
 
     @property
     def opens(self) -> bool:
-        """Whether there is anything that can be opened."""
+        """Whether it can be opened."""
         return self.file.exists() or bool(self.edits.count and self.edits.subject.opened)
 
 
 def title_of(document: Document) -> str:
-    """By what name a copy of it is offered."""
+    """The title under which the unsaved work on a document is offered."""
     return document.path.name if document.path else document.project.source.name
 
 
 def is_copy(job: JobInfo) -> bool:
-    """Whether a job only writes such a copy, which is nobody's business while it works."""
+    """Whether a job writes a recovery copy, which is not shown to the user."""
     return isinstance(job.job, SaveJob) and job.job.copy
 
 
-def leftovers() -> list[Leftover]:
-    """What windows that no longer live left, newest first; copies without a journal are deleted."""
-    folder, found = data_folder("recovery"), list[Leftover]()
+def unsaved_projects() -> list[UnsavedProject]:
+    """The unsaved work of crashed windows, newest first; deletes copies without a journal."""
+    folder, projects = data_folder("recovery"), list[UnsavedProject]()
     for file in folder.glob("*.espalier"):
         if not (folder / f"{file.name.partition('.')[0]}{ENDING}").exists():
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
     for journal in folder.glob(f"*{ENDING}"):
         with contextlib.suppress(OSError):
-            if (held := take(journal)) and (left := _read(journal)):
-                found.append(left)
-            del held
-    return sorted(found, key=lambda left: left.edits.when, reverse=True)
+            if (lock := take(journal)) and (project := _read(journal)):
+                projects.append(project)
+            del lock
+    return sorted(projects, key=lambda project: project.edits.when, reverse=True)
 
 
-def _read(journal: Path) -> Leftover | None:
+def _read(journal: Path) -> UnsavedProject | None:
     edits = read(journal)
     if edits is None or (not edits.count and journal.read_bytes().count(b"\n") <= 1):
-        journal.unlink(missing_ok=True)  # its window died before the first edit was in it
+        journal.unlink(missing_ok=True)  # its window crashed before the first edit was written
         return None
-    return Leftover(journal.with_suffix(".espalier"), journal, edits)
+    return UnsavedProject(journal.with_suffix(".espalier"), journal, edits)
 
 
-def _base(file: Path) -> Path:
-    """By what name a copy is read that is recovered: the copies after it take its own name."""
+def _read_name(file: Path) -> Path:
+    """The name under which a copy is read during recovery, because new copies replace the file."""
     return file.with_suffix(f".read{file.suffix}")
 
 
-def holds(leftover: Leftover, document: Document) -> bool:
-    """Whether it is of this model: sources in two places may have one name."""
-    subject, path = leftover.edits.subject, str(document.path or "")
+def is_of(unsaved: UnsavedProject, document: Document) -> bool:
+    """Whether unsaved work is of this document: same title, path and source."""
+    subject, path = unsaved.edits.subject, str(document.path or "")
     return (subject.title, subject.path, subject.source) == (title_of(document), path, document.project.source.spec)
 
 
-def discard(leftover: Leftover) -> bool:
-    """Delete it; False where it is gone, or another window has it by now and goes on with it."""
-    held = take(leftover.journal)
-    if held is None:
+def discard(unsaved: UnsavedProject) -> bool:
+    """Delete unsaved work; returns False if it no longer exists or another window has recovered it."""
+    lock = take(unsaved.journal)
+    if lock is None:
         return False
-    _delete(leftover)
-    held.release()
+    _delete(unsaved)
+    lock.release()
     return True
 
 
-def _delete(leftover: Leftover) -> None:
-    for path in (leftover.journal, leftover.file, _base(leftover.file)):
+def _delete(unsaved: UnsavedProject) -> None:
+    for path in (unsaved.journal, unsaved.file, _read_name(unsaved.file)):
         path.unlink(missing_ok=True)
 
 
 class Recovery(QObject):
-    """Keeps what this window has not saved: each edit as a line, and now and then the whole as a copy.
+    """Stores the unsaved work of a window: each edit as a line of a journal, and at times the project as a copy.
 
-    A copy holds what lines do not: trained weights, searches, measurements.
+    The copy also holds trained weights, searches and measurements, which the journal does not.
     """
 
     def __init__(self, session: Session, folder: Path | None = None) -> None:
@@ -128,187 +130,189 @@ class Recovery(QObject):
         self._session = session
         self.journal = EditJournal(folder or data_folder("recovery"))
         self.file = self.journal.path.with_suffix(".espalier")
-        self._kept: tuple[State, dict[str, bytes]] | None = None
-        self._noted: tuple[Recipe, tuple[str, ...]] | None = None
-        self._wanted: tuple[Leftover, Locked] | None = None
-        self._held: Leftover | None = None
-        self._told = ""  # why the journal failed, as the user was told
-        self._copying: JobInfo | None = None
-        self._begun = self._cost = 0.0
-        self._pen = QTimer(self, interval=PEN, singleShot=True)
-        self._pen.timeout.connect(self._note)
-        self._clock = QTimer(self, singleShot=True)
-        self._clock.timeout.connect(self.keep)
-        session.changed.connect(self.look)
-        session.wished.connect(self.look)
+        self._copied: tuple[State, dict[str, bytes]] | None = None  # the state of the last copy
+        self._written: tuple[Recipe, tuple[str, ...]] | None = None  # the last edit in the journal
+        self._recovering: tuple[UnsavedProject, Locked] | None = None  # until its document is open
+        self._recovered: UnsavedProject | None = None  # what the open document was recovered from
+        self._reported_failure = ""  # of the journal
+        self._copy_job: JobInfo | None = None
+        self._copy_started = self._copy_seconds = 0.0
+        self._merge_timer = QTimer(self, interval=MERGE_INTERVAL, singleShot=True)
+        self._merge_timer.timeout.connect(self._write_edit)
+        self._copy_timer = QTimer(self, singleShot=True)
+        self._copy_timer.timeout.connect(self.write_copy)
+        session.changed.connect(self.update)
+        session.pending_changed.connect(self.update)
         session.saved.connect(self._saved)
         session.opened.connect(self._opened)
-        session.job_event.connect(self._heard)
-        session.placing = lambda version: self.journal.placing(_as_text(version))
+        session.job_event.connect(self._job_event)
+        session.placing = lambda version: self.journal.note_version(_as_text(version))
 
     @property
     def recovered(self) -> bool:
-        """Whether the open document came out of what another window left."""
-        return self._held is not None
+        """Whether the open document was recovered from a crashed window."""
+        return self._recovered is not None
 
-    def look(self) -> None:
-        """Keep what is unsaved; forget it when nothing is."""
+    def update(self) -> None:
+        """Store the unsaved work; delete the stored work if nothing is unsaved."""
         document = self._session.document
-        if document is None or not (document.dirty or self._session.waiting):
-            self.forget()
+        if document is None or not (document.dirty or self._session.pending_edits):
+            self.clear()
             return
-        # Where that takes a moment, only the first of a row is written at once, and the last when the row pauses.
-        if not self._pen.isActive() or self.journal.cost < QUICK:
-            self._note()
-            self._pen.start()
-        self._plan(document)
+        # Of consecutive edits that are slow to write, the first is written at once and the last after a pause.
+        if not self._merge_timer.isActive() or self.journal.cost < QUICK:
+            self._write_edit()
+            self._merge_timer.start()
+        self._schedule_copy(document)
 
     def _saved(self) -> None:
-        """What is unsaved still, as an edit that waits for the worker, goes on from the version that was just saved."""
-        self.look()
-        if self._noted is not None:
-            self._noted = None
-            self._note()
+        """Begin the journal again for edits that are still queued: they follow the version that was just saved."""
+        self.update()
+        if self._written is not None:
+            self._written = None
+            self._write_edit()
 
-    def _note(self) -> None:
-        """Write the edits down."""
+    def _write_edit(self) -> None:
+        """Write the present recipe and the queued edits to the journal."""
         document = self._session.document
         if document is None:
             return
-        now = self._session.recipe, self._session.waiting
-        if self._noted is None:
+        edit = self._session.recipe, self._session.pending_edits
+        if self._written is None:
             self.journal.begin(self._subject(document))
-        if now != self._noted:
-            label = now[1][-1] if now[1] else document.undo_label or "results"
-            self.journal.edit(label, *now)
-            self._noted = None if self.journal.failed else now
-            self._tell_failure()
+        if edit != self._written:
+            label = edit[1][-1] if edit[1] else document.undo_label or "results"
+            self.journal.edit(label, *edit)
+            self._written = None if self.journal.failed else edit
+            self._report_failure()
 
-    def _tell_failure(self) -> None:
-        """Say once that edits are not kept; a failure after edits that were kept is reported again."""
-        why = self.journal.failed
-        if why and why != self._told:
-            message = f"Unsaved edits cannot be kept for recovery ({why})."
+    def _report_failure(self) -> None:
+        """Report a failure of the journal once; again after edits that were written."""
+        failure = self.journal.failed
+        if failure and failure != self._reported_failure:
+            message = f"Unsaved edits cannot be stored for recovery ({failure})."
             self._session.problem.emit(FileError(message, "Free some space, or save the project now."))
-        self._told = why
+        self._reported_failure = failure
 
     def _subject(self, document: Document) -> Subject:
-        opened = self._held.edits.subject.opened if self._held else self._session.named
+        opened = self._recovered.edits.subject.opened if self._recovered else self._session.opened_spec
         path, source = str(document.path or ""), document.project.source.spec
         return Subject(title_of(document), path, source, opened, _as_text(document.version))
 
-    def _plan(self, document: Document) -> None:
-        """Write a copy soon; seldom where that takes long."""
-        due = self._kept != (document.present, document.project.extras) and document.dirty
-        if due and not self._copying and not self._clock.isActive():
-            self._clock.start(int(1000 * min(SELDOM, max(SOON, SHARE * self._cost))))
+    def _schedule_copy(self, document: Document) -> None:
+        """Write a copy after a delay that grows with the time that writing takes."""
+        due = self._copied != (document.present, document.project.extras) and document.dirty
+        if due and not self._copy_job and not self._copy_timer.isActive():
+            seconds = min(MAX_DELAY, max(MIN_DELAY, COPY_FACTOR * self._copy_seconds))
+            self._copy_timer.start(int(1000 * seconds))
 
-    def keep(self) -> None:
-        """Write the copy now, unless it holds this state already."""
+    def write_copy(self) -> None:
+        """Write the copy now, unless it holds the present state."""
         document = self._session.document
-        if document is None or not document.dirty or self._copying:
+        if document is None or not document.dirty or self._copy_job:
             return
-        now = document.present, document.project.extras
-        if self._kept == now:
+        state = document.present, document.project.extras
+        if self._copied == state:
             return
-        self._note()
-        self._begun, self._kept = time.monotonic(), now
-        self._copying = self._session.save_as(self.file, copy=True)
+        self._write_edit()
+        self._copy_started, self._copied = time.monotonic(), state
+        self._copy_job = self._session.save_as(self.file, copy=True)
 
-    def _heard(self, heard: JobEvent) -> None:
-        opening = heard.job.job.spec if isinstance(heard.job.job, OpenJob) else None
-        if self._wanted and isinstance(heard.event, Failed | Stopped) and opening in _names(self._wanted[0]):
-            self._wanted[1].release()  # it can be tried again, here or in another window
-            self._wanted = None
-        if heard.job is not self._copying or not isinstance(heard.event, TERMINAL):
+    def _job_event(self, event: JobEvent) -> None:
+        spec = event.job.job.spec if isinstance(event.job.job, OpenJob) else None
+        if self._recovering and isinstance(event.event, Failed | Stopped) and spec in _specs(self._recovering[0]):
+            self._recovering[1].release()  # so that it can be recovered again, here or in another window
+            self._recovering = None
+        if event.job is not self._copy_job or not isinstance(event.event, TERMINAL):
             return
-        self._copying, self._cost = None, time.monotonic() - self._begun
-        if not isinstance(heard.event, Done):
-            self._kept = None
-        elif self._noted is None:  # nothing is unsaved any more
+        self._copy_job, self._copy_seconds = None, time.monotonic() - self._copy_started
+        if not isinstance(event.event, Done):
+            self._copied = None
+        elif self._written is None:  # nothing is unsaved any more
             self.file.unlink(missing_ok=True)
         elif self.journal.long:
-            self._noted = None
-            self._note()
+            self._written = None
+            self._write_edit()
         if (document := self._session.document) is not None:
-            self._plan(document)
+            self._schedule_copy(document)
 
-    def forget(self) -> None:
-        """Nothing is unsaved: offer nothing after a crash."""
-        self._clock.stop()
-        self._pen.stop()
-        self._kept = self._noted = None
-        self.journal.forget()
-        if self._copying:
-            self._session.cancel(self._copying.id)
+    def clear(self) -> None:
+        """Delete the journal and the copy, because nothing is unsaved."""
+        self._copy_timer.stop()
+        self._merge_timer.stop()
+        self._copied = self._written = None
+        self.journal.delete()
+        if self._copy_job:
+            self._session.cancel(self._copy_job.id)
         self.file.unlink(missing_ok=True)
 
     def end(self) -> None:
-        """The document is gone: delete everything."""
-        self.forget()
-        if self._held:
-            _delete(self._held)
-        self._held = None
+        """Delete all files, also those that the document was recovered from, because the document is closed."""
+        self.clear()
+        if self._recovered:
+            _delete(self._recovered)
+        self._recovered = None
 
-    def recover(self, leftover: Leftover) -> bool:
-        """Open what was left as unsaved work on its original; False where another window has it by now."""
-        taken = take(leftover.journal)
-        if taken is None:
+    def recover(self, unsaved: UnsavedProject) -> bool:
+        """Open unsaved work; returns False if another window has taken it."""
+        lock = take(unsaved.journal)
+        if lock is None:
             return False
-        self._wanted = leftover, taken
-        opened = str(_to_read(leftover.file)) if leftover.file.exists() else leftover.edits.subject.opened
-        self._session.open(opened, title=f"Recover {leftover.title}")
+        self._recovering = unsaved, lock
+        spec = str(_linked_copy(unsaved.file)) if unsaved.file.exists() else unsaved.edits.subject.opened
+        self._session.open(spec, title=f"Recover {unsaved.title}")
         return True
 
     def _opened(self) -> None:
         self.end()
-        document, wanted = self._session.document, self._wanted
-        if document is None or wanted is None:
+        document, recovering = self._session.document, self._recovering
+        if document is None or recovering is None:
             return
-        leftover, subject = wanted[0], wanted[0].edits.subject
-        *copies, _ = names = _names(leftover)
-        if self._session.named not in names:
-            return  # another model, that was asked for before
-        self._wanted = None
-        self._adopt(leftover, wanted[1])
-        if self._session.named in copies:
-            unsaved = {"": b""}  # no file holds it: studies, which are no steps, are unsaved too until they are saved
-            document.saved(leftover.file, State(Recipe(), document.project.base), unsaved)
-            document.path, document.version = Path(subject.path) if subject.path else None, version_of(leftover.edits)
-        if leftover.edits.count and self._session.recipe != leftover.edits.recipe:
-            self._session.set_recipe(leftover.edits.recipe, "Recover edits")
-        self.look()
+        unsaved, lock = recovering
+        subject, edits = unsaved.edits.subject, unsaved.edits
+        *copies, _ = specs = _specs(unsaved)
+        if self._session.opened_spec not in specs:
+            return  # another model, which was requested before
+        self._recovering = None
+        self._adopt(unsaved, lock)
+        if self._session.opened_spec in copies:
+            extras = {"": b""}  # differs from those of the document, so that recovered studies count as unsaved
+            document.saved(unsaved.file, State(Recipe(), document.project.base), extras)
+            document.path, document.version = Path(subject.path) if subject.path else None, version_of(edits)
+        if edits.count and self._session.recipe != edits.recipe:
+            self._session.set_recipe(edits.recipe, "Recover edits")
+        self.update()
 
-    def _adopt(self, leftover: Leftover, taken: Locked) -> None:
-        """Go on with its journal and its copy, so that there is no moment without them, and none with two."""
-        self._held, self.file = leftover, leftover.file
-        self.journal.adopt(taken)
-        self._noted = (leftover.edits.recipe, leftover.edits.waiting) if leftover.edits.count else None
-
-
-def _names(leftover: Leftover) -> tuple[str, str, str]:
-    """By what it may be opened: its copy under either name, or what the edits are of."""
-    return str(leftover.file), str(_base(leftover.file)), leftover.edits.subject.opened
+    def _adopt(self, unsaved: UnsavedProject, lock: Locked) -> None:
+        """Continue its journal and its copy, so that the work is stored exactly once at any time."""
+        self._recovered, self.file = unsaved, unsaved.file
+        self.journal.adopt(lock)
+        self._written = (unsaved.edits.recipe, unsaved.edits.waiting) if unsaved.edits.count else None
 
 
-def _to_read(file: Path) -> Path:
-    """A second name of a copy, to read it by while newer copies take its place; itself where there are no such."""
-    base = _base(file)
-    base.unlink(missing_ok=True)
+def _specs(unsaved: UnsavedProject) -> tuple[str, str, str]:
+    """The sources that it may be opened from: its copy under either name, or the original."""
+    return str(unsaved.file), str(_read_name(unsaved.file)), unsaved.edits.subject.opened
+
+
+def _linked_copy(file: Path) -> Path:
+    """A second link of a copy, which stays when a newer copy replaces it; the file itself without hard links."""
+    link = _read_name(file)
+    link.unlink(missing_ok=True)
     try:
-        os.link(file, base)
+        os.link(file, link)
     except OSError:
         return file
-    return base
+    return link
 
 
-def version_of(edits: Edits) -> Version | None:
-    """The version of the file that edits go on from; None where none is known.
+def version_of(edits: UnsavedEdits) -> Version | None:
+    """The version of the file that the edits follow; None if unknown.
 
-    Where their window died before it heard that a save of its own was done, it is what that save left.
+    If the window crashed after one of its saves replaced the file, it is the version that this save wrote.
     """
-    there = Version.of(Path(edits.subject.path)) if edits.subject.path else None
-    return there if there and _as_text(there) in edits.placed else _from_text(edits.subject.version)
+    current = Version.of(Path(edits.subject.path)) if edits.subject.path else None
+    return current if current and _as_text(current) in edits.versions else _from_text(edits.subject.version)
 
 
 def _as_text(version: Version | None) -> str:

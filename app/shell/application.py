@@ -30,13 +30,13 @@ from espalier.app.widgets.style import Appearance
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.leftovers import scratch
 
-SETTLED = 5000  # milliseconds after which all that stays for good has been made
-IDLE = 2000  # milliseconds after which a pooled thread that has nothing to do ends, and what it holds open
-SWITCH = 0.001  # seconds that a thread which computes may keep the window's waiting; Python's own are 5 ms
+SETTLED = 5000  # milliseconds after which all long-lived objects exist
+IDLE = 2000  # milliseconds after which an idle thread of the pool ends and releases its files
+SWITCH = 0.001  # seconds until a computing thread yields the interpreter to the window; Python's default is 5 ms
 
 
 def make_application(arguments: Sequence[str] = ()) -> QApplication:
-    """The one QApplication, named so that settings find their place."""
+    """Create the QApplication, or return the existing one, with the names that QSettings uses."""
     app = QApplication.instance()
     if not isinstance(app, QApplication):
         QGuiApplication.setDesktopFileName("espalier")
@@ -50,7 +50,7 @@ def make_application(arguments: Sequence[str] = ()) -> QApplication:
 
 
 def make_window(app: QApplication, settings: Settings, mode: str) -> Window:
-    """The window with a session of its own, not yet shown."""
+    """Create a window with a new session, not shown yet."""
     from espalier.app.session.session import Session
 
     return Window(Session(), settings, Appearance(app, mode))
@@ -59,42 +59,42 @@ def make_window(app: QApplication, settings: Settings, mode: str) -> Window:
 def open_window(target: str | None, plugins: Sequence[str] = (), theme: str | None = None) -> int:
     """Show the window on `target` (a project or any source) and run until it closes; returns the exit status.
 
-    `plugins`: files to load besides those of the settings. `theme`: this time, instead of the chosen one.
+    `plugins`: files to load besides those of the settings. `theme`: overrides the one of the settings.
     """
     app = make_application()
     install_hooks()
     settings = Settings()
     window = make_window(app, settings, theme or settings.mode)
     show_within(window, window.screen().availableSize())
-    QTimer.singleShot(0, lambda: _begin(window, target, plugins))
-    QTimer.singleShot(SETTLED, rest_collector)
+    QTimer.singleShot(0, lambda: _start(window, target, plugins))
+    QTimer.singleShot(SETTLED, freeze_objects)
     return app.exec()
 
 
-def show_within(window: Window, room: QSize) -> None:
-    """Show it; where the screen has less room than its usual size, as large as that allows."""
-    usual = window.size()
-    if usual.width() > room.width() or usual.height() > room.height():
-        window.resize(usual.boundedTo(room))
-        window.showMaximized()  # the frame too stays on the screen
+def show_within(window: Window, available: QSize) -> None:
+    """Show the window, maximised if its size exceeds the available size of the screen."""
+    size = window.size()
+    if size.width() > available.width() or size.height() > available.height():
+        window.resize(size.boundedTo(available))
+        window.showMaximized()  # keeps the frame on the screen too
     else:
         window.show()
 
 
-def rest_collector() -> None:
-    """Modules and widgets stay: the collector need not walk them again and again, 60 ms each time."""
+def freeze_objects() -> None:
+    """Exempt modules and widgets from garbage collection: each collection would walk them for 60 ms."""
     gc.freeze()
 
 
-def _tidy() -> None:
-    """Take away what windows that are gone left, once what they had found is safe."""
+def _clean_up() -> None:
+    """Store the trials of searches of crashed windows, then delete the files of these windows."""
     from espalier.app.features.search.state.files import rescue
 
     rescue()
 
 
-def _begin(window: Window, target: str | None, plugins: Sequence[str]) -> None:
-    threading.Thread(target=_tidy, name="espalier-tidy", daemon=True).start()
+def _start(window: Window, target: str | None, plugins: Sequence[str]) -> None:
+    threading.Thread(target=_clean_up, name="espalier-clean-up", daemon=True).start()
     window.plugins.start(plugins)
     if target:
         window.begin_opening(target)
@@ -103,17 +103,17 @@ def _begin(window: Window, target: str | None, plugins: Sequence[str]) -> None:
 def render_screenshot(
     target: str | None, file: str, size: tuple[int, int], theme: str, panel: str | None, plugins: Sequence[str] = ()
 ) -> None:
-    """Open `target` offscreen, wait until it is loaded and measured, write the window to `file`.
+    """Open `target` offscreen, wait until it is loaded and measured, and write a picture of the window to `file`.
 
-    `panel` is a dock to bring to the front. Raises EspalierError when the target cannot be opened or
-    the picture not be written.
+    `size`: of the window in pixels. `panel`: a dock to bring to the front. Raises EspalierError if the target cannot be
+    opened or the picture cannot be written.
     """
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    from espalier.app.shell.docks import DOCKS  # pyqtgraph comes with them
+    from espalier.app.shell.docks import DOCKS  # imports pyqtgraph
 
     if panel and panel not in (names := [s.id for s in DOCKS]):
         raise OptionsError(f"There is no panel {panel!r}.", f"Panels: {', '.join(names)}.")
-    qInstallMessageHandler(_tell_qt)
+    qInstallMessageHandler(_print_message)
     app = make_application()
     install_hooks()
     with scratch() as folder:
@@ -122,35 +122,35 @@ def render_screenshot(
         window.resize(*size)
         window.show()
         try:
-            Camera(window, target, panel, plugins).take(file)
+            Screenshot(window, target, panel, plugins).write(file)
         finally:
-            window.leave()
+            window.close_now()
 
 
-def _tell_qt(kind: QtMsgType, context: QMessageLogContext, text: str) -> None:
-    """Qt's messages, but the one that the offscreen platform has for every widget."""
+def _print_message(kind: QtMsgType, context: QMessageLogContext, text: str) -> None:
+    """Print a message of Qt, except the one that the offscreen platform sends for every widget."""
     if "propagateSizeHints" not in text:
         sys.stderr.write(text + "\n")
 
 
-class Camera:
-    """Waits until nothing moves any more, then takes the picture."""
+class Screenshot:
+    """Opens a target and writes a picture of the window when all jobs are done and the graph is drawn."""
 
     def __init__(self, window: Window, target: str | None, panel: str | None, plugins: Sequence[str] = ()) -> None:
         self._window, self._panel = window, panel
         self._errors: list[EspalierError] = []
         self._loop = QEventLoop()
         window.session.problem.connect(self._fail)
-        _begin(window, target, plugins)
-        self._clock = QTimer(interval=100)
-        self._clock.timeout.connect(self._look)
-        self._quiet = 0
+        _start(window, target, plugins)
+        self._timer = QTimer(interval=100)
+        self._timer.timeout.connect(self._check)
+        self._idle_checks = 0
 
-    def take(self, file: str) -> None:
-        """Run the event loop until all is there; raises EspalierError."""
-        self._clock.start()
+    def write(self, file: str) -> None:
+        """Run the event loop until the window is idle, then write the picture. Raises EspalierError."""
+        self._timer.start()
         self._loop.exec()
-        self._clock.stop()
+        self._timer.stop()
         if self._errors and self._window.session.document is None:
             raise self._errors[0]
         write_image(Path(file), self._window.grab())
@@ -163,13 +163,13 @@ class Camera:
         window = self._window
         return window.session.document is None or (window.canvas.scene is not None and not window.canvas.waiting)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         window = self._window
         if window.session.jobs or window.live.waiting or not self._drawn:
-            self._quiet = 0
+            self._idle_checks = 0
             return
-        if self._quiet == 0 and self._panel and window.session.document:
+        if self._idle_checks == 0 and self._panel and window.session.document:
             window.show_dock(self._panel)
-        self._quiet += 1
-        if self._quiet > 8:
+        self._idle_checks += 1
+        if self._idle_checks > 8:
             self._loop.quit()

@@ -1,4 +1,4 @@
-"""Asks whether code that a project names may run; the project is open with its stored graph meanwhile."""
+"""Asks whether code that a project names may run; until then the project shows its stored graph."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from espalier.passes.running.splits import EvaluateOptions
 
 
 class Consent:
-    """The question of one window; its workers hear the answer through the environment and a file of the program's."""
+    """Asks in one window; its workers read the answer from the environment and from a file of the program."""
 
     def __init__(self, session: Session, banner: Banner) -> None:
         begin_session()
         self._session, self._banner = session, banner
-        self._waiting: JobInfo | None = None  # the evaluation that failed for want of the code
+        self._blocked: JobInfo | None = None  # the evaluation that failed because the code may not run
         session.opened.connect(self.ask)
-        session.job_event.connect(self._hear)
+        session.job_event.connect(self._job_event)
 
     def ask(self) -> None:
-        """Ask where the open model cannot run without code that the user has not allowed; never twice."""
-        self._waiting = None
-        path = self._wanted()
+        """Ask if the open model needs code that the user has neither allowed nor refused."""
+        self._blocked = None
+        path = self._needed_code()
         if path is not None and not refused(path):
             self._ask(path)
 
-    def _wanted(self) -> Path | None:
-        """The code that the open model cannot run without, and that may not run yet."""
+    def _needed_code(self) -> Path | None:
+        """The file that the open model needs to run and that is not allowed yet."""
         document = self._session.document
         if document is None or not needs_source(document.project.base):
             return None
@@ -45,40 +45,40 @@ class Consent:
             return lambda: self._decide(path, decision)
 
         others = beside(path)
-        more = f" It can import {plural(others, 'file')} beside it, which are allowed with it." if others else ""
+        imports = f" It can import {plural(others, 'file')} of its folder, which are allowed with it." if others else ""
         self._banner.offer(
-            f"This project wants to run {path.name}, which could do anything with your files ({path}).",
-            f"Its graph is shown without it; measuring and training need it. Read the file before you allow it.{more}",
+            f"This project needs to run {path.name}, which could do anything with your files ({path}).",
+            f"Evaluation and training need it; the graph does not. Read the file before you allow it.{imports}",
             [(title, answer(decision)) for title, decision in _ANSWERS],
         )
 
-    def _hear(self, heard: JobEvent) -> None:
-        """Ask again in place of the error, where what the user asked for failed for want of the code."""
-        path = self._wanted() if isinstance(heard.event, Failed) else None
-        if path is not None and isinstance(heard.event, Failed) and str(path) in heard.event.message:
-            self._waiting = heard.job if is_evaluation(heard.job) else None
+    def _job_event(self, event: JobEvent) -> None:
+        """Ask again, instead of the error, if a job failed because the code may not run."""
+        path = self._needed_code() if isinstance(event.event, Failed) else None
+        if path is not None and isinstance(event.event, Failed) and str(path) in event.event.message:
+            self._blocked = event.job if is_evaluation(event.job) else None
             self._ask(path)
 
-    def name(self, spec: str) -> None:
-        """The user named a source: code of it may run in this window."""
+    def allow_named(self, spec: str) -> None:
+        """Allow the code of a source that the user named, in this window."""
         path = wanted_code(spec)
         if path is not None:
             self._decide(path, "once")
 
     def _decide(self, path: Path, decision: Decision) -> None:
-        self._banner.drop()
-        waiting, self._waiting = self._waiting, None
+        self._banner.drop_offer()
+        blocked, self._blocked = self._blocked, None
         try:
             decide(path, decision)
         except EspalierError as error:
             self._session.problem.emit(error)
             return
-        if waiting is not None and isinstance(waiting.job, AnalyseJob) and decision != "never":
-            self._session.evaluate(plain(waiting.job.step.options))
+        if blocked is not None and isinstance(blocked.job, AnalyseJob) and decision != "never":
+            self._session.evaluate(without_baseline(blocked.job.step.options))
 
 
-def plain(options: EvaluateOptions) -> EvaluateOptions:
-    """What an evaluation was of, without what it was compared with."""
+def without_baseline(options: EvaluateOptions) -> EvaluateOptions:
+    """The options of an evaluation without the baseline that it compares with."""
     return EvaluateOptions(**{n: getattr(options, n) for n in EvaluateOptions.__dataclass_fields__})
 
 

@@ -1,4 +1,4 @@
-"""Dialogs for files and names: they open without blocking, and tell in the banner what could not be written."""
+"""Non-blocking dialogs for files and names; the banner shows errors of writing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from espalier.app.host import Exportable, Savable
     from espalier.app.settings import Settings
 
-PLOTS = (".png", ".svg", ".csv")
+PLOT_SUFFIXES = (".png", ".svg", ".csv")
 
 
 class Dialogs:
@@ -28,7 +28,7 @@ class Dialogs:
 
     def ask_path(self, title: str, then: Callable[[Path], object], *, save: bool = False,
                   names: str = "", folder: bool = False, suggestion: str = "") -> QFileDialog:  # fmt: skip
-        """A file dialog that calls `then` with what was chosen."""
+        """Show a file dialog; `then` is called with the chosen path."""
         dialog = QFileDialog(self._parent, title, self._settings.last_folder, names)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setIconProvider(file_icons())
@@ -48,41 +48,43 @@ class Dialogs:
         then(path)
 
     def ask_text(
-        self, title: str, label: str, value: str, then: Callable[[str], object], offered: Sequence[str] = ()
+        self, title: str, label: str, value: str, then: Callable[[str], object], choices: Sequence[str] = ()
     ) -> None:
-        """A line to type, or to choose from `offered`; `then` is called with it."""
+        """Ask for a text, or for one of `choices`; `then` is called with it."""
         dialog = QInputDialog(self._parent)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setWindowTitle(title)
         dialog.setLabelText(label)
-        if offered:
-            dialog.setComboBoxItems(offered)
+        if choices:
+            dialog.setComboBoxItems(choices)
         dialog.setTextValue(value)
         dialog.setOkButtonText("Open")
         dialog.resize(480, 120)
         dialog.textValueSelected.connect(lambda text: text.strip() and then(text.strip()))
         dialog.open()
 
-    def telling(self, write: Callable[[], object]) -> None:
-        """Write a file; the banner tells why that failed."""
+    def report_errors(self, write: Callable[[], object]) -> None:
+        """Call `write`; the banner shows its EspalierError."""
         try:
             write()
         except EspalierError as error:
-            self._banner.error(error)
+            self._banner.show_error(error)
 
     def save_plots(self, plots: Exportable, title: str, suggestion: str) -> None:
-        """Write the plots that are shown as a picture or their figures as CSV, as the name's ending says."""
+        """Ask for a file and write charts as a picture or their values as CSV, by the suffix."""
 
         def write(path: Path) -> None:
-            self.telling(lambda: plots.export(path if path.suffix in PLOTS else path.with_name(path.name + ".png")))
+            self.report_errors(
+                lambda: plots.export(path if path.suffix in PLOT_SUFFIXES else path.with_name(path.name + ".png"))
+            )
 
         names = "Pictures and figures (*.png *.svg *.csv)"
         self.ask_path(title, write, save=True, names=names, suggestion=suggestion)
 
     def save_table(self, rows: Savable, suggestion: str = "report.csv") -> None:
-        """Write a table as CSV."""
+        """Ask for a file and write a table as CSV."""
 
         def write(path: Path) -> None:
-            self.telling(lambda: rows.save(path))
+            self.report_errors(lambda: rows.save(path))
 
         self.ask_path("Save the table", write, save=True, names="CSV (*.csv)", suggestion=suggestion)

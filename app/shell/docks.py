@@ -1,4 +1,4 @@
-"""Which panels stand where round the canvas: one table, and the docks made of it."""
+"""The panels around the canvas: a table of docks, and the docks created from it."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ LEFT, RIGHT, BOTTOM = Area.LeftDockWidgetArea, Area.RightDockWidgetArea, Area.Bo
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One dock."""
+    """One dock: its id, title, area and panel class."""
 
     id: str
     title: str
     area: Area
     make: Callable[[Session, QWidget], QWidget]
-    connect: Callable[[Host, Any], object] | None = None  # lets the window do what the panel asks for
+    connect: Callable[[Host, Any], object] | None = None  # connects the panel's signals to the window
 
 
 DOCKS: tuple[Spec, ...] = (
@@ -75,174 +75,174 @@ DOCKS: tuple[Spec, ...] = (
     Spec("log", "Log", BOTTOM, LogPanel),
     Spec("problems", "Problems", BOTTOM, ProblemsPanel),
 )
-SIDE, LEAST = 262, 300
-LOW = {"outline": 92, "recipe": 56}  # pixels that lists at the left keep where another panel is made large
-READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300, "hardware": 340,
+# All sizes are in pixels.
+SIDE_WIDTH, MIN_BOTTOM_WIDTH = 262, 300
+MIN_HEIGHT = {"outline": 92, "recipe": 56}  # of lists at the left while another panel is maximised
+OPEN_HEIGHT = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300, "hardware": 340,
              "kernels": 340}  # fmt: skip
-INVITING = 170  # of a panel that has nothing but words that invite
-MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
-WORKPLACES = ("search", "hardware", "kernels")  # panels that one works in, and not beside
-SHARE = 0.33  # of the window's height that a panel takes unasked at most: the rest stays for the graph and its lists
+EMPTY_HEIGHT = 170  # of a panel that shows only its introduction
+MAP_HEIGHT = 340  # of a heat map with more than eight rows
+# Shares of the window's height that a panel takes by itself at most; the rest stays for the graph.
+MAX_SHARE, MAX_WORK_SHARE = 0.33, 0.45
+WORK_PANELS = ("search", "hardware", "kernels")  # panels that are used without the graph
 
 
 class Docks:
-    """The docks by id and their panels."""
+    """The docks and their panels, by id."""
 
     def __init__(self, window: QMainWindow, host: Host) -> None:
         self._window, self._host = window, host
         self.panels: dict[str, QWidget] = {}
         self.docks: dict[str, QDockWidget] = {}
-        self._placing = True
-        self._low: set[str] = set()  # panels that were brought while they only invited
+        self._arranging = True
+        self._shown_empty: set[str] = set()  # panels that were brought to the front while empty
         window.setCorner(Qt.Corner.BottomLeftCorner, BOTTOM)
         window.setCorner(Qt.Corner.BottomRightCorner, BOTTOM)
         for area in (BOTTOM, RIGHT):
             window.setTabPosition(area, QTabWidget.TabPosition.North)
 
-    def grow(self) -> bool:
-        """Make the next panel; False when all are made, and now in their places."""
+    def build_next(self) -> bool:
+        """Create the next panel; returns False after the last one, when all are arranged."""
         if more := len(self.docks) < len(DOCKS):
             self._add(DOCKS[len(self.docks)])
-        elif self._placing:
-            self.reset()  # shows them, so whoever wants them hidden says so in the same turn
+        elif self._arranging:
+            self.reset()  # shows all docks: to keep them hidden, hide them before the next paint
         return more
 
     def _add(self, spec: Spec) -> None:
         dock = QDockWidget(spec.title, self._window)
         dock.setObjectName(spec.id)
-        # Made in its place: one that comes into a parent later takes its style anew, with all that is in it.
+        # The dock is the parent from the start: a later change of parent would restyle the whole panel.
         panel = spec.make(self._host.session, dock)
         dock.setWidget(panel)
-        if spec.area == BOTTOM or spec.id == "training":  # its tab says what it is
-            bare = QWidget()
-            bare.setFixedHeight(0)
-            dock.setTitleBarWidget(bare)
+        if spec.area == BOTTOM or spec.id == "training":  # its tab shows the title
+            no_title = QWidget()
+            no_title.setFixedHeight(0)
+            dock.setTitleBarWidget(no_title)
         else:
             dock.setTitleBarWidget(DockHeading(spec.title, dock.close))
-        keeps = panel.sizePolicy()
-        keeps.setRetainSizeWhenHidden(True)
-        panel.setSizePolicy(keeps)
+        policy = panel.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)
+        panel.setSizePolicy(policy)
         panel.hide()
-        dock.visibilityChanged.connect(lambda on: self._placing or self._uncover(spec.id, on))
-        dock.topLevelChanged.connect(lambda on: on and self._uncover(spec.id, True))
-        if isinstance(panel, DataPanel | TrainingPanel | SweepsPanel):  # they work unasked only while somebody looks
+        dock.visibilityChanged.connect(lambda visible: self._arranging or self._set_panel_visible(spec.id, visible))
+        dock.topLevelChanged.connect(lambda floating: floating and self._set_panel_visible(spec.id, True))
+        if isinstance(panel, DataPanel | TrainingPanel | SweepsPanel):  # they compute by themselves only while visible
             dock.visibilityChanged.connect(panel.look_on)
         if spec.area == BOTTOM:
-            panel.setMinimumWidth(LEAST)  # a wide panel must not make the window wider than the screen
-        if spec.id in LOW:
-            panel.setMinimumHeight(LOW[spec.id])
+            panel.setMinimumWidth(MIN_BOTTOM_WIDTH)  # a wide panel must not make the window wider than the screen
+        if spec.id in MIN_HEIGHT:
+            panel.setMinimumHeight(MIN_HEIGHT[spec.id])
         panel.setProperty("surface", "panel")
         panel.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.panels[spec.id], self.docks[spec.id] = panel, dock
 
     def reset(self) -> None:
-        """Every dock at its first place."""
-        window, self._placing = self._window, True
-        window.setProperty(BEFORE, None)  # no panel is large
+        """Move every dock to its default place."""
+        self._arranging = True
+        self._window.setProperty(BEFORE, None)  # no panel is maximised
         self._arrange()
         for name in ("jobs", "inspector"):
             self.docks[name].raise_()
-        self._sizes()
-        self._placed()
+        self._set_sizes()
+        self._show_front_panels()
 
     def _arrange(self) -> None:
-        """Add the docks area by area; those of an area, but for the left one, are tabs."""
-        before: dict[Area, QDockWidget] = {}
+        """Add the docks area by area; the docks of an area become tabs, except at the left."""
+        last: dict[Area, QDockWidget] = {}
         for dock in self.docks.values():
             dock.setFloating(False)
             self._window.removeDockWidget(dock)
         for spec in DOCKS:
             dock = self.docks[spec.id]
             self._window.addDockWidget(spec.area, dock)
-            if spec.area != LEFT and spec.area in before:
-                self._window.tabifyDockWidget(before[spec.area], dock)
-            before[spec.area] = dock
+            if spec.area != LEFT and spec.area in last:
+                self._window.tabifyDockWidget(last[spec.area], dock)
+            last[spec.area] = dock
             dock.show()
 
-    def _sizes(self) -> None:
-        held = self.docks
-        window, across, down = self._window, Qt.Orientation.Horizontal, Qt.Orientation.Vertical
-        window.resizeDocks([held["outline"], held["inspector"]], [SIDE, 320], across)
-        window.resizeDocks([held["outline"], held["recipe"]], [380, 250], down)
-        window.resizeDocks([held["jobs"]], [160], down)
+    def _set_sizes(self) -> None:
+        docks, resize = self.docks, self._window.resizeDocks
+        resize([docks["outline"], docks["inspector"]], [SIDE_WIDTH, 320], Qt.Orientation.Horizontal)
+        resize([docks["outline"], docks["recipe"]], [380, 250], Qt.Orientation.Vertical)
+        resize([docks["jobs"]], [160], Qt.Orientation.Vertical)
 
     def restore(self, layout: QByteArray) -> None:
-        """Put all back where a layout had them."""
-        self._placing = True
-        self._low.clear()
+        """Restore a layout of QMainWindow.saveState."""
+        self._arranging = True
+        self._shown_empty.clear()
         self._window.restoreState(layout)
-        self._placed()
-        QTimer.singleShot(0, self._window, self.tidy)
+        self._show_front_panels()
+        QTimer.singleShot(0, self._window, self.hide_stale_tabs)
 
-    def _uncover(self, name: str, seen: bool) -> None:
-        """Hide what lies behind another tab: Qt moves it out of sight, and it would go on drawing."""
+    def _set_panel_visible(self, name: str, visible: bool) -> None:
+        """Hide a panel behind another tab: Qt only moves it out of sight, so that it would go on painting."""
         panel, focus = self.panels[name], QApplication.focusWidget()
-        if not seen and focus is not None and panel.isAncestorOf(focus) and self.docks[name].isVisible():
+        if not visible and focus is not None and panel.isAncestorOf(focus) and self.docks[name].isVisible():
             self._host.canvas.setFocus()
-        panel.setVisible(seen)
+        panel.setVisible(visible)
 
-    def _placed(self) -> None:
-        """Show the panels that lie in front, once all stand in their places."""
-        self._placing = False
+    def _show_front_panels(self) -> None:
+        """Show the panels in front and hide the others, after the docks were arranged."""
+        self._arranging = False
         for name, dock in self.docks.items():
-            self._uncover(name, dock.isVisible() and not dock.visibleRegion().isEmpty())
+            self._set_panel_visible(name, dock.isVisible() and not dock.visibleRegion().isEmpty())
 
-    def tidy(self) -> None:
-        """Hide bars of tabs that a layout restored twice leaves behind: Qt makes new ones and paints both."""
-        bars = [b for b in self._window.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)]
+    def hide_stale_tabs(self) -> None:
+        """Hide the tab bars that Qt leaves behind when a layout is restored twice; it paints old and new ones."""
+        bars = self._window.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)
         newest = {tuple(b.tabText(k) for k in range(b.count())): b for b in bars}
         for bar in bars:
             if bar not in newest.values():
                 bar.hide()
 
     def hide_all(self) -> None:
-        """Hide them all, as the welcome page wants it."""
+        """Hide all docks."""
         for dock in self.docks.values():
             dock.hide()
 
     def bring(self, name: str) -> None:
-        """Show a dock and put its tab in front, high enough to be read."""
+        """Show a dock and bring its tab to the front, high enough to be read."""
         dock, panel = self.docks[name], self.panels[name]
         dock.show()
         dock.raise_()
-        self._low.discard(name)
+        self._shown_empty.discard(name)
         if isinstance(panel, Bench) and panel.inviting:
-            self._low.add(name)
-            self._lift(dock, INVITING)
-        elif name in READ_HIGH:
-            share = MOST if name in WORKPLACES else SHARE
-            self._lift(dock, min(READ_HIGH[name], int(share * self._window.height())))
+            self._shown_empty.add(name)
+            self._set_min_height(dock, EMPTY_HEIGHT)
+        elif name in OPEN_HEIGHT:
+            share = MAX_WORK_SHARE if name in WORK_PANELS else MAX_SHARE
+            self._set_min_height(dock, min(OPEN_HEIGHT[name], int(share * self._window.height())))
 
     def filled(self, name: str) -> None:
-        """A panel that was brought when it was empty gets its room, once: then its height is the user's."""
-        if name in self._low and self.panels[name].isVisible():
+        """Give a panel that was shown empty its full height, once; later the user sets the height."""
+        if name in self._shown_empty and self.panels[name].isVisible():
             self.bring(name)
 
-    def _lift(self, dock: QDockWidget, height: int) -> None:
-        """Make a dock at least this high."""
+    def _set_min_height(self, dock: QDockWidget, height: int) -> None:
+        """Enlarge a docked panel to at least this height."""
         if dock.height() < height and not dock.isFloating():
             self._window.resizeDocks([dock], [height], Qt.Orientation.Vertical)
 
-    def mark(self, name: str, count: int) -> None:
-        """Write a number beside the title of a dock's tab."""
+    def show_count(self, name: str, count: int) -> None:
+        """Show a number after the title of a dock; none for 0."""
         title = next(s.title for s in DOCKS if s.id == name)
         self.docks[name].setWindowTitle(f"{title} {count}" if count else title)
 
-    def lift_map(self, name: str) -> None:
-        """Give a map room for more than eight rows."""
-        self._lift(self.docks[name], min(MAP_HEIGHT, int(MOST * self._window.height())))
+    def make_room_for_map(self, name: str) -> None:
+        """Give a heat map room for more than eight rows."""
+        self._set_min_height(self.docks[name], min(MAP_HEIGHT, int(MAX_WORK_SHARE * self._window.height())))
 
     def enter(self, name: str) -> None:
-        """Show a dock and put the keyboard into it."""
+        """Show a dock and give its panel the focus."""
         self.bring(name)
         panel = self.panels[name]
         if isinstance(panel, InspectorPanel):
             panel.enter()
         else:
-            inside = (
-                w for w in panel.findChildren(QWidget) if w.focusPolicy() & Qt.FocusPolicy.TabFocus and w.isVisible()
-            )
-            (panel.focusProxy() or next(inside, panel)).setFocus(Qt.FocusReason.TabFocusReason)
+            children = panel.findChildren(QWidget)
+            focusable = (w for w in children if w.focusPolicy() & Qt.FocusPolicy.TabFocus and w.isVisible())
+            (panel.focusProxy() or next(focusable, panel)).setFocus(Qt.FocusReason.TabFocusReason)
 
     @property
     def tables(self) -> TablesPanel:

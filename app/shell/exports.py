@@ -1,4 +1,4 @@
-"""Exporting the result in other forms, and the graph as a picture."""
+"""Exports of the compressed model in other file formats, and of the graph as a picture."""
 
 from __future__ import annotations
 
@@ -33,63 +33,63 @@ EXPORTS = {
 
 
 class Exports:
-    """Asks for a file and writes it; the canvas is made when a picture first needs it."""
+    """Asks for a path, then exports; `canvas` returns the canvas and creates it if needed."""
 
     def __init__(self, session: Session, banner: Banner, dialogs: Dialogs, canvas: Callable[[], GraphCanvas]) -> None:
         self._session, self._banner, self._dialogs, self._canvas = session, banner, dialogs, canvas
 
     def has_adapters(self) -> bool:
-        """Whether there are any to fuse or to hand on."""
+        """Whether a node has a LoRA adapter to fuse or export."""
         document = self._session.document
         return document is not None and any(n.adapters for n in document.graph)
 
     def export(self, form: str) -> None:
-        """Hand the result on in `form`, and say what was written."""
+        """Export the model in a format of EXPORTS, and report what was written."""
         title, suggestion, folder = EXPORTS[form]
         if form == "packed":
             title = f"{title} of {mebibytes(self._session.score.size_bytes)}"
 
         def write(path: Path) -> None:
-            self._session.export(form, path, lambda done: self._exported(path, done))
+            self._session.export(form, path, lambda result: self._exported(path, result))
 
         self._dialogs.ask_path(title, write, save=not folder, folder=folder, suggestion=suggestion)
 
-    def _exported(self, path: Path, done: Exported) -> None:
-        """What was written, whether it was run, and what the form could not take along."""
-        home = path if path.is_dir() else path.parent
-        text = f"{path.name} is written: {mebibytes(done.bytes)}."
-        if done.max_abs_diff is not None and not done.notes:
-            text += f" It was run: results differ from the model's by {done.max_abs_diff:.2g} at most."
-        show = ("Show in folder", lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(home))))
-        self._banner.tell(text, " ".join(done.notes), [show])
+    def _exported(self, path: Path, result: Exported) -> None:
+        """Show the size of the file, the verification and the notes on what the format cannot hold."""
+        folder = path if path.is_dir() else path.parent
+        text = f"{path.name} is written: {mebibytes(result.bytes)}."
+        if result.max_abs_diff is not None and not result.notes:
+            text += f" Verified: outputs differ from the model's by at most {result.max_abs_diff:.2g}."
+        show = ("Show in folder", lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder))))
+        self._banner.show_message(text, " ".join(result.notes), [show])
 
-    def packed_words(self) -> str:
-        """The menu's word for a packed export, with the size that its file will have."""
+    def packed_title(self) -> str:
+        """The title of the menu entry for a packed export, with the size of its file."""
         size = self._session.score.size_bytes
         return f"Packed model, {mebibytes(size)}…" if size else "Packed model…"
 
-    def folder_words(self) -> str:
-        """The menu's word for a folder of float weights, with about the size of these."""
+    def folder_title(self) -> str:
+        """The title of the menu entry for a folder of float weights, with their approximate size."""
         document = self._session.document
         size = sum(w.elements * w.float_bits for w in document.graph.weights.values()) // 8 if document else 0
         return f"Safetensors folder, about {mebibytes(size)}…" if size else "Safetensors folder…"
 
     def export_picture(self) -> None:
-        """Write the graph as it is open on the canvas, as PNG or SVG."""
+        """Write the graph with its expanded groups as PNG or SVG."""
 
         def write(path: Path) -> None:
             kind = path.suffix.lower()
             if kind not in PICTURES:
-                told = f"{path.name} could not be written: {kind or 'a name without an ending'} is not supported."
-                self._banner.tell(told, "Choose a name that ends in .svg or .png.", kind="error")
+                message = f"{path.name} could not be written: {kind or 'a name without an extension'} is not supported."
+                self._banner.show_message(message, "Choose a name that ends in .svg or .png.", kind="error")
             else:
-                self._dialogs.telling(lambda: self._draw(path))
+                self._dialogs.report_errors(lambda: self._draw(path))
 
         names = "Pictures (*.svg *.png)"
         self._dialogs.ask_path("Export a picture", write, save=True, names=names, suggestion="graph.svg")
 
     def _draw(self, path: Path) -> None:
-        """Draw the graph into a file; raises FileError."""
+        """Draw the graph into a file. Raises FileError."""
         from espalier.app.canvas.svg import to_svg
 
         canvas, graph = self._canvas(), self._session.open_document.graph

@@ -1,4 +1,4 @@
-"""The window's edges: the name and title in the menu bar, the toolbar, the status line."""
+"""The menu row, the toolbar and the status line of the window."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from PySide6.QtWidgets import (
 )
 
 from espalier.app.features.score.panel import ScorePanel
-from espalier.app.shell.palette import FindField
+from espalier.app.shell.find_field import FindField
 from espalier.app.widgets.heading import muted
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
     from espalier.app.shell.menus import Menus
 
-JOB_SHARE, AROUND = 0.28, 30  # of the status line that what runs may take from the figures; pixels round its words
-EDGE, SPACE, BAR = 8, 6, 2  # right of what runs, before it, and what Qt keeps at the bar's left
+JOB_SHARE = 0.28  # of the status line's width that the running job may take from the score
+# Pixels: around the text of the job, right of it, left of it, and Qt's own margin of the bar.
+JOB_PADDING, EDGE, SPACE, BAR = 30, 8, 6, 2
 TOOLS = ("open", "save", "|", "undo", "redo", "|", "evaluate", "Model/Report", "prune", "quantise")
 
 
 def brand() -> QLabel:
-    """The program's name before the menus."""
+    """The name of the program, left of the menus."""
     label = QLabel("Espalier", margin=4)
     label.setProperty("role", "strong")
     label.setContentsMargins(10, 0, 6, 0)
@@ -40,7 +41,7 @@ def brand() -> QLabel:
 
 
 class MenuRow(QWidget):
-    """The program's name, the menus, and the document's name."""
+    """The name of the program, the menus and the name of the document."""
 
     def __init__(self, menus: QMenuBar, title: QLabel) -> None:
         super().__init__()
@@ -55,21 +56,21 @@ class MenuRow(QWidget):
 
 
 class TitleLabel(QLabel):
-    """The document's name at the right of the menu bar."""
+    """The name of the document at the right of the menu bar."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "muted")
         self.setContentsMargins(0, 0, 14, 0)
 
-    def tell(self, name: str, dirty: bool) -> None:
-        """Show a name, with a star while something is unsaved."""
+    def show_name(self, name: str, dirty: bool) -> None:
+        """Show a name, with a star after the file name if the document is unsaved."""
         head, dash, tail = name.partition(" — ")
         self.setText(f"{head}{'*' if dirty else ''}{dash}{tail}")
 
 
 def toolbar(actions: Menus, find: FindField) -> QToolBar:
-    """One row of words, and the find field at its end."""
+    """Build the toolbar: text buttons, then the find field."""
     bar = QToolBar("Tools")
     bar.setObjectName("tools")
     bar.setMovable(False)
@@ -82,10 +83,10 @@ def toolbar(actions: Menus, find: FindField) -> QToolBar:
         elif name in actions.menus:
             bar.addWidget(_menu_button(actions, name))
         else:
-            actions.put(bar, name)
-    space = QWidget()
-    space.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-    bar.addWidget(space)
+            actions.add_to_toolbar(bar, name)
+    spacer = QWidget()
+    spacer.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+    bar.addWidget(spacer)
     bar.addWidget(find)
     return bar
 
@@ -96,15 +97,15 @@ def _menu_button(actions: Menus, name: str) -> QToolButton:
     button.setMenu(actions.menus[name])
     button.setObjectName(name)
     button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-    shown = actions.menus[name].menuAction()
-    shown.changed.connect(lambda: button.setEnabled(shown.isEnabled()))
-    button.setEnabled(shown.isEnabled())
+    action = actions.menus[name].menuAction()
+    action.changed.connect(lambda: button.setEnabled(action.isEnabled()))
+    button.setEnabled(action.isEnabled())
     button.setStyleSheet("QToolButton::menu-indicator { image: none; }")
     return button
 
 
 class StatusLine(QStatusBar):
-    """The score at the left, what runs at the right."""
+    """The score at the left, the running job at the right."""
 
     pressed = Signal()
 
@@ -112,56 +113,58 @@ class StatusLine(QStatusBar):
         super().__init__()
         self.setSizeGripEnabled(False)
         self.score = ScorePanel(session)
-        self._nothing = muted("No model is open", wrap=False)
-        self._nothing.setContentsMargins(12, 0, 0, 0)
+        self._no_model = muted("No model is open", wrap=False)
+        self._no_model.setContentsMargins(12, 0, 0, 0)
         self._job = QPushButton()
         self._job.setObjectName("job")
         self._job.setProperty("flat", True)
-        self._job.setAccessibleName("What runs now")
+        self._job.setAccessibleName("Running job")
         self._job.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._job.clicked.connect(self.pressed)
-        self._text, self._need = "", 0
+        self._text, self._max_width = "", 0
         host = QWidget()
         row = QHBoxLayout(host)
         row.setContentsMargins(0, 0, EDGE, 0)
         row.setSpacing(SPACE)
-        row.addWidget(self._nothing)
+        row.addWidget(self._no_model)
         row.addWidget(self.score, 1)
         row.addWidget(self._job)
         self.addWidget(host, 1)
         self.setMinimumHeight(46)
-        session.opened.connect(lambda: self._place(session.document is not None))
-        self._place(session.document is not None)
-        self.tell("")
+        session.opened.connect(lambda: self._show_score(session.document is not None))
+        self._show_score(session.document is not None)
+        self.show_job("")
 
-    def _place(self, held: bool) -> None:
-        self.score.setVisible(held)
-        self._nothing.setVisible(not held)
+    def _show_score(self, is_open: bool) -> None:
+        self.score.setVisible(is_open)
+        self._no_model.setVisible(not is_open)
 
-    def tell(self, text: str) -> None:
-        """Say what runs; nothing when nothing does."""
+    def show_job(self, text: str) -> None:
+        """Show the text of the running job; empty hides it."""
         self._text = text
         self._elide()
 
     def _elide(self) -> None:
-        """As wide as the words are, up to a part of the line and what the figures leave free of the rest."""
+        """Give the job the width of its text, up to JOB_SHARE of the line plus what the score leaves free."""
         metrics = self._job.fontMetrics()
-        need = metrics.horizontalAdvance(self._text) + AROUND
-        self._need = max(self._need, need) if self._text else 0  # while it runs the figures stay where they are
+        text_width = metrics.horizontalAdvance(self._text) + JOB_PADDING
+        # The width never shrinks while a job runs, so that the score does not move.
+        self._max_width = max(self._max_width, text_width) if self._text else 0
         share = int(JOB_SHARE * self.width())
-        wide = min(self._need, share + self._spare(self.width() - share - EDGE - SPACE - BAR))
-        self._job.setFixedWidth(wide)
-        # Widths are rounded: words that just fit are not asked for again, else they lose their end.
-        cut = "" if wide >= need else metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, wide - AROUND)
-        self._job.setText(cut or self._text)
+        width = min(self._max_width, share + self._free_width(self.width() - share - EDGE - SPACE - BAR))
+        self._job.setFixedWidth(width)
+        # A text that just fits is not elided: widths are rounded, and it would lose its end.
+        fits = width >= text_width
+        elided = metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, width - JOB_PADDING)
+        self._job.setText(self._text if fits else elided or self._text)
         self._job.setToolTip(self._text)
         self._job.setVisible(bool(self._text))
 
-    def _spare(self, wide: int) -> int:
-        """What of the width beside the words is not used."""
+    def _free_width(self, width: int) -> int:
+        """The part of `width` (pixels) that the score or the label does not use."""
         if self.score.isHidden():
-            return max(0, wide - self._nothing.sizeHint().width())
-        return self.score.spare(wide)
+            return max(0, width - self._no_model.sizeHint().width())
+        return self.score.spare(width)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -1,4 +1,4 @@
-"""What features may use of the window (app.host.Host), by the window's own parts."""
+"""Implements `app.host.Host` for the features by the parts of the window."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject
 from shiboken6 import isValid
 
 from espalier.app.measured.findings import Findings
-from espalier.app.shell import larger
+from espalier.app.shell import maximise
 from espalier.model.registry import PASSES
 
 if TYPE_CHECKING:
@@ -24,42 +24,35 @@ if TYPE_CHECKING:
     from espalier.app.shell.docks import Docks
     from espalier.app.shell.menus import Menus
     from espalier.app.shell.services import Services
+    from espalier.app.shell.session_canvas import SessionCanvas
 
 
 class Parts(Protocol):
-    """The parts of a window that its host hands on; the window makes some of them late."""
+    """The parts of a window that its host uses; the window creates some of them lazily."""
 
     session: Session
     banner: Banner
-    furnished: bool
+    panels_built: bool
     services: Services
     actions_table: Menus
-
-    @cached_property
-    def canvas(self) -> GraphCanvas:
-        """The graph canvas."""
-        ...
+    graph_view: SessionCanvas
 
     @cached_property
     def docks(self) -> Docks:
-        """The panels round it."""
+        """The panels around the canvas."""
         ...
 
-    def furnish(self) -> None:
-        """Make canvas and docks."""
+    def build_panels(self) -> None:
+        """Create canvas and docks."""
         ...
 
-    def go_to(self, node: str) -> None:
-        """Select a node and bring it into view."""
-        ...
-
-    def keep(self) -> None:
-        """Tell that the project has changed."""
+    def mark_changed(self) -> None:
+        """Mark the document as changed."""
         ...
 
 
 class WindowHost(QObject):
-    """The host of a window's features; what is connected to it ends with the window."""
+    """The host of a window's features; Qt disconnects its slots when the window is destroyed."""
 
     def __init__(self, window: QMainWindow, parts: Parts) -> None:
         super().__init__(window)
@@ -74,7 +67,7 @@ class WindowHost(QObject):
     @property
     def canvas(self) -> GraphCanvas:
         """The graph canvas."""
-        return self._parts.canvas
+        return self._parts.graph_view.canvas
 
     @property
     def banner(self) -> Banner:
@@ -83,19 +76,19 @@ class WindowHost(QObject):
 
     @property
     def findings(self) -> Findings:
-        """What was measured, as colours of the graph; it listens from when it is first needed."""
+        """The measurements as colours of the graph, created on first use."""
         if self._findings is None:
-            self._findings = Findings(self._parts.session, self._parts.canvas)
+            self._findings = Findings(self._parts.session, self.canvas)
         return self._findings
 
     @property
-    def furnished(self) -> bool:
-        """Whether canvas and docks are made."""
-        return self._parts.furnished
+    def panels_built(self) -> bool:
+        """Whether canvas and docks exist."""
+        return self._parts.panels_built
 
-    def furnish(self) -> None:
-        """Make canvas and docks, if they are not yet."""
-        self._parts.furnish()
+    def build_panels(self) -> None:
+        """Create canvas and docks, if they do not exist."""
+        self._parts.build_panels()
 
     def panel(self, name: str) -> QWidget:
         """The panel in a dock."""
@@ -110,36 +103,36 @@ class WindowHost(QObject):
         self._parts.docks.bring(name)
 
     def enter_dock(self, name: str) -> None:
-        """Show a dock and put the keyboard into it."""
+        """Show a dock and give its panel the focus."""
         self._parts.docks.enter(name)
 
-    def lift_map(self, name: str) -> None:
-        """Give the map in a dock room for more than eight rows."""
-        self._parts.docks.lift_map(name)
+    def make_room_for_map(self, name: str) -> None:
+        """Give the heat map in a dock room for more than eight rows."""
+        self._parts.docks.make_room_for_map(name)
 
-    def toggle_large(self) -> None:
-        """Make the panel at the bottom large, or as high again as before."""
-        larger.toggle(self._main, self._parts.docks.docks.values())
+    def toggle_maximised(self) -> None:
+        """Maximise the panel at the bottom, or restore it."""
+        maximise.toggle(self._main, self._parts.docks.docks.values())
 
     def go_to(self, node: str) -> None:
         """Select a node and bring it into view."""
-        self._parts.go_to(node)
+        self._parts.graph_view.go_to(node)
 
-    def keep(self) -> None:
-        """Something that the project saves has changed: the title tells it, and the recovery copy has it."""
-        self._parts.keep()
+    def mark_changed(self) -> None:
+        """Mark the document as changed besides its graph: update the title and the recovery copy."""
+        self._parts.mark_changed()
 
     def refresh_actions(self) -> None:
-        """Something changed that menus depend on; a dying window too tells of its docks."""
+        """Update the state of all actions; docks signal changes even while their window is destroyed."""
         if isValid(self._main):
             self._parts.actions_table.refresh()
 
     def ask_pass(self, name: str) -> None:
-        """Show the options of a pass; Apply appends the step."""
+        """Show the options of a pass; Apply appends a step."""
         self._parts.services.forms.ask(name)
 
     def ask_options(self, name: str, options: Any, then: Callable[[Any], object], verb: str) -> None:
-        """Show options of a pass; `then` is called with them when the button `verb` is pressed."""
+        """Show options of a pass; the button `verb` calls `then` with them."""
         self._parts.services.forms.show(PASSES.get(name), options, then, verb)
 
     def open_spec(self, spec: str) -> None:
@@ -150,12 +143,12 @@ class WindowHost(QObject):
         self, title: str, then: Callable[[Path], object], *, save: bool = False, names: str = "",
         folder: bool = False, suggestion: str = "",
     ) -> None:  # fmt: skip
-        """Show a file dialog; `then` is called with what was chosen."""
+        """Show a file dialog; `then` is called with the chosen path."""
         self._parts.services.dialogs.ask_path(title, then, save=save, names=names, folder=folder, suggestion=suggestion)
 
-    def telling(self, write: Callable[[], object]) -> None:
-        """Write a file; the banner tells why that failed."""
-        self._parts.services.dialogs.telling(write)
+    def report_errors(self, write: Callable[[], object]) -> None:
+        """Call `write`; the banner shows its EspalierError."""
+        self._parts.services.dialogs.report_errors(write)
 
     def save_plots(self, plots: Exportable, title: str, suggestion: str) -> None:
         """Ask for a file and write charts into it."""

@@ -1,4 +1,4 @@
-"""What the centre shows while the first model is opened: what is being done, and a way out."""
+"""The page shown while a model is opened: the progress of the job, and Cancel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from espalier.app.widgets.heading import muted
 
 
 class LoadingPage(QWidget):
-    """A title, a line that follows the job, a bar, Cancel."""
+    """A title, the progress text of the job, a busy bar and Cancel."""
 
     cancelled = Signal()
 
@@ -26,20 +26,20 @@ class LoadingPage(QWidget):
         bar = QProgressBar(textVisible=False)
         bar.setRange(0, 0)
         bar.setFixedWidth(280)
-        stop = QPushButton("Cancel")
-        stop.clicked.connect(self.cancelled)
+        cancel = QPushButton("Cancel")
+        cancel.clicked.connect(self.cancelled)
         box = QVBoxLayout(self)
         box.setSpacing(10)
         box.addStretch(2)
-        for widget in (self._title, self._text, bar, stop):
+        for widget in (self._title, self._text, bar, cancel):
             box.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
         box.addStretch(3)
 
     def begin(self, title: str) -> None:
-        """Start with a new title."""
+        """Show the page for a new job."""
         self._title.setText(title if len(title) < 160 else f"{title[:160]}…")
-        self.tell("starting: the first time takes a few seconds")
+        self.show_progress("starting; the first time takes a few seconds")
 
-    def tell(self, text: str) -> None:
-        """Follow the job."""
+    def show_progress(self, text: str) -> None:
+        """Show the progress text of the job."""
         self._text.setText(text)

@@ -1,4 +1,4 @@
-"""The menus and the toolbar, made of rows."""
+"""The menus and the toolbar, built from rows of `Action`."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from espalier.app.widgets.heading import heading
 
 
 def in_order(rows: Sequence[Action], order: Sequence[str]) -> list[Action]:
-    """Rows by menu and group: menus as in `order`, where "" stands for those that it does not name."""
+    """Sort rows by menu and group. `order`: the menus; "" is the place of those that it does not name."""
     heads = [*dict.fromkeys(r.menu.partition("/")[0] for r in rows)]
-    place = {head: order.index(head if head in order else "") for head in heads}
-    return sorted(rows, key=lambda r: (place[h := r.menu.partition("/")[0]], heads.index(h), r.group))
+    positions = {head: order.index(head if head in order else "") for head in heads}
+    return sorted(rows, key=lambda r: (positions[h := r.menu.partition("/")[0]], heads.index(h), r.group))
 
 
 def section_title(text: str, menu: QMenu) -> QWidgetAction:
-    """The title of a part of a menu, in the look of the panels' headings."""
+    """The title of a section of a menu, styled as the headings of panels."""
     label = heading(text)
     label.setContentsMargins(14, 4, 14, 2)
-    made = QWidgetAction(menu)
-    made.setDefaultWidget(label)
-    made.setEnabled(False)
-    return made
+    action = QWidgetAction(menu)
+    action.setDefaultWidget(label)
+    action.setEnabled(False)
+    return action
 
 
 class Menus:
-    """Rows as QActions in menus and on the toolbar, with what is enabled kept true."""
+    """The rows as QActions in menus and on the toolbar; `refresh` updates their state."""
 
     def __init__(
         self, window: QWidget, bar: QMenuBar, rows: Sequence[Action], order: Sequence[str], is_open: Callable[[], bool]
@@ -45,8 +45,8 @@ class Menus:
             action = self._action(row)
             menu.addAction(action)
             self.actions[row.id] = action
-        self._soon = QTimer(window, interval=0, singleShot=True)
-        self._soon.timeout.connect(self.refresh)
+        self._refresh_timer = QTimer(window, interval=0, singleShot=True)
+        self._refresh_timer.timeout.connect(self.refresh)
 
     def _menu(self, row: Action, last: dict[str, int]) -> QMenu:
         head, _, tail = row.menu.partition("/")
@@ -62,7 +62,7 @@ class Menus:
         return self.menus.get(row.menu) or self.menus.setdefault(row.menu, top.addMenu(tail))
 
     def _top(self, title: str) -> QMenu:
-        """A menu of the bar; Alt and its first letter open it, without underlining that letter."""
+        """A menu of the bar, opened by Alt and its first letter; the letter is not underlined."""
         menu = self._bar.addMenu(title)
         key = QShortcut(QKeySequence(f"Alt+{title[0]}"), self._window)
         key.activated.connect(lambda: self._bar.setActiveAction(menu.menuAction()))
@@ -81,39 +81,39 @@ class Menus:
         return action
 
     def submenu(self, menu: str, title: str, before: str) -> QMenu:
-        """A further submenu of a menu, before a row."""
-        made = QMenu(title, self._window)
-        self.menus[menu].insertMenu(self.actions[before], made)
-        return made
+        """Insert a submenu into a menu, before the row of id `before`."""
+        submenu = QMenu(title, self._window)
+        self.menus[menu].insertMenu(self.actions[before], submenu)
+        return submenu
 
     def run(self, name: str) -> None:
-        """Do what row `name` does."""
+        """Run the action of id `name`, if it is enabled."""
         row = next(r for r in self.rows if r.id == name)
-        if self._able(row):
+        if self._is_enabled(row):
             row.run()
         self.refresh()
 
-    def _able(self, row: Action) -> bool:
+    def _is_enabled(self, row: Action) -> bool:
         return self._is_open() if row.needs is None else row.needs()
 
     def refresh_soon(self) -> None:
-        """Refresh once what happens now is painted."""
-        self._soon.start()
+        """Refresh after the pending events, once for any number of calls."""
+        self._refresh_timer.start()
 
     def refresh(self) -> None:
-        """Set what is enabled and ticked, and the labels of undo and redo."""
+        """Update the enabled and checked state and the dynamic titles of all actions."""
         for row in self.rows:
             action = self.actions[row.id]
-            able = self._able(row)
-            action.setEnabled(able)
-            if row.checked and able:
+            enabled = self._is_enabled(row)
+            action.setEnabled(enabled)
+            if row.checked and enabled:
                 action.setChecked(row.checked())
-            if row.words:
-                action.setText(row.words())
+            if row.dynamic_title:
+                action.setText(row.dynamic_title())
         self.menus["Model/Report"].setEnabled(self._is_open())
 
-    def put(self, bar: QToolBar, name: str) -> None:
-        """Put an action on the toolbar under its short word."""
+    def add_to_toolbar(self, bar: QToolBar, name: str) -> None:
+        """Add an action to the toolbar under its short title."""
         row, action = next(r for r in self.rows if r.id == name), self.actions[name]
         action.setIconText(row.tool or row.title)
         bar.addAction(action)

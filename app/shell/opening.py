@@ -1,4 +1,4 @@
-"""Opening models, projects and recipes: by dialog, by name, from the list of recent ones, or dropped."""
+"""Opens models, projects and recipes from dialogs, names, recent files and drops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECIPES = "Recipes (*.toml *.json *.py *.txt);;All files (*)"
 
 
 class Opening:
-    """`begin` opens a source and asks nothing."""
+    """Opens a source after asking about unsaved changes; `begin` opens without asking."""
 
     def __init__(
         self, session: Session, settings: Settings, banner: Banner, dialogs: Dialogs, saving: Saving,
@@ -32,15 +32,15 @@ class Opening:
         self._dialogs, self._saving, self._begin = dialogs, saving, begin
 
     def open_file(self) -> None:
-        """Choose a project or model file."""
+        """Ask for a project or model file and open it."""
         self._dialogs.ask_path("Open", lambda p: self.open_path(p), names=OPENABLE)
 
     def open_folder(self) -> None:
-        """Choose a Hugging Face folder."""
+        """Ask for a Hugging Face folder and open it."""
         self._dialogs.ask_path("Open folder", lambda p: self.open_spec(str(p)), folder=True)
 
     def open_path(self, path: Path) -> None:
-        """Open a dropped or chosen path; a Python file needs its function named."""
+        """Open a path: a recipe adds its steps to the open model, a Python file may need its factory named."""
         if path.suffix in (".toml", ".json") and self._session.document:
             self.add_steps(path)
         elif path.suffix == ".py":
@@ -49,17 +49,17 @@ class Opening:
             self.open_spec(str(path))
 
     def _ask_factory(self, path: Path) -> None:
-        """Choose among what a Python file defines; one definition is opened without a question."""
+        """Ask which function or class of a Python file returns the model; a single one is opened at once."""
         from espalier.model.sources.source import factories
 
         try:
             names = factories(path)
         except EspalierError as error:
-            self._banner.tell(error.message, error.hint, kind="error")
+            self._banner.show_message(error.message, error.hint, kind="error")
             return
         if not names:
-            hint = "Write one that returns the model, or (model, example inputs)."
-            self._banner.tell(f"{path.name} defines no function and no class.", hint, kind="error")
+            hint = "Add a function that returns the model, or (model, example inputs)."
+            self._banner.show_message(f"{path.name} defines no function and no class.", hint, kind="error")
         elif len(names) == 1:
             self.open_spec(f"{path}:{names[0]}")
         else:
@@ -67,7 +67,7 @@ class Opening:
             self._dialogs.ask_text("Open", label, names[0], lambda name: self.open_spec(f"{path}:{name}"), names)
 
     def open_name(self) -> None:
-        """Type a source."""
+        """Ask for the name of a source and open it."""
         self._dialogs.ask_text("Open by name", "A folder, hf:NAME, config:TYPE?key=value, demo:NAME or file.py:factory",
                   "demo:reviews", lambda text: self.open_spec(text))  # fmt: skip
 
@@ -76,24 +76,24 @@ class Opening:
         self._saving.guard(lambda: self._begin(spec))
 
     def fill_recent(self, menu: QMenu) -> None:
-        """List what was opened last."""
+        """Fill a menu with the recent files."""
         menu.clear()
         for spec in self._settings.recent:
             menu.addAction(spec.replace("&", "&&"), lambda spec=spec: self.open_spec(spec))
         if not self._settings.recent:
-            menu.addAction("Nothing opened yet").setEnabled(False)
+            menu.addAction("No recent files").setEnabled(False)
 
     def load_recipe(self) -> None:
-        """Choose a file and add its steps."""
+        """Ask for a recipe file and add its steps."""
         self._dialogs.ask_path("Load a recipe", lambda p: self.add_steps(p), names=RECIPES)
 
     def add_steps(self, path: Path) -> None:
-        """Add the steps of a recipe's file (TOML, JSON, a dict of MASE) after the present ones: one undo step."""
+        """Append the steps of a recipe file (TOML, JSON or a MASE dict) to the recipe, as one undo step."""
         from espalier.passes.recipes.pasted import load_recipe_file
 
         try:
             steps = load_recipe_file(path).steps
         except EspalierError as error:
-            self._banner.error(error)
+            self._banner.show_error(error)
             return
         self._session.set_recipe(self._session.recipe.append(*steps), f"Load {path.name}")

@@ -1,7 +1,7 @@
-"""Whose a project's file is: one window may save to it; a change by another program is reported, never overwritten.
+"""Ownership of a project file: one window may save to it; changes by other programs are reported, not overwritten.
 
-The window that holds a file locks a note in the program's own folder; a second window on the file is read-only until
-it takes over, which the first one hears of through a second note.
+The owner locks a claim file in the program's own folder. A second window on the same project is read-only until it
+takes over, which it asks for through a second file.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QElapsedTimer, QTimer, Signal
 from PySide6.QtCore import QObject as Base
 
-from espalier.app.claims import claim, give_back, holder, is_wanted, want
+from espalier.app.file_claims import claim, give_back, holder, is_wanted, want
 from espalier.app.locks import Locked
-from espalier.app.session.accuracies import Baseline
+from espalier.app.session.measures import Baseline
 from espalier.app.step_words import title
 from espalier.app.words import plural
 from espalier.model.document.recipe import Recipe
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from espalier.app.errors import Banner, Button
     from espalier.app.session.session import Session
 
-EVERY, PATIENCE, AGAIN = 1000, 5000, 100  # milliseconds: looks at the file, how long a take-over may last, its tries
+# Milliseconds: between two checks of the file, for a take-over at most, between its tries.
+CHECK_INTERVAL, TAKE_OVER_TIMEOUT, TRY_INTERVAL = 1000, 5000, 100
 DISK = "on disk"
 
 
 class Ownership(Base):
-    """Of the file of one window's document. `changed`: whether the window may save to it."""
+    """Owns the file of one window's document. `changed`: the window gained or lost the right to save to it."""
 
     changed = Signal()
     save_wanted = Signal()
@@ -44,26 +45,26 @@ class Ownership(Base):
         self._session, self._banner = session, banner
         self._path: Path | None = None
         self._claim: Locked | None = None
-        self._told: Version | None = None  # the version of the file that the user was asked about
-        self._gone = False
-        self._wish: Locked | None = None  # held while this window asks another for the file
-        self._clock = QTimer(self, interval=EVERY)
-        self._clock.timeout.connect(self.look)
-        self._tries = QTimer(self, interval=AGAIN)
-        self._tries.timeout.connect(self._try)
-        self._waited = QElapsedTimer()
-        session.opened.connect(self._follow)
-        session.saved.connect(self._follow)
-        session.job_event.connect(self._heard)
+        self._reported: Version | None = None  # the version of the file that the user was asked about
+        self._missing_reported = False
+        self._request: Locked | None = None  # held while this window asks another for the file
+        self._check_timer = QTimer(self, interval=CHECK_INTERVAL)
+        self._check_timer.timeout.connect(self.check_file)
+        self._try_timer = QTimer(self, interval=TRY_INTERVAL)
+        self._try_timer.timeout.connect(self._try_claim)
+        self._elapsed = QElapsedTimer()
+        session.opened.connect(self._claim_document)
+        session.saved.connect(self._claim_document)
+        session.job_event.connect(self._job_event)
 
     @property
     def read_only(self) -> bool:
-        """Whether another window holds the file of the open document."""
+        """Whether another window owns the file of the open document."""
         return self._path is not None and self._claim is None
 
     @property
     def title(self) -> str:
-        """What the open document is called; empty where there is none."""
+        """The title of the open document; empty if none is open."""
         document = self._session.document
         if document is None:
             return ""
@@ -71,182 +72,183 @@ class Ownership(Base):
         name = f"{document.path.name} — {source}" if document.path else source
         return f"{name} (read-only)" if self.read_only else name
 
-    def free(self, path: Path) -> bool:
-        """Whether this window may write a project there: no other holds it. Tells the user where not."""
+    def may_write(self, path: Path) -> bool:
+        """Whether this window may write a project to `path`; shows a message if another window owns it."""
         path = path.resolve()
         if path == self._path:
             if self.read_only:
-                self._tell_held()
+                self._offer_take_over()
             return not self.read_only
-        held = claim(path)
-        if held is None:
+        trial = claim(path)
+        if trial is None:
             hint = "Choose another name, or save it in that window."
-            self._banner.tell(_elsewhere(path), hint, kind="error")
+            self._banner.show_message(_elsewhere(path), hint, kind="error")
             return False
-        held.release()  # its note stays until the save is heard of: it tells where one that is killed was writing
+        trial.release()  # the claim file stays until the save ends: it names the path that a killed window wrote to
         return True
 
     def end(self) -> None:
-        """Let the file go."""
-        self._clock.stop()
+        """Give the file up."""
+        self._check_timer.stop()
         self._stop_trying()
         if self._claim:
             give_back(self._claim)
-        self._path = self._claim = self._told = None
+        self._path = self._claim = self._reported = None
 
-    def _follow(self) -> None:
-        """The document has another file, or was saved: hold that."""
+    def _claim_document(self) -> None:
+        """Claim the file of the open document."""
         document = self._session.document
         path = document.path if document else None
         if path != self._path or (path and self._claim is None):
             self.end()
             self._path = path
             self._claim = claim(path) if path else None
-            if path:  # what a window that is gone had half written there; a drive may be slow
+            if path:  # partial files of a killed window; in a thread, as a drive may be slow
                 threading.Thread(target=clear_parts, args=(path.parent,), name="espalier-parts", daemon=True).start()
             if self.read_only:
-                self._tell_held()
+                self._offer_take_over()
             self.changed.emit()
-        self._told, self._gone = None, False
+        self._reported, self._missing_reported = None, False
         if path:
-            self._clock.start()
-            self.look()
+            self._check_timer.start()
+            self.check_file()
 
     # -- another window
 
-    def _tell_held(self) -> None:
+    def _offer_take_over(self) -> None:
         assert self._path is not None
         take: Button = "Take over", self.take_over
         save: Button = "Save as…", self.save_as_wanted.emit
-        hint = "Here it is read-only: edit as you like, and save under another name, or take it over."
+        hint = "It is read-only here: save it under another name, or take it over."
         self._banner.offer(_elsewhere(self._path), hint, [take, save])
 
     def take_over(self) -> None:
         """Ask the other window for the file."""
         if self._path is None:
             return
-        self._banner.drop()
-        self._stop_trying()  # asked twice, it would be without the first wish, and hold none
-        self._wish = want(self._path)
-        self._waited.start()
-        self._tries.start()
+        self._banner.drop_offer()
+        self._stop_trying()  # a second request needs the lock of the first one
+        self._request = want(self._path)
+        self._elapsed.start()
+        self._try_timer.start()
 
-    def _try(self) -> None:
-        """Whether the other window has let it go."""
+    def _try_claim(self) -> None:
+        """Claim the file if the other window has given it up; give up after the timeout."""
         path = self._path
         if path is None or not self.read_only:
             self._stop_trying()
-        elif (held := claim(path)) is not None:
+        elif (own := claim(path)) is not None:
             self._stop_trying()
-            self._claim, self._told = held, None
+            self._claim, self._reported = own, None
             self.changed.emit()
-            self.look()
-        elif self._waited.elapsed() > PATIENCE:
+            self.check_file()
+        elif self._elapsed.elapsed() > TAKE_OVER_TIMEOUT:
             self._stop_trying()
-            self._banner.tell(f"The other window with {path.name} does not answer.", "Save under another name.",
+            self._banner.show_message(f"The other window with {path.name} does not answer.", "Save under another name.",
                                      kind="error")  # fmt: skip
 
     def _stop_trying(self) -> None:
-        self._tries.stop()
-        if self._wish:
-            give_back(self._wish)
-        self._wish = None
+        self._try_timer.stop()
+        if self._request:
+            give_back(self._request)
+        self._request = None
 
     def _give_up(self, path: Path) -> None:
-        """Another window took the file over: what is unsaved here stays here."""
+        """Release the file to another window; unsaved edits stay here."""
         assert self._claim is not None
         give_back(self._claim)
         self._claim = None
-        take: Button = "Take it back", self.take_over
+        take: Button = "Take back", self.take_over
         save: Button = "Save as…", self.save_as_wanted.emit
-        hint = "Your edits are still here: save them under another name, or take it back."
+        hint = "Your edits are still here. Save them under another name, or take the file back."
         self._banner.offer(f"Another Espalier window took over {path.name}.", hint, [take, save])
         self.changed.emit()
 
     # -- another program
 
-    def look(self) -> None:
-        """Look at the file, and tell what another program, or another window, did to it."""
+    def check_file(self) -> None:
+        """Report a change or deletion by another program; give the file up if another window asks for it."""
         document, path = self._session.document, self._path
         if document is None or path is None or path != document.path:
             return
         if self._claim and not self._saving() and is_wanted(path):
             self._give_up(path)
-        now = Version.of(path)
-        if self._saving() or now == document.version:
+        version = Version.of(path)
+        if self._saving() or version == document.version:
             return
-        if now is None and not self._gone:
-            self._gone = True
-            save: Button = "Save it again", self.save_wanted.emit
-            hint = "Everything is still open here."
-            self._banner.offer(f"{path.name} cannot be found any more.", hint, [save])
-        elif now is not None and now != self._told:
-            self._told = now
+        if version is None and not self._missing_reported:
+            self._missing_reported = True
+            save: Button = "Save again", self.save_wanted.emit
+            hint = "The project is still open here. Save it again to restore the file."
+            self._banner.offer(f"{path.name} no longer exists.", hint, [save])
+        elif version is not None and version != self._reported:
+            self._reported = version
             self._ask(path)
 
     def _saving(self) -> bool:
         return any(isinstance(j.job, SaveJob) and not j.job.copy for j in self._session.jobs)
 
-    def _ask(self, path: Path, compared: str = "") -> None:
+    def _ask(self, path: Path, differences: str = "") -> None:
+        """Ask what to do about a change by another program; `differences`: the result of Compare."""
         document = self._session.document
         dirty = bool(document and document.dirty)
-        buttons: list[Button] = [("Reload and drop my edits" if dirty else "Reload", self._reload)]
+        buttons: list[Button] = [("Reload, discard my edits" if dirty else "Reload", self._reload)]
         if not self.read_only:
-            buttons.append(("Keep mine: save over it", self._keep))
-        if not compared:
+            buttons.append(("Overwrite with mine", self._overwrite))
+        if not differences:
             buttons.append(("Compare", self._compare))
-        hint = compared or "Nothing is written before you choose; you can also save under another name."
+        hint = differences or "Choose which version to keep, or save under another name."
         self._banner.offer(f"{path.name} was changed by another program since it was opened.", hint, buttons)
 
     def _reload(self) -> None:
-        self._banner.drop()
+        self._banner.drop_offer()
         if self._path:
             self.reload_wanted.emit(str(self._path))
 
-    def _keep(self) -> None:
-        self._banner.drop()
+    def _overwrite(self) -> None:
+        self._banner.drop_offer()
         self._session.save(anyway=True)
 
     def _compare(self) -> None:
-        """Open what is on the disk beside, as what figures are compared with."""
+        """Open the version on disk as the baseline of the score."""
         document, path = self._session.document, self._path
         if document is None or path is None:
             return
-        self._banner.drop()
+        self._banner.drop_offer()
         job = OpenJob(str(path), document.store.folder / "on-disk")
         self._session.submit(f"Compare with {path.name}", job, lambda result: self._compared(path, result))
 
-    def _compared(self, path: Path, found: OpenResult) -> None:
+    def _compared(self, path: Path, result: OpenResult) -> None:
         document = self._session.document
         if document is None or path != self._path:
             return
-        mine, theirs = self._session.recipe, found.project.recipe
-        if found.project.base != document.project.base:
-            self._ask(path, "On disk is another model.")
+        mine, theirs = self._session.recipe, result.project.recipe
+        if result.project.base != document.project.base:
+            self._ask(path, "The file on disk holds another model.")
             return
-        document.store.add_new(found.locations)
-        self._session.compare_with(Baseline(DISK, theirs, found.project.graph))
-        self._ask(path, differences(mine, theirs) + " Figures are compared with it.")
+        document.store.add_new(result.locations)
+        self._session.compare_with(Baseline(DISK, theirs, result.project.graph))
+        self._ask(path, recipe_differences(mine, theirs) + " The score is compared with it.")
 
-    def _heard(self, heard: JobEvent) -> None:
-        """A save that found the file changed asks what is to be kept."""
-        if isinstance(heard.event, Failed) and isinstance(heard.job.job, SaveJob) and not heard.job.job.copy:
-            self._told = None
-            QTimer.singleShot(0, self, self.look)
+    def _job_event(self, event: JobEvent) -> None:
+        """Ask again after a save that failed because the file had changed."""
+        if isinstance(event.event, Failed) and isinstance(event.job.job, SaveJob) and not event.job.job.copy:
+            self._reported = None
+            QTimer.singleShot(0, self, self.check_file)
 
 
-def differences(mine: Recipe, theirs: Recipe) -> str:
-    """What two recipes do not share, in words."""
-    same = 0
-    while same < min(len(mine.steps), len(theirs.steps)) and mine.steps[same] == theirs.steps[same]:
-        same += 1
+def recipe_differences(mine: Recipe, theirs: Recipe) -> str:
+    """The steps after the common prefix of two recipes, as a sentence."""
+    shared = 0
+    while shared < min(len(mine.steps), len(theirs.steps)) and mine.steps[shared] == theirs.steps[shared]:
+        shared += 1
     if mine.steps == theirs.steps:
         return "Both have the same steps."
-    here, there = (", ".join(title(s) for s in r.steps[same:]) or "no step" for r in (mine, theirs))
-    equal = f"The first {plural(same, 'step')} {'is' if same == 1 else 'are'} equal, then: " if same else ""
-    return f"{equal}{here} here, {there} on disk."
+    here, there = (", ".join(title(s) for s in r.steps[shared:]) or "no step" for r in (mine, theirs))
+    prefix = f"The first {plural(shared, 'step')} {'is' if shared == 1 else 'are'} equal; then " if shared else ""
+    return f"{prefix}{here} here, {there} on disk."
 
 
 def _elsewhere(path: Path) -> str:
-    who = holder(path)
-    return f"{path.name} is open in another Espalier window{f' ({who})' if who else ''}."
+    owner = holder(path)
+    return f"{path.name} is open in another Espalier window{f' ({owner})' if owner else ''}."

@@ -1,4 +1,4 @@
-"""Options of a pass as its form first shows them: for the selected nodes, on the data that the score is of."""
+"""Initial options of a pass form: the selected nodes, and the data that the score is measured on."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from espalier.passes.select import Select
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-BY_HAND = 200  # more selected nodes than this are named by type instead
-# Passes that take one kind of node: others that happen to be selected are no subject of theirs.
-TAKES: dict[str, Callable[[Node], bool]] = {
+MAX_NAMED = 200  # larger selections are not named node by node
+# Passes that apply to one kind of node: a selection is reduced to nodes of that kind.
+APPLIES_TO: dict[str, Callable[[Node], bool]] = {
     "decompose_attention": decomposable,
     "replace_linear": lambda n: n.op == "linear",
     "pack_mx": lambda n: n.op == "linear",
@@ -35,13 +35,13 @@ def default_select(session: Session) -> Select:
 
 
 def selected(session: Session) -> Select | None:
-    """The selected nodes; None where there are none, or too many to name."""
+    """The selected nodes; None if there are none or more than MAX_NAMED."""
     chosen = session.selection
-    return Select("name", chosen) if 0 < len(chosen) <= BY_HAND else None
+    return Select("name", chosen) if 0 < len(chosen) <= MAX_NAMED else None
 
 
 def default_options(session: Session, spec: PassSpec) -> Any:
-    """A pass's options as its form first shows them: for the selected nodes, on the data that the score is of."""
+    """The initial options of a pass form: for the selected nodes, on the data of the score."""
     from espalier.model.formats.integer import Integer
     from espalier.passes.choices.prune import PruneOptions
     from espalier.passes.choices.quantize import QuantizeOptions, Rule
@@ -51,45 +51,45 @@ def default_options(session: Session, spec: PassSpec) -> Any:
         return QuantizeOptions((Rule(default_select(session), {"data_in": fmt, "weight": fmt, "bias": fmt}),))
     options = spec.options()
     names = {f.name for f in fields(options)}
-    chosen = default_select(session) if spec.options is PruneOptions else _taken(session, spec.name)
-    if spec.name == "remove_pruned":  # what is masked lies elsewhere than what happens to be selected
+    chosen = default_select(session) if spec.options is PruneOptions else _applicable(session, spec.name)
+    if spec.name == "remove_pruned":  # the masked units need not be in the selected nodes
         chosen = None
     if "select" in names and chosen:
         options = replace(options, select=chosen)
     document = session.document
     if spec.name == "pack_mx" and document and not any(_in_mxint(n) for n in document.graph):
-        options = replace(options, width="8")  # as they are they could not be packed
+        options = replace(options, width="8")  # without MXInt formats there is nothing to pack
     if spec.name == "prune_structured" and chosen and document:
-        options = _present(document.graph, options)
-    known = session.measured_on
-    if "data" in names and known.data:
-        options = replace(options, **{n: v for n, v in known.which.items() if n in names})
+        options = _with_present_kind(document.graph, options)
+    data = session.measured_on
+    if "data" in names and data.data:
+        options = replace(options, **{n: v for n, v in data.which.items() if n in names})
     return options
 
 
-def _taken(session: Session, name: str) -> Select | None:
-    """The selected nodes that a pass can take; None where it can take none of them, or takes all kinds."""
-    document, chosen, takes = session.document, selected(session), TAKES.get(name)
-    if document is None or chosen is None or takes is None:
+def _applicable(session: Session, name: str) -> Select | None:
+    """The selected nodes that a pass applies to; None if there are none."""
+    document, chosen, applies = session.document, selected(session), APPLIES_TO.get(name)
+    if document is None or chosen is None or applies is None:
         return chosen
-    able = tuple(i for i in chosen.values if takes(document.graph.nodes[i]))
-    return Select("name", able) if able else None
+    ids = tuple(i for i in chosen.values if applies(document.graph.nodes[i]))
+    return Select("name", ids) if ids else None
 
 
 def _in_mxint(node: Node) -> bool:
     from espalier.model.formats.mxint import MXInt
 
-    chosen = node.precision.get("weight")
-    return chosen is not None and isinstance(chosen.format, MXInt)
+    precision = node.precision.get("weight")
+    return precision is not None and isinstance(precision.format, MXInt)
 
 
-def _present(graph: Graph, options: Any) -> Any:
-    """Structured pruning of a kind of unit that the selected nodes have."""
+def _with_present_kind(graph: Graph, options: Any) -> Any:
+    """Options of structured pruning, for a kind of unit that the selected nodes have."""
     from espalier.app.figures.structure import STRUCTURES
     from espalier.passes.structure.preview import kinds_of
 
     try:
         kinds = kinds_of(STRUCTURES.of(graph), options.select)
-    except EspalierError:  # the form tells it
+    except EspalierError:  # the form shows it
         return options
     return options if options.what in kinds or not kinds else replace(options, what=kinds[0])

@@ -1,6 +1,6 @@
-"""The window's side of plug-ins: which files there are, what the worker made of them, stand-ins for their passes.
+"""Plug-ins in the window: their files, what the worker registered from them, and stand-ins for their passes.
 
-Passes run in the worker alone; what comes here is plain data. Files with formats, costs or data sources run here, too.
+Passes run only in the worker, which sends plain data. Files with formats, costs or data sources also run here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Plugins(QObject):
-    """Loads plug-ins through the worker and keeps what each registered."""
+    """Loads plug-ins through the worker and stores what each registered."""
 
     changed = Signal()
 
@@ -33,54 +33,54 @@ class Plugins(QObject):
         self._session, self._settings = session, settings
         self.states: tuple[PluginState, ...] = ()
         self.specs: tuple[PassSpec, ...] = ()
-        self.given: tuple[Path, ...] = ()
+        self.from_command_line: tuple[Path, ...] = ()
         self.loading = False
-        # Queued: the panels that show it begin anew with each document.
-        session.opened.connect(self._tell_missing, Qt.ConnectionType.QueuedConnection)
-        session.job_event.connect(self._heard)
+        # Queued: the panels that show it are reset by the same signal.
+        session.opened.connect(self._report_missing, Qt.ConnectionType.QueuedConnection)
+        session.job_event.connect(self._job_event)
 
-    def start(self, given: Iterable[str] = ()) -> None:
-        """Load what the settings name and `given`, the files of the command line; no job where there is nothing."""
+    def start(self, files: Iterable[str] = ()) -> None:
+        """Load the plug-ins of the settings and `files` of the command line; starts no job if there are none."""
         from espalier.passes.plugins.plugins import has_packages, plugin_files
 
-        self.given = tuple(Path(g).expanduser().absolute() for g in given)
-        if self.given or self._settings.plugins or any(map(plugin_files, self.places)) or has_packages():
+        self.from_command_line = tuple(Path(f).expanduser().absolute() for f in files)
+        if self.from_command_line or self._settings.plugins or any(map(plugin_files, self.paths)) or has_packages():
             self.load()
 
     @property
     def listed(self) -> tuple[Path, ...]:
-        """The files and folders of the user's list."""
+        """The files and folders in the settings."""
         return tuple(map(Path, self._settings.plugins))
 
     @property
-    def places(self) -> tuple[Path, ...]:
-        """All files and folders that are loaded from."""
+    def paths(self) -> tuple[Path, ...]:
+        """All files and folders that plug-ins are loaded from."""
         from espalier.passes.plugins.plugins import plugin_places
 
-        return tuple(dict.fromkeys((*plugin_places(self._settings.plugins), *self.given)))
+        return tuple(dict.fromkeys((*plugin_places(self._settings.plugins), *self.from_command_line)))
 
-    def add(self, place: Path) -> None:
-        """Put a file or folder on the list and load it."""
-        self._list((*self._settings.plugins, str(place.absolute())))
+    def add(self, path: Path) -> None:
+        """Add a file or folder to the settings and load it."""
+        self._store((*self._settings.plugins, str(path.absolute())))
 
-    def remove(self, place: Path) -> None:
-        """Take a file or folder off the list; its passes go."""
-        self.given = tuple(g for g in self.given if g != place)
-        self._list(p for p in self._settings.plugins if Path(p) != place)
+    def remove(self, path: Path) -> None:
+        """Remove a file or folder from the settings and unload its passes."""
+        self.from_command_line = tuple(p for p in self.from_command_line if p != path)
+        self._store(p for p in self._settings.plugins if Path(p) != path)
 
-    def _list(self, places: Iterable[str]) -> None:
-        self._settings.plugins = tuple(places)
+    def _store(self, paths: Iterable[str]) -> None:
+        self._settings.plugins = tuple(paths)
         self._settings.sync()
         self.load()
 
     def load(self) -> None:
-        """Load all plug-ins afresh, changed files too."""
+        """Reload all plug-ins, including changed files."""
         self.loading = True
-        self._session.submit("Load plug-ins", PluginJob(self.places), self._take)
+        self._session.submit("Load plug-ins", PluginJob(self.paths), self._register)
         self.changed.emit()
 
-    def forget(self) -> None:
-        """Withdraw the stand-ins, and the formats."""
+    def unload(self) -> None:
+        """Unregister the stand-ins and the formats."""
         from espalier.passes.plugins.plugins import unload_plugins
 
         unload_plugins()
@@ -88,18 +88,18 @@ class Plugins(QObject):
             PASSES.remove(spec.name)
         self.specs = ()
 
-    def _take(self, states: tuple[PluginState, ...]) -> None:
-        self.forget()
+    def _register(self, states: tuple[PluginState, ...]) -> None:
+        self.unload()
         states = tuple(map(self._with_formats, states))
-        offered = [(o, s.source) for s in states for o in s.passes]
-        self.specs = tuple(PASSES.add(o.name, stand_in(o), replace=True, source=source) for o, source in offered)
+        passes = [(p, s.source) for s in states for p in s.passes]
+        self.specs = tuple(PASSES.add(p.name, stand_in(p), replace=True, source=source) for p, source in passes)
         self.states = states
-        self._session.forget_results()
-        self._tell_failed([s for s in states if s.error])
+        self._session.discard_results()
+        self._report_failed([s for s in states if s.error])
 
     @staticmethod
     def _with_formats(state: PluginState) -> PluginState:
-        """Formats, costs and data sources are needed here, too: a file with some that the worker could load is run."""
+        """Run a file with formats, costs or data sources here too; returns the state with the error, if any."""
         from espalier.passes.plugins.plugins import load_formats
 
         if not (state.formats or state.costs or state.sources) or not Path(state.source).is_file():
@@ -110,16 +110,16 @@ class Plugins(QObject):
             return replace(state, error=error.message, hint=error.hint)
         return state
 
-    def _heard(self, heard: JobEvent) -> None:
-        if isinstance(heard.job.job, PluginJob) and isinstance(heard.event, TERMINAL):
-            if not isinstance(heard.event, Done):
-                self._take(())  # the worker has none now
+    def _job_event(self, event: JobEvent) -> None:
+        if isinstance(event.job.job, PluginJob) and isinstance(event.event, TERMINAL):
+            if not isinstance(event.event, Done):
+                self._register(())  # the worker has no plug-ins now
             self.loading = any(isinstance(j.job, PluginJob) for j in self._session.jobs)
             self.changed.emit()
 
     # -- notices
 
-    def _tell_failed(self, failed: list[PluginState]) -> None:
+    def _report_failed(self, failed: list[PluginState]) -> None:
         if len(failed) == 1:
             self._session.problem.emit(PassError(failed[0].error, failed[0].hint))
         elif failed:
@@ -127,8 +127,8 @@ class Plugins(QObject):
             text = f"{len(failed)} plug-ins could not be loaded: {names}."
             self._session.problem.emit(PassError(text, "Model → Plug-ins… shows why."))
 
-    def _tell_missing(self) -> None:
+    def _report_missing(self) -> None:
         document = self._session.document
-        hint = "Add the plug-in under Model → Plug-ins… to run or edit them; all else works."
+        hint = "Add the plug-in under Model → Plug-ins… to run or edit them."
         if document and (notice := missing_notice(document.recipe, hint)):
             self._session.problem.emit(notice)

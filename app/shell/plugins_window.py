@@ -1,4 +1,4 @@
-"""The list of plug-ins: where they lie, what each registered, what went wrong; add, remove, load again."""
+"""The window Plug-ins: paths, what each file registered, errors; add, remove and reload."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from espalier.app.shell.plugins import Plugins
     from espalier.app.widgets.style import Appearance
 
-PLACE = Qt.ItemDataRole.UserRole
-WORDS = (
+PATH = Qt.ItemDataRole.UserRole
+INTRODUCTION = (
     "Passes, number formats, costs, data sources and hardware operations of your own, from Python files. Passes run in "
     "the worker, not in the window; no code is ever taken from a project."
 )
 
 
-def added(state: PluginState) -> str:
-    """What a plug-in registered, or why it did not."""
+def description(state: PluginState) -> str:
+    """What a plug-in registered, or its error."""
     if state.error:
         return state.error.removeprefix(f"The plug-in {Path(state.source).name} ")
     parts = [f"{'analysis' if p.kind == 'analysis' else 'pass'} {p.name}" for p in state.passes]
@@ -47,7 +47,7 @@ def added(state: PluginState) -> str:
 
 
 class PluginsWindow(QDialog):
-    """A window beside the work."""
+    """The window Plug-ins, non-modal."""
 
     def __init__(self, parent: QWidget, plugins: Plugins, dialogs: Dialogs, appearance: Appearance) -> None:
         super().__init__(parent, Qt.WindowType.Tool)
@@ -56,7 +56,7 @@ class PluginsWindow(QDialog):
         self._plugins, self._dialogs, self._appearance = plugins, dialogs, appearance
         self.tree = QTreeWidget()
         self.tree.setColumnCount(2)
-        self.tree.setHeaderLabels(["Plug-in", "What it adds"])
+        self.tree.setHeaderLabels(["Plug-in", "Adds"])
         self.tree.setAccessibleName("Plug-ins")
         self.tree.header().setSectionResizeMode(0, QHeaderView.ResizeMode.Interactive)
         self.tree.header().resizeSection(0, 260)
@@ -68,7 +68,7 @@ class PluginsWindow(QDialog):
         self.details.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.state = muted("", wrap=False)
         self._remove = self._button("Remove", self.remove)
-        self._reload = self._button("Load again", self._plugins.load)
+        self._reload = self._button("Reload", self._plugins.load)
         self._build()
         self._plugins.changed.connect(self.refresh)
         self.refresh()
@@ -95,45 +95,46 @@ class PluginsWindow(QDialog):
         box.setContentsMargins(16, 14, 16, 14)
         box.setSpacing(8)
         box.addWidget(title)
-        box.addWidget(muted(WORDS))
+        box.addWidget(muted(INTRODUCTION))
         box.addWidget(self.tree, 1)
         box.addWidget(self.details)
         box.addLayout(row)
 
-    # -- what is shown
+    # -- the list
 
     def refresh(self) -> None:
-        """List the places and what the worker made of them."""
-        chosen = self._place
+        """List the paths and the state of each file."""
+        selected = self._selected_path
         self.tree.clear()
-        left = {s.source: s for s in self._plugins.states}
-        for place in self._plugins.places:
-            self._add_place(place, left)
-        for state in left.values():
+        states = {s.source: s for s in self._plugins.states}
+        for path in self._plugins.paths:
+            self._add_path(path, states)
+        for state in states.values():  # those without a row yet
             if not Path(state.source).is_absolute():
                 self._item(state.source, state, "An installed package")
         self.tree.expandAll()
         for i in range(self.tree.topLevelItemCount()):
             item = self.tree.topLevelItem(i)
-            if item and item.data(0, PLACE) == chosen:
+            if item and item.data(0, PATH) == selected:
                 self.tree.setCurrentItem(item)
         self._refresh_buttons()
 
-    def _add_place(self, place: Path, left: dict[str, PluginState]) -> None:
-        files = plugin_files(place)
-        if not place.is_dir():
-            item = self._item(place.name, left.pop(str(place.resolve()), None), str(place))
+    def _add_path(self, path: Path, states: dict[str, PluginState]) -> None:
+        """Add the rows of a file or folder; removes the states that it shows from `states`."""
+        files = plugin_files(path)
+        if not path.is_dir():
+            item = self._item(path.name, states.pop(str(path.resolve()), None), str(path))
         else:
-            item = self._item(place.name, None, str(place))
+            item = self._item(path.name, None, str(path))
             item.setText(1, plural(len(files), "file") if files else "no Python file")
             for file in files:
-                item.addChild(self._row(file.name, left.pop(str(file.resolve()), None), str(file)))
-        if place == default_folder():
+                item.addChild(self._row(file.name, states.pop(str(file.resolve()), None), str(file)))
+        if path == default_folder():
             item.setText(0, "Your plug-in folder")
             item.setText(1, plural(len(files), "file") if files else "empty; Python files in it are always loaded")
-        elif place in self._plugins.given:
+        elif path in self._plugins.from_command_line:
             item.setText(0, f"{item.text(0)} (command line)")
-        item.setData(0, PLACE, place)
+        item.setData(0, PATH, path)
 
     def _item(self, name: str, state: PluginState | None, tip: str) -> QTreeWidgetItem:
         item = self._row(name, state, tip)
@@ -141,7 +142,7 @@ class PluginsWindow(QDialog):
         return item
 
     def _row(self, name: str, state: PluginState | None, tip: str) -> QTreeWidgetItem:
-        text = added(state) if state else "loading…" if self._plugins.loading else "not loaded"
+        text = description(state) if state else "loading…" if self._plugins.loading else "not loaded"
         item = QTreeWidgetItem([name, text])
         item.setToolTip(0, tip)
         item.setToolTip(1, f"{state.error} {state.hint}" if state and state.error else text)
@@ -150,28 +151,28 @@ class PluginsWindow(QDialog):
             item.setForeground(1, QColor(self._appearance.palette.bad))
         return item
 
-    # -- what is done
+    # -- actions
 
     @property
-    def _place(self) -> Path | None:
-        """The chosen file or folder of the list; of a file in a folder, the folder."""
+    def _selected_path(self) -> Path | None:
+        """The file or folder of the selected row; for a file in a folder, the folder."""
         item = self.tree.currentItem()
         while item and item.parent():
             item = item.parent()
-        found = item.data(0, PLACE) if item else None
-        return found if isinstance(found, Path) else None
+        path = item.data(0, PATH) if item else None
+        return path if isinstance(path, Path) else None
 
     def _refresh_buttons(self) -> None:
         item = self.tree.currentItem()
         self.details.setText(f"{item.toolTip(0)}\n{item.toolTip(1)}" if item else "")
-        self._remove.setEnabled(self._place in (*self._plugins.listed, *self._plugins.given))
+        self._remove.setEnabled(self._selected_path in (*self._plugins.listed, *self._plugins.from_command_line))
         self._reload.setEnabled(not self._plugins.loading)
         self.state.setText("Loading…" if self._plugins.loading else "")
 
     def remove(self) -> None:
-        """Take the chosen file or folder off the list."""
-        if self._place:
-            self._plugins.remove(self._place)
+        """Remove the selected file or folder from the list."""
+        if path := self._selected_path:
+            self._plugins.remove(path)
 
     def _add_file(self) -> None:
         self._dialogs.ask_path("Add a plug-in", self._plugins.add, names="Python files (*.py)")

@@ -1,4 +1,4 @@
-"""Saving and closing the document: unsaved changes are asked about before they are lost."""
+"""Saving and closing the document; asks before unsaved changes are lost."""
 
 from __future__ import annotations
 
@@ -17,109 +17,112 @@ if TYPE_CHECKING:
     from espalier.app.shell.dialogs import Dialogs
     from espalier.app.shell.ownership import Ownership
 
-Then = Callable[[], object]
+Continuation = Callable[[], object]
 
 
 class Saving(QObject):
-    """Of one window's document."""
+    """Saves and closes the document of one window."""
 
     def __init__(self, parent: QWidget, session: Session, ownership: Ownership, dialogs: Dialogs) -> None:
         super().__init__(parent)
         self._parent, self._session, self._ownership, self._dialogs = parent, session, ownership, dialogs
-        self._then: Then | None = None  # what waits for a save
+        self._continuation: Continuation | None = None  # called after the next successful save
         session.saved.connect(self._saved)
-        session.job_event.connect(self._heard)
+        session.job_event.connect(self._job_event)
         ownership.save_wanted.connect(self.save)
         ownership.save_as_wanted.connect(self.save_as)
 
     def unsaved(self) -> bool:
-        """Whether edits would be lost with the document: not saved, or not yet done by the worker."""
+        """Whether closing the document would lose edits: unsaved ones, or ones that the worker has not run."""
         document = self._session.document
-        return document is not None and (document.dirty or bool(self._session.waiting))
+        return document is not None and (document.dirty or bool(self._session.pending_edits))
 
-    def guard(self, then: Then) -> None:
-        """Do `then` once nothing unsaved would be lost: at once, or after Save or Discard."""
+    def guard(self, then: Continuation) -> None:
+        """Call `then` if nothing is unsaved; otherwise ask, and call it after Save or Discard."""
         document = self._session.document
         if document is None or not self.unsaved():
             then()
             return
-        name, waiting = document.path.name if document.path else document.project.source.name, self._session.waiting
-        undone = f"{', '.join(waiting)} is not done yet, and is lost if you go on." if waiting else ""
+        name, queued = (
+            document.path.name if document.path else document.project.source.name,
+            self._session.pending_edits,
+        )
+        warning = f"Edits still in the queue are lost: {', '.join(queued)}." if queued else ""
         buttons = QMessageBox.StandardButton
         box = QMessageBox(self._parent)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.setWindowTitle("Espalier")
         if document.dirty:
             box.setText(f"Save the changes to {name}?")
-            box.setInformativeText(f"Otherwise they are lost. {undone}".strip())
+            box.setInformativeText(f"Otherwise they are lost. {warning}".strip())
             box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
             box.setDefaultButton(buttons.Save)
         else:
-            box.setText(f"Leave {name} while the worker is at it?")
-            box.setInformativeText(undone)
+            box.setText(f"Close {name} while edits are running?")
+            box.setInformativeText(warning)
             box.setStandardButtons(buttons.Discard | buttons.Cancel)
             box.setDefaultButton(buttons.Cancel)
         box.buttonClicked.connect(lambda b: self._answered(box.standardButton(b), then))
         box.open()
 
-    def _answered(self, answer: QMessageBox.StandardButton, then: Then) -> None:
+    def _answered(self, answer: QMessageBox.StandardButton, then: Continuation) -> None:
         if answer == QMessageBox.StandardButton.Discard:
             then()
         elif answer == QMessageBox.StandardButton.Save:
-            self._then = then
+            self._continuation = then
             self.save()
 
     def save(self) -> None:
-        """Save to the project's file; the first time ask for one."""
+        """Save to the project's file; ask for one if it has none."""
         document = self._session.document
         if document is None or document.path is None:
             self.save_as()
-        elif self._ownership.free(document.path):
+        elif self._ownership.may_write(document.path):
             self._session.save()
         else:
-            self.forget_then()
+            self.cancel_continuation()
 
-    def forget_then(self) -> None:
-        """Do not go on with what waited for a save: there was none."""
-        self._then = None
+    def cancel_continuation(self) -> None:
+        """Drop the call that waits for a save, because the save was cancelled or failed."""
+        self._continuation = None
 
-    def _heard(self, ended: JobEvent) -> None:
-        """A save that did not come about takes what waited for it along: a later one is not to close the window."""
-        save = ended.job.job
-        failed = isinstance(ended.event, TERMINAL) and not isinstance(ended.event, Done)
+    def _job_event(self, event: JobEvent) -> None:
+        """Cancel the continuation of a failed save: a later save must not close the window."""
+        save = event.job.job
+        failed = isinstance(event.event, TERMINAL) and not isinstance(event.event, Done)
         if failed and isinstance(save, SaveJob) and not save.copy:
-            self.forget_then()
+            self.cancel_continuation()
 
     def save_as(self) -> None:
-        """Choose a file and save to it."""
+        """Ask for a file and save to it."""
         document = self._session.document
         if document is None:
             return
-        name = document.path.name if document.path else f"{_word(document.project.source.name)}.espalier"
-        dialog = self._dialogs.ask_path("Save as", lambda p: self._save_to(_project(p)), save=True,
+        name = document.path.name if document.path else f"{_file_name(document.project.source.name)}.espalier"
+        dialog = self._dialogs.ask_path("Save as", lambda p: self._save_to(_with_suffix(p)), save=True,
                            names="Espalier projects (*.espalier)", suggestion=name)  # fmt: skip
-        dialog.rejected.connect(lambda: self.forget_then())
+        dialog.rejected.connect(lambda: self.cancel_continuation())
 
     def _save_to(self, path: Path) -> None:
-        if self._ownership.free(path):
+        if self._ownership.may_write(path):
             self._session.save_as(path)
         else:
-            self.forget_then()
+            self.cancel_continuation()
 
     def close(self) -> None:
-        """Close the document."""
+        """Close the document, after asking about unsaved changes."""
         self.guard(self._session.close)
 
     def _saved(self) -> None:
         document = self._session.document
-        if self._then and document and not document.dirty:
-            then, self._then = self._then, None
-            then()
+        if self._continuation and document and not document.dirty:
+            continuation, self._continuation = self._continuation, None
+            continuation()
 
 
-def _project(path: Path) -> Path:
+def _with_suffix(path: Path) -> Path:
     return path if is_project(path.name) else path.with_name(path.name + ".espalier")
 
 
-def _word(name: str) -> str:
+def _file_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from espalier.model.registry import PASSES
 from espalier.passes.base import PassSpec
 
-# The Model menu: section → passes in the order in which they are usually run. What is not named here comes last.
+# Section → passes, in the order in which they are usually run. Other passes come last.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Quantise": ("quantize",),
     "Calibrate": ("calibrate", "learn_scales"),
@@ -18,16 +18,16 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Hardware": ("hardware_functions", "parallelize", "balance_parallelism"),
 }
 OTHER = "Other"
-# Sections whose passes' reports are shown as a table.
-TOLD = ("Calibrate", "Recover", "Train", "Deploy", "Hardware", OTHER)
+# Sections whose passes show their report as a table.
+TABULATED = ("Calibrate", "Recover", "Train", "Deploy", "Hardware", OTHER)
 
 
 def sections() -> dict[str, list[PassSpec]]:
-    """The transforms of the program itself by section of the Model menu."""
-    found = {n: s for n, s in PASSES.items() if s.kind == "transform"}
-    named = {n: title for title, names in SECTIONS.items() for n in names}
-    listed = {title: [found[n] for n in names if n in found] for title, names in SECTIONS.items()}
-    return listed | {OTHER: [s for n, s in found.items() if n not in named]}
+    """The built-in transforms by section of the Model menu."""
+    transforms = {n: s for n, s in PASSES.items() if s.kind == "transform"}
+    sectioned = {n: title for title, names in SECTIONS.items() for n in names}
+    listed = {title: [transforms[n] for n in names if n in transforms] for title, names in SECTIONS.items()}
+    return listed | {OTHER: [s for n, s in transforms.items() if n not in sectioned]}
 
 
 def section_of(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Who does what the menus and panels of a window ask for, and the rows of its menus."""
+"""The services behind the menus and panels of a window, and the rows of its menus."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar
 from espalier.app.menu import MENUS
 from espalier.app.shell.actions import edit, file, help, model, run, view
 from espalier.app.shell.dialogs import Dialogs
+from espalier.app.shell.evaluation import Evaluation
 from espalier.app.shell.exports import Exports
-from espalier.app.shell.measuring import Measuring
 from espalier.app.shell.menus import Menus
 from espalier.app.shell.opening import Opening
 from espalier.app.shell.pass_forms import PassForms
-from espalier.app.shell.reporting import Reporting
+from espalier.app.shell.reports import Reports
 from espalier.app.shell.saving import Saving
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from espalier.app.shell.plugins import Plugins
     from espalier.app.widgets.style import Appearance
 
-MENU_ORDER = ("File", "Edit", "View", "Model", "Run", "", "Help")  # "": those that only features have
+MENU_ORDER = ("File", "Edit", "View", "Model", "Run", "", "Help")  # "": menus that only features have
 
 
 class Parts(Protocol):
-    """The parts of a window that its services work with; the window makes its docks late."""
+    """The parts of a window that its services use; the window creates its docks lazily."""
 
     settings: Settings
     appearance: Appearance
@@ -42,16 +42,16 @@ class Parts(Protocol):
 
     @cached_property
     def docks(self) -> Docks:
-        """The panels round the canvas."""
+        """The panels around the canvas."""
         ...
 
     def begin_opening(self, spec: str) -> None:
-        """Open a source or project; asks nothing."""
+        """Open a source or project without asking about unsaved changes."""
         ...
 
 
 class Services:
-    """Each has one job; menus and panels are tied to them."""
+    """One object per task; menus and panels are connected to them."""
 
     def __init__(self, window: QMainWindow, host: Host, parts: Parts) -> None:
         session, banner = host.session, host.banner
@@ -61,36 +61,36 @@ class Services:
         self.opening = Opening(session, parts.settings, banner, self.dialogs, self.saving, parts.begin_opening)
         self.exports = Exports(session, banner, self.dialogs, lambda: host.canvas)
         self.forms = PassForms(window, host)
-        self.reporting = Reporting(host, self.forms)
-        self.measuring = Measuring(session, parts.live, self.forms)
+        self.reports = Reports(host, self.forms)
+        self.evaluation = Evaluation(session, parts.live, self.forms)
 
     def menus(self, bar: QMenuBar, find: Callable[[], object]) -> Menus:
-        """The menus in their bar; `find`: put the keyboard into the find field."""
+        """Build the menus in a menu bar. `find`: gives the find field the focus."""
         parts, host, session = self._parts, self._host, self._session
         rows = [
             *file.rows(self.opening, self.saving, self.exports, self._window.close),
             *edit.rows(session, find),
             *view.rows(view.View(host, lambda: parts.docks), host),
             *view.theme_rows(parts.settings, parts.appearance),
-            *model.rows(session, self.forms, self.reporting, self.exports, self._show_plugins),
-            *run.rows(session, self.measuring),
-            *(row for _, of in MENUS.items() for row in of(host)),
-            *help.rows(self._window, parts.appearance, lambda: made.rows),
+            *model.rows(session, self.forms, self.reports, self.exports, self._show_plugins),
+            *run.rows(session, self.evaluation),
+            *(row for _, rows_of in MENUS.items() for row in rows_of(host)),
+            *help.rows(self._window, parts.appearance, lambda: menus.rows),
         ]
-        made = Menus(self._window, bar, rows, MENU_ORDER, lambda: session.document is not None)
-        recent = made.submenu("File", "Open recent", "save")
+        menus = Menus(self._window, bar, rows, MENU_ORDER, lambda: session.document is not None)
+        recent = menus.submenu("File", "Open recent", "save")
         recent.aboutToShow.connect(lambda: self.opening.fill_recent(recent))
-        passes = made.submenu("Model", "Plug-in passes", "plugins")
+        passes = menus.submenu("Model", "Plug-in passes", "plugins")
         passes.aboutToShow.connect(lambda: self.fill_plugins(passes))
-        return made
+        return menus
 
     def fill_plugins(self, menu: QMenu) -> None:
-        """List the passes of plug-ins."""
+        """Fill a menu with the passes of plug-ins."""
         model.fill_plugins(menu, self._parts.plugins, self.forms, self._session.document is not None)
 
     def _show_plugins(self) -> None:
         from espalier.app.shell.plugins_window import PluginsWindow
 
-        made = PluginsWindow(self._window, self._parts.plugins, self.dialogs, self._parts.appearance)
-        made.show()
-        made.activateWindow()  # a window of tools does not get the keys everywhere
+        dialog = PluginsWindow(self._window, self._parts.plugins, self.dialogs, self._parts.appearance)
+        dialog.show()
+        dialog.activateWindow()  # not every platform gives a Qt.Tool window the focus

@@ -1,4 +1,4 @@
-"""The first page: demo projects, recent files, work that a crash left behind, and every way to open a model."""
+"""The welcome page: sources to open, demo projects, recent files and unsaved work of a crash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from espalier.app.session.recovery import Leftover
+from espalier.app.session.recovery import UnsavedProject
 from espalier.app.settings import Settings, is_missing, is_path
 from espalier.app.widgets.heading import Elided, column_of, heading, link, muted, row_of
 from espalier.app.words import count, percent
@@ -35,22 +35,22 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A demo project as it introduces itself."""
+    """A demo project: its source, title, description and figures (accuracy, size)."""
 
     spec: str
     title: str
-    text: str
+    description: str
     figures: str
 
 
 def cards() -> list[Card]:
-    """The shipped demos whose weights are there, in the order of a first lesson."""
-    found = [d for d in DEMOS.values() if (d.folder / "model.safetensors").exists()]
-    return [Card(f"demo:{d.name}", d.title, d.description, _figures(d.folder / "card.json")) for d in found]
+    """The demos whose weights are installed, in the order of the registry."""
+    demos = [d for d in DEMOS.values() if (d.folder / "model.safetensors").exists()]
+    return [Card(f"demo:{d.name}", d.title, d.description, _figures(d.folder / "card.json")) for d in demos]
 
 
 def _figures(path: Path) -> str:
-    """Accuracy on the test split and size, as far as the demo's card tells."""
+    """Accuracy on the test split and parameter count of the model card; empty if it cannot be read."""
 
     def read() -> str:
         data = read_json(path)
@@ -60,7 +60,7 @@ def _figures(path: Path) -> str:
 
 
 class CardButton(QFrame):
-    """A card that opens by click, Enter or Space."""
+    """A card that a click, Enter or Space opens."""
 
     chosen = Signal(str)
 
@@ -81,7 +81,7 @@ class CardButton(QFrame):
         box.setContentsMargins(14, 12, 14, 12)
         box.setSpacing(5)
         box.addWidget(title)
-        box.addWidget(muted(card.text))
+        box.addWidget(muted(card.description))
         box.addStretch(1)
         box.addWidget(figures)
         box.addWidget(name)
@@ -98,7 +98,7 @@ class CardButton(QFrame):
 
 
 class WelcomePage(QScrollArea):
-    """What the centre shows while no model is open."""
+    """The page shown while no model is open."""
 
     open_wanted = Signal(str)
     browse_wanted = Signal()
@@ -113,7 +113,7 @@ class WelcomePage(QScrollArea):
         self.spec.setAccessibleName("Model to open")
         self.spec.setFixedHeight(28)
         self.spec.returnPressed.connect(self._open_spec)
-        self._recent, self._left = column_of(1), column_of(6)
+        self._recent, self._unsaved = column_of(1), column_of(6)
         page = QWidget()
         page.setProperty("surface", "background")
         column = QWidget()
@@ -137,7 +137,7 @@ class WelcomePage(QScrollArea):
             muted("Open a neural network, see it as a graph, shape it layer by layer, and see at once what that costs.")
         )
         box.addSpacing(6)
-        box.addLayout(self._left)
+        box.addLayout(self._unsaved)
         box.addLayout(self._openers())
         box.addWidget(muted(KINDS))
         box.addSpacing(14)
@@ -150,26 +150,26 @@ class WelcomePage(QScrollArea):
 
     def _openers(self) -> QHBoxLayout:
         row = row_of(8)
-        go = QPushButton("Open")
-        go.setProperty("primary", True)
-        go.clicked.connect(self._open_spec)
+        open_spec = QPushButton("Open")
+        open_spec.setProperty("primary", True)
+        open_spec.clicked.connect(self._open_spec)
         browse, folder = QPushButton("Open file…"), QPushButton("Open folder…")
         browse.clicked.connect(self.browse_wanted)
         folder.clicked.connect(self.folder_wanted)
         row.addWidget(self.spec, 1)
-        for button in (go, browse, folder):
+        for button in (open_spec, browse, folder):
             row.addWidget(button)
         return row
 
     def _demos(self) -> QWidget:
-        found = cards()
-        if not found:
+        demos = cards()
+        if not demos:
             return muted("No demo project is installed.")
         host = QWidget()
         grid = QGridLayout(host)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(12)
-        for i, card in enumerate(found):
+        for i, card in enumerate(demos):
             button = CardButton(card)
             button.chosen.connect(self.open_wanted)
             grid.addWidget(button, i // 3, i % 3)
@@ -183,41 +183,41 @@ class WelcomePage(QScrollArea):
         else:
             self.spec.setFocus()
 
-    def refresh(self, leftovers: list[Leftover]) -> None:
-        """Show the recent files and unsaved work as they are now."""
+    def refresh(self, leftovers: list[UnsavedProject]) -> None:
+        """Show the current recent files and the given unsaved work."""
         _empty(self._recent)
         for spec in self._settings.recent:
             self._recent.addWidget(self._recent_row(spec))
         if not self._settings.recent:
-            self._recent.addWidget(muted("Nothing yet: what you open is listed here."))
-        _empty(self._left)
+            self._recent.addWidget(muted("No recent files yet."))
+        _empty(self._unsaved)
         for leftover in leftovers:
-            self._left.addWidget(self._leftover_row(leftover))
+            self._unsaved.addWidget(self._leftover_row(leftover))
 
     def _recent_row(self, spec: str) -> QWidget:
         name = Path(spec).name if is_path(spec) else spec
-        where = Elided(spec if is_path(spec) else "", "muted")
+        path = Elided(spec if is_path(spec) else "", "muted")
         if not is_missing(spec):
-            return _line(link(name if len(name) < 90 else f"{name[:88]}…", lambda: self.open_wanted.emit(spec)), where)
-        gone = muted(f"{name} is missing", wrap=False)
-        gone.setContentsMargins(5, 3, 0, 3)
-        return _line(gone, where, link("Forget", lambda: self._forget(spec)))
+            return _line(link(name if len(name) < 90 else f"{name[:88]}…", lambda: self.open_wanted.emit(spec)), path)
+        missing = muted(f"{name} is missing", wrap=False)
+        missing.setContentsMargins(5, 3, 0, 3)
+        return _line(missing, path, link("Remove", lambda: self._remove(spec)))
 
-    def _forget(self, spec: str) -> None:
+    def _remove(self, spec: str) -> None:
         self._settings.remove_recent(spec)
         self.refresh([])
 
-    def _leftover_row(self, leftover: Leftover) -> QWidget:
+    def _leftover_row(self, leftover: UnsavedProject) -> QWidget:
         frame = QFrame()
         frame.setProperty("card", True)
-        words = column_of(2)
+        texts = column_of(2)
         title = QLabel(f"Unsaved work on {leftover.title}")
         title.setProperty("role", "strong")
-        words.addWidget(title)
-        words.addWidget(muted(f"Espalier ended without saving; kept: {leftover.holds}."))
+        texts.addWidget(title)
+        texts.addWidget(muted(f"Espalier ended without saving. Can be recovered: {leftover.summary}."))
         row = QHBoxLayout(frame)
         row.setContentsMargins(14, 10, 10, 10)
-        row.addLayout(words, 1)
+        row.addLayout(texts, 1)
         if leftover.opens:
             row.addWidget(link("Recover", lambda: self.recover_wanted.emit(leftover)))
         row.addWidget(link("Discard", lambda: self.discard_wanted.emit(leftover)))

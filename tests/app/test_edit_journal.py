@@ -17,20 +17,20 @@ def test_a_version_is_noted_before_the_edits_that_it_belongs_to(tmp_path: Path) 
     """A save may end between the beginning of a journal and its first edit, or after its end."""
     journal, subject = EditJournal(tmp_path), Subject("a", "a.espalier", "demo:small", "a.espalier", "1 2 3 4")
     journal.begin(subject)
-    journal.placing("1 5 3 4")
+    journal.note_version("1 5 3 4")
     journal.edit("Prune", Recipe(), ())
     journal.begin(subject)
     journal.edit("Prune", Recipe(), ())
     held = read(journal.path)
-    assert held and held.placed == ("1 5 3 4",) and not held.damaged and held.subject == subject
-    journal.forget()
-    journal.placing("1 6 3 4")
+    assert held and held.versions == ("1 5 3 4",) and not held.damaged and held.subject == subject
+    journal.delete()
+    journal.note_version("1 6 3 4")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_long_journal_is_whole_until_another_has_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A death between its end and the first line of the next must leave one of the two."""
-    monkeypatch.setattr(edit_journal, "MOST", 100)
+    monkeypatch.setattr(edit_journal, "MAX_BYTES", 100)
     journal, subject = EditJournal(tmp_path), Subject("a", "a.espalier", "demo:small", "a.espalier")
     journal.begin(subject)
     for number in range(3):
@@ -52,7 +52,7 @@ def test_a_long_journal_is_whole_until_another_has_its_place(tmp_path: Path, mon
     assert take(journal.path) is None, "it is held as the one before was"
     journal.edit("Edit 5", Recipe(), ())
     assert kept() == (2, "Edit 5")
-    journal.forget()
+    journal.delete()
     assert not list(tmp_path.iterdir())
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from espalier.app.features.hardware.state.project_tables import Front, RunResult, from_bytes, to_bytes
-from espalier.app.session.circuits import alike, mark_of
+from espalier.app.session.circuit_identity import circuit_fingerprint, is_same_circuit
 from espalier.model.errors import OptionsError
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph
@@ -36,10 +36,14 @@ def test_tables_come_back_without_the_files() -> None:
     raw = to_bytes(made, front)
     assert raw is not None and b"/some/where" not in raw and b"text" not in raw
     again, chart = from_bytes(raw)
-    assert again and chart and again.graph is None and again.mark == mark_of(graph)
+    assert again and chart and again.graph is None and again.mark == circuit_fingerprint(graph)
     assert (again.verb, again.rows, again.summary, again.name) == ("simulate", (ROW,), SUMMARY, "chip")
     assert again.copies == {"linear": "x"} and again.used({"linear": "y", "fifo": "z"}) == {"linear": "y"}
-    assert chart.rows == front.rows and chart.options == front.options and chart.mark == mark_of(graph, parallel=False)
+    assert (
+        chart.rows == front.rows
+        and chart.options == front.options
+        and chart.mark == circuit_fingerprint(graph, parallel=False)
+    )
     assert to_bytes(again, chart) == raw, "and stays as it is where nothing is run"
     assert to_bytes(None, None) is None
 
@@ -47,14 +51,18 @@ def test_tables_come_back_without_the_files() -> None:
 def test_an_edit_that_matters_is_told_from_one_that_does_not() -> None:
     graph = small_graph()
     for same in (changed(graph, source="elsewhere.py:3"), changed(graph, module_path="other")):
-        assert alike(same, graph) and mark_of(same) == mark_of(graph)
+        assert is_same_circuit(same, graph) and circuit_fingerprint(same) == circuit_fingerprint(graph)
     chosen = {"weight": Precision(Integer(4, 2))}
     faster = changed(graph, parallel=Parallel(2, 1))
     for other in (changed(graph, precision=chosen), faster, changed(graph, op="conv1d")):
-        assert not alike(other, graph) and mark_of(other) != mark_of(graph)
+        assert not is_same_circuit(other, graph) and circuit_fingerprint(other) != circuit_fingerprint(graph)
     weights = {**graph.weights, "fc1.weight": replace(graph.weights["fc1.weight"], key="another")}
-    assert not alike(graph.with_weights(weights), graph) and mark_of(graph.with_weights(weights)) != mark_of(graph)
-    assert alike(faster, graph, parallel=False) and mark_of(faster, parallel=False) == mark_of(graph, parallel=False)
+    assert not is_same_circuit(graph.with_weights(weights), graph) and circuit_fingerprint(
+        graph.with_weights(weights)
+    ) != circuit_fingerprint(graph)
+    assert is_same_circuit(faster, graph, parallel=False) and circuit_fingerprint(
+        faster, parallel=False
+    ) == circuit_fingerprint(graph, parallel=False)
 
 
 @pytest.mark.parametrize("raw", [

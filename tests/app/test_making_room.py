@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pytestqt.qtbot import QtBot
 
-import espalier.app.jobs.runner as runner_module
+import espalier.app.jobs.worker_process as worker_process
 from espalier.app.jobs.queue import JobQueue, Rest
 from espalier.app.jobs.runner import JobRunner
 from espalier.passes.jobs.kinds import Done, JobEvent, JobInfo, Paused, Progress, Started, Stopped, Yielded
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.gui
 @pytest.fixture
 def queue(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobQueue]:
     """A queue over a worker that runs toys."""
-    monkeypatch.setattr(runner_module, "_entry", toy_worker.entry)
+    monkeypatch.setattr(worker_process, "_entry", toy_worker.entry)
     made = JobQueue(JobRunner)
     yield made
     made.end_jobs()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from espalier.app.claims import claim, tidy
+from espalier.app.file_claims import claim, clean_up
 from espalier.app.settings import data_folder
 from espalier.model.errors import FileError
 
@@ -20,4 +20,4 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.Monkey
     held = claim(tmp_path / "p.espalier")
     assert held is not None and held.handle < 0
     with pytest.raises(FileError):
-        tidy()
+        clean_up()

@@ -21,7 +21,7 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
 from espalier.app.session.edit_journal import EditJournal
-from espalier.app.session.recovery import leftovers
+from espalier.app.session.recovery import unsaved_projects
 from espalier.app.shell.application import make_application, open_window
 from espalier.app.shell.window import Window
 from espalier.model.document.project import recipe_to_json
@@ -85,7 +85,7 @@ class Driver:
         self.window = next(w for w in QApplication.topLevelWidgets() if isinstance(w, Window))
         self.session = self.window.session
         self._announce_journal()
-        for signal in (self.session.changed, self.session.wished, self.session.saved):
+        for signal in (self.session.changed, self.session.pending_changed, self.session.saved):
             signal.connect(self._look)
         self.session.job_event.connect(self._heard)
         self.session.problem.connect(lambda error: self.tell("problem", text=f"{error.message} {error.hint}"))
@@ -117,7 +117,7 @@ class Driver:
         """Tell where it stands, where that is another."""
         if (document := self.session.document) is None:
             return
-        state = mark(self.session.recipe), bool(document.dirty or self.session.waiting)
+        state = mark(self.session.recipe), bool(document.dirty or self.session.pending_edits)
         if state != self._state:
             self._state = state
             self.tell("state", recipe=state[0], dirty=state[1])
@@ -154,7 +154,7 @@ class Driver:
         yield from self._life()
 
     def _arrive(self) -> Iterator[int]:
-        left, project = leftovers(), self.folder / PROJECT
+        left, project = unsaved_projects(), self.folder / PROJECT
         while left and self.drawn.random() < 0.15:
             self.tell("discarding")
             for each in left:
@@ -171,13 +171,13 @@ class Driver:
         self.window.live.enabled = self.drawn.random() < 0.5
         self._look()
         self.tell("opened", recipe=mark(self.session.recipe), studies=self._studies())
-        while any(t.name in ("espalier-tidy", "espalier-parts") for t in threading.enumerate()):
+        while any(t.name in ("espalier-clean-up", "espalier-parts") for t in threading.enumerate()):
             yield 20
         kept = self.folder / "state" / "recovery"
         there = [*Path(tempfile.gettempdir()).iterdir(), *self.folder.glob(".espalier-*"), *kept.glob(".espalier-*"),
                  *(p.with_name(p.name.partition(".")[0]) for p in kept.glob("[!.]*"))]  # fmt: skip
         self.tell("tidied", there=[str(p) for p in there])
-        while self.session.waiting:
+        while self.session.pending_edits:
             yield 20
         document: Any = self.session.document
         self.tell("settled", recipe=mark(document.recipe))
@@ -195,7 +195,7 @@ class Driver:
     def _search(self) -> None:
         searches, spec = self._searches(), self.folder / "search.toml"
         if searches.studies:
-            searches.go_on(next(iter(searches.studies.values())), more=1000)
+            searches.build_next(next(iter(searches.studies.values())), more=1000)
         else:
             spec.write_text(SPEC)
             searches.start(load_search(spec)[1], Recipe())
@@ -206,7 +206,7 @@ class Driver:
             for _ in range(20):
                 yield 20
                 document: Any = self.session.document
-                if document.dirty or self.session.waiting:
+                if document.dirty or self.session.pending_edits:
                     break
             else:
                 self.tell("clean", left=self._kept())
@@ -216,7 +216,9 @@ class Driver:
         document: Any = self.session.document
         self.tell("saving", recipe=mark(document.recipe))
         if document.path is None:
-            assert self.window.ownership.free(self.folder / PROJECT)  # as the menu asks: its note says where to tidy
+            assert self.window.ownership.may_write(
+                self.folder / PROJECT
+            )  # as the menu asks: its note says where to tidy
             self.session.save_as(self.folder / PROJECT)
         else:
             self.session.save()

@@ -235,10 +235,10 @@ def window(qtbot: QtBot, qapp: QApplication, tmp_path: Path) -> Iterator[Any]:
     made = Window(Session(), settings, Appearance(qapp, "light"))
     made.resize(1400, 900)
     made.show()
-    made.furnish()
+    made.build_panels()
     yield made
     made.session.close()
-    made.leave()
+    made.close_now()
     made.session.shutdown()
     made.deleteLater()
 
@@ -341,7 +341,7 @@ def test_processes_import_nothing_of_the_working_folder(home: Path) -> None:
     stranger, marker = made("a folder of modules, opened from within", home, "process")
     root = Path(__file__).resolve().parents[2]
     start = (f"import sys; sys.path[:] = [{str(root)!r}, *sys.path[1:]]\n"
-             "from espalier.app.jobs.runner import Worker\nw = Worker()\nw.process.join(2)\n"
+             "from espalier.app.jobs.worker_process import WorkerProcess\nw = WorkerProcess()\nw.process.join(2)\n"
              "alive = w.process.is_alive()\nw.stop()\nassert alive\n")  # fmt: skip
     file = home / "start.py"
     file.write_text(f"if __name__ == '__main__':\n    {start.replace(chr(10), chr(10) + '    ')}")

@@ -150,22 +150,22 @@ class Place:
         return [s for s, _ in states[first:]], [at for _, at in states[first:]]
 
     def _found(self) -> str:
-        from espalier.app.session.recovery import leftovers
+        from espalier.app.session.recovery import unsaved_projects
         from tests.attack.driven_window import mark
 
         self.dead |= {str(p) for p in (*(self.folder / "tmp").iterdir(), *self.folder.glob(".espalier-*"),
                                        *self.folder.glob("state/recovery/.espalier-*"))}  # fmt: skip
         self.dead = {p for p in self.dead if not Path(p).name.startswith("torchinductor")}
-        left = leftovers()
+        left = unsaved_projects()
         kept = {p.name.partition(".")[0] for p in self.folder.glob("state/recovery/[!.]*")}
         self.dead |= {str(self.folder / "state" / "recovery" / k) for k in kept - {x.journal.stem for x in left}}
         return mark(left[0].edits.recipe) if left else self.held
 
     def more_than_one(self) -> list[str]:
         """Of one document one offer is made."""
-        from espalier.app.session.recovery import leftovers
+        from espalier.app.session.recovery import unsaved_projects
 
-        return [f"{len(left)} leftovers of one document"] if len(left := leftovers()) > 1 else []
+        return [f"{len(left)} leftovers of one document"] if len(left := unsaved_projects()) > 1 else []
 
     def crashes(self) -> list[str]:
         """Reports of exceptions that nobody caught."""
@@ -237,7 +237,7 @@ def main(words: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="window-kills-") as place:
         folder, begun = Path(place).resolve(), time.monotonic()
         os.environ.update({f"XDG_{kind}_HOME": f"{folder}/{kind}" for kind in ("CONFIG", "DATA", "STATE")})
-        from espalier.app.shell import docks, furnishing  # noqa: F401  # so that forks need not import them
+        from espalier.app.shell import docks, lazy_panels  # noqa: F401  # so that forks need not import them
 
         tally, places = attack(folder, found.kills, found.seed, begun + 60 * found.minutes, found.lag)
     counts = {name: sum(getattr(p, name) for p in places) for name in ("opened", "saved", "recovered")}

@@ -135,7 +135,7 @@ def quantize_all(session: Session) -> dict[str, Any]:
 def main() -> None:
     """Open BERT-base and edit it."""
     from espalier.app.settings import Settings
-    from espalier.app.shell.application import make_application, make_window, rest_collector
+    from espalier.app.shell.application import freeze_objects, make_application, make_window
 
     application = make_application()
     window = make_window(application, Settings(), "light")
@@ -145,7 +145,7 @@ def main() -> None:
     session.open("config:bert?task=sequence-classification")
     run(application, lambda: session.document is not None, 120)
     run(application, lambda: False, 3)
-    rest_collector()
+    freeze_objects()
     report("edit", {"milliseconds": edits(application, session), "target_painted_ms": TARGET_REPAINT,
                     "target_score_ms": TARGET_SCORE, "quantize_all_linears": quantize_all(session),
                     "live_cpu_milliseconds": live(application, window), "target_live_ms": TARGET_SCORE})  # fmt: skip

@@ -34,7 +34,7 @@ app = make_application()
 window = make_window(app, Settings(), "light")
 window.resize(1600, 1000)
 window.show()
-window.furnish()
+window.build_panels()
 until = time.monotonic() + 3  # the worker has started
 while time.monotonic() < until:
     app.processEvents()

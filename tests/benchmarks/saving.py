@@ -84,7 +84,7 @@ def beside(application: QApplication, window: Window, kind: str, data: str, fold
     assert path is not None
     content = os.urandom(path.stat().st_size)
     for _ in range(SAVES):
-        _work(window, kind, data) if kind == "evaluation" or not session.waiting else None
+        _work(window, kind, data) if kind == "evaluation" or not session.pending_edits else None
         run(application, lambda: any(j.state == "running" for j in session.jobs), 120)
         run(application, lambda: False, 1)
         reference = plain(folder / "plain", content)
@@ -138,7 +138,7 @@ def main() -> None:
             run(application, lambda: not session.jobs, 120)
             figures[name] = {k: beside(application, window, k, data, folder) for k in ("evaluation", "training")}
         report("saving", {**figures, "saves": SAVES, "load": round(os.getloadavg()[0], 1)})
-        window.leave()
+        window.close_now()
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def beside(*command: str) -> Generator[subprocess.Popen[bytes]]:
 def main() -> None:
     """Idle, then opening BERT-base, then edits while an evaluation runs, then searches."""
     from espalier.app.settings import Settings
-    from espalier.app.shell.application import make_application, make_window, rest_collector
+    from espalier.app.shell.application import freeze_objects, make_application, make_window
     from espalier.model.formats.integer import Integer
 
     application = make_application()
@@ -156,9 +156,9 @@ def main() -> None:
     window.resize(1600, 1000)
     window.show()
     ticks = Ticks()
-    run(application, ticks, lambda: window.furnished, 120)
+    run(application, ticks, lambda: window.panels_built, 120)
     figures: dict[str, Any] = {"while_furnishing_ms": ticks.take()}
-    rest_collector()
+    freeze_objects()
     run(application, ticks, lambda: False, 3)
     figures["idle_ms"] = ticks.take()
     session.open("config:bert?task=sequence-classification")

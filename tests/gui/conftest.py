@@ -177,14 +177,14 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def window(qtbot: QtBot, qapp: QApplication, runner: list[FakeRunner], settings: Settings) -> Iterator[Window]:
-    """The window, furnished and shown, with no model open."""
+    """The window, panels_built and shown, with no model open."""
     appearance = Appearance(qapp, "light")
     made = Window(Session(), settings, appearance)
     made.resize(1200, 800)
     made.show()
-    made.furnish()
+    made.build_panels()
     yield made
-    made.leave()
+    made.close_now()
     made.session.deleteLater()
     made.deleteLater()
     appearance.deleteLater()

@@ -36,27 +36,27 @@ def edited(window: Window, runner: list[FakeRunner]) -> Window:
     """A model with one format, whose float is right 264 times of 270."""
     open_bert(window.session, runner)
     window.live.enabled = False
-    window.session.know_score(Recipe(), DATA, summary(264))
+    window.session.record_score(Recipe(), DATA, summary(264))
     window.session.set_format((KEY,), "weight", INT4)
     return window
 
 
 def test_a_change_within_noise_is_neither_good_nor_bad(edited: Window) -> None:
     session, figure = edited.session, edited.status.score.figures["accuracy"]
-    session.know_score(session.recipe, DATA, summary(266))
+    session.record_score(session.recipe, DATA, summary(266))
     QApplication.processEvents()
     figure.lay_out(brief=False, least=0)
     assert figure.text.endswith("+0.7 within noise") and figure._change.property("tone") == "same"
     assert "n = 270" in figure.toolTip() and "95\u2009% interval" in figure.toolTip()
     assert "+0.7 points from opened, within noise (McNemar, p = 0.5)" in figure.toolTip()
-    session.know_score(session.recipe, DATA, summary(200))
+    session.record_score(session.recipe, DATA, summary(200))
     QApplication.processEvents()
     assert figure.text.endswith("−23.7") and figure._change.property("tone") == "bad"
 
 
 def test_guessing_says_so(edited: Window) -> None:
     session, figure = edited.session, edited.status.score.figures["accuracy"]
-    session.know_score(session.recipe, DATA, summary(27))
+    session.record_score(session.recipe, DATA, summary(27))
     QApplication.processEvents()
     figure.lay_out(brief=False, least=0)
     assert "not above guessing (10.0\u2009%)" in figure.toolTip()
@@ -66,14 +66,14 @@ def test_the_baseline_is_named_and_can_be_a_pinned_state(edited: Window, runner:
     session, score = edited.session, edited.status.score
     choice = score.baseline
     assert choice.text() == "changes from opened" and not choice.isHidden()
-    session.know_score(session.recipe, DATA, summary(200))
+    session.record_score(session.recipe, DATA, summary(200))
     choice.fill()
     assert [a.text() for a in choice.choices.actions() if a.text()] == ["opened", "Pin the current state"]
     choice.pin()
     assert choice.text() == "changes from pin 1" and session.compared.recipe == session.recipe
     pinned = session.compared.graph
     session.set_format((QUERY,), "weight", INT4)
-    session.know_score(session.recipe, DATA, summary(100))
+    session.record_score(session.recipe, DATA, summary(100))
     QApplication.processEvents()
     assert score.figures["accuracy"].text.endswith("−37.0"), "from 200 of 270, no longer from 264"
     session.evaluate(DATA)

@@ -51,7 +51,7 @@ def buttons(window: Window) -> dict[str, QPushButton]:
 def test_it_asks_and_hears_the_answer(window: Window, runner: list[FakeRunner], code: Path) -> None:
     (code.parent / "layers.py").write_text("")
     arrive(window, runner, f"{code}:make")
-    assert "import 1 file beside it" in window.banner.text
+    assert "import 1 file of its folder" in window.banner.text
     assert window.session.document is not None and window.canvas.isVisible()
     assert window.banner.isVisible() and {"Allow for this project", "Allow once", "Never"} <= set(buttons(window))
     buttons(window)["Allow once"].click()

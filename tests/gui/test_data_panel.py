@@ -202,10 +202,10 @@ def test_a_field_that_was_emptied_stays_empty(panel: DataPanel, window: Window, 
     figures, other = {"accuracy": 0.5, "loss": 1.0, "samples": 4}, EvaluateOptions(data="other.csv")
     line.clear()
     line.edited.emit()
-    session.know_score(session.recipe, session.measured_on, figures, chosen=True)
+    session.record_score(session.recipe, session.measured_on, figures, chosen=True)
     session.score_changed.emit()
     assert line.text() == ""
-    session.know_score(session.recipe, other, figures, chosen=True)
+    session.record_score(session.recipe, other, figures, chosen=True)
     assert line.text() == "other.csv"
 
 

@@ -14,7 +14,7 @@ from espalier.app.features.search.panel import SearchPanel
 from espalier.app.features.sensitivity.charts.heat_bars import distinct
 from espalier.app.features.training.panel import TrainingPanel
 from espalier.app.jobs.previews import Previews
-from espalier.app.session.accuracies import Measures
+from espalier.app.session.measures import Measures
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe
 from espalier.model.formats.integer import Integer
@@ -75,7 +75,7 @@ def test_a_hidden_search_tells_the_data_of_the_last_score(opened: Window) -> Non
     opened.show_dock("search")
     panel.compose()
     opened.show_dock("jobs")
-    opened.session.know_score(Recipe(), EvaluateOptions(data="mine.csv", limit=7), {}, chosen=True)
+    opened.session.record_score(Recipe(), EvaluateOptions(data="mine.csv", limit=7), {}, chosen=True)
     opened.show_dock("search")
     assert panel.setup.score.words.text() == "Scored on mine.csv · 7 samples"
 

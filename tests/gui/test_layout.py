@@ -23,7 +23,7 @@ def test_the_first_layout_comes_back_whole(opened: Window, qtbot: QtBot) -> None
     first = {name: opened.dockWidgetArea(dock) for name, dock in opened.docks.docks.items()}
     assert len(bars()) == 2
     opened.docks.bring("kernels")
-    opened.host.toggle_large()
+    opened.host.toggle_maximised()
     qtbot.wait(50)
     opened.docks.docks["log"].setFloating(True)
     opened.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, opened.docks.docks["data"])

@@ -60,7 +60,7 @@ def test_a_job_that_waits_for_another_is_listed_and_can_be_stopped(opened: Windo
     session.run_pass("sparsity", NoOptions())
     second = runner[-1].waiting[-1]
     row = jobs._rows[second.id]
-    assert row._status.text() == "waiting for the job before it" and not row._stop.isHidden()
+    assert row._status.text() == "queued" and not row._stop.isHidden()
     assert jobs._log.toPlainText() == "the first", "the log stays with the job that runs"
     runner[-1].tell(second, Started())
     assert jobs._rows[second.id] is row and not jobs._log.toPlainText()

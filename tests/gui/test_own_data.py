@@ -67,9 +67,9 @@ def test_evaluate_asks_once(
     monkeypatch.setattr(window.services.forms, "show", lambda *given: forms.append(given[1]))
     window.live.enabled = False
     quantise(window)
-    window.services.measuring.evaluate()
+    window.services.evaluation.evaluate()
     assert not forms and [o.data for o in asked(runner)] == [measured.data]
-    window.services.measuring.evaluate_on()
+    window.services.evaluation.evaluate_on()
     assert forms == [measured]
 
 

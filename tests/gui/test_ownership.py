@@ -13,13 +13,13 @@ from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
-from espalier.app import claims
-from espalier.app.claims import claim, holder, want
+from espalier.app import file_claims
+from espalier.app.file_claims import claim, holder, want
 from espalier.app.jobs.saver import Saver
 from espalier.app.locks import hold
 from espalier.app.session.session import Session
 from espalier.app.settings import Settings
-from espalier.app.shell.ownership import differences
+from espalier.app.shell.ownership import recipe_differences
 from espalier.app.shell.window import Window
 from espalier.app.widgets.style import Appearance
 from espalier.model.document.project import Project, load_project, save_project
@@ -44,9 +44,9 @@ def other(qtbot: QtBot, qapp: QApplication, window: Window, settings: Settings) 
     """A second window, as of another process: its locks are its own."""
     made = Window(Session(), settings, Appearance(qapp, "light"))
     made.show()
-    made.furnish()
+    made.build_panels()
     yield made
-    made.leave()
+    made.close_now()
     made.session.deleteLater()
     made.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
@@ -112,7 +112,7 @@ def test_a_second_window_is_read_only_until_it_takes_over(
     assert window.ownership.read_only and "took over p.espalier" in window.banner.text
     assert save(window, runner[0]) is None and window.session.document and window.session.document.dirty
     assert save(other, runner[1]) is not None and load_project(file, WeightStore(file.parent)).recipe.steps
-    window.ownership.look()
+    window.ownership.check_file()
     press(window, "Dismiss")
     window.ownership.take_over()
     qtbot.waitUntil(lambda: not window.ownership.read_only)
@@ -127,7 +127,7 @@ def test_a_window_that_closes_lets_the_file_go(
     window.session.close()
     open_file(other, runner[1], file)
     assert not other.ownership.read_only and not other.banner.text
-    assert not window.ownership.free(file) and "Choose another name" in window.banner.text
+    assert not window.ownership.may_write(file) and "Choose another name" in window.banner.text
 
 
 def test_the_wish_of_a_dead_window_is_not_granted(window: Window, runner: list[FakeRunner], file: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_wish_of_a_dead_window_is_not_granted(window: Window, runner: list[F
     wish = want(file)
     assert wish
     wish.release()
-    window.ownership.look()
+    window.ownership.check_file()
     assert not window.ownership.read_only and not wish.path.exists()
 
 
@@ -147,7 +147,7 @@ def test_a_take_over_that_is_asked_for_twice_is_one(
     open_file(other, runner[1], file)
     other.ownership.take_over()
     other.ownership.take_over()
-    assert claims.is_wanted(file)
+    assert file_claims.is_wanted(file)
     qtbot.waitUntil(lambda: not other.ownership.read_only)
 
 
@@ -160,7 +160,7 @@ def test_the_lock_tells_whose_it_is(window: Window, other: Window, runner: list[
     assert held is None
     for damage in ("", "{}", '{"user": "a", "host": "b", "since": 1e300}', "[" * 100_000):
         window.ownership._claim.path.write_text(damage)  # type: ignore[union-attr]
-        assert holder(file) == "" and not other.ownership.free(file)
+        assert holder(file) == "" and not other.ownership.may_write(file)
 
 
 def test_no_note_outlives_its_window_and_a_killed_one_tells_where_it_wrote(
@@ -172,17 +172,17 @@ def test_no_note_outlives_its_window_and_a_killed_one_tells_where_it_wrote(
     assert len(list(notes.iterdir())) == 1
     new = tmp_path / "new" / "q.espalier"
     new.parent.mkdir()
-    assert window.ownership.free(new), "which a save asks first"
+    assert window.ownership.may_write(new), "which a save asks first"
     half = new.parent / f"{PREFIX}0123456789abcdef{PART}"
     half.write_bytes(b"half")
     other = claim(tmp_path / "elsewhere" / "r.espalier")
-    claims.tidy()
+    file_claims.clean_up()
     assert not half.exists() and len(list(notes.iterdir())) == 2 and other and other.path.exists()
     window.session.close()
     assert [n.name for n in notes.iterdir()] == [other.path.name]
     (notes / "foreign.lock").write_text("{")
     (notes / "folder.lock").mkdir()
-    claims.tidy()
+    file_claims.clean_up()
     assert not (notes / "foreign.lock").exists()
 
 
@@ -191,7 +191,7 @@ def test_a_window_that_does_not_answer_keeps_the_file(
 ) -> None:
     from espalier.app.shell import ownership
 
-    monkeypatch.setattr(ownership, "PATIENCE", 150)
+    monkeypatch.setattr(ownership, "TAKE_OVER_TIMEOUT", 150)
     held = claim(file)
     open_file(window, runner[0], file)
     press(window, "Take over")
@@ -208,7 +208,7 @@ def test_a_change_from_outside_is_told_and_never_overwritten_unasked(
     edit(window)
     info = save(window, runner[0])
     assert info and info.state == "failed" and load_project(file, WeightStore(file.parent)).recipe == theirs.recipe
-    window.ownership.look()
+    window.ownership.check_file()
     assert "p.espalier was changed by another program since it was opened" in window.banner.text
     document = window.session.document
     assert document and document.dirty
@@ -217,7 +217,7 @@ def test_a_change_from_outside_is_told_and_never_overwritten_unasked(
     runner[0].tell(job, Started())
     runner[0].tell(job, Done(OpenResult(theirs, {}, (), {})))
     assert "on disk. " in window.banner.text and window.session.compared.name == "on disk"
-    press(window, "Keep mine: save over it")
+    press(window, "Overwrite with mine")
     info = next(j for j in runner[0].waiting if isinstance(j.job, SaveJob))
     assert isinstance(info.job, SaveJob) and info.job.anyway and info.job.over
 
@@ -225,7 +225,7 @@ def test_a_change_from_outside_is_told_and_never_overwritten_unasked(
 def test_reloading_takes_what_is_on_the_disk(window: Window, runner: list[FakeRunner], file: Path) -> None:
     open_file(window, runner[0], file)
     save_project(replace(bare(), view={"a": 1}), WeightStore(file.parent), file)
-    window.ownership.look()
+    window.ownership.check_file()
     press(window, "Reload")
     assert runner[0].waiting[-1].job.spec == str(file)  # type: ignore[union-attr]
 
@@ -233,10 +233,10 @@ def test_reloading_takes_what_is_on_the_disk(window: Window, runner: list[FakeRu
 def test_a_file_that_is_gone_is_told_once_and_saved_again(window: Window, runner: list[FakeRunner], file: Path) -> None:
     open_file(window, runner[0], file)
     file.unlink()
-    window.ownership.look()
-    assert "cannot be found any more" in window.banner.text
+    window.ownership.check_file()
+    assert "no longer exists" in window.banner.text
     press(window, "Dismiss")
-    window.ownership.look()
+    window.ownership.check_file()
     assert not window.banner.text
     edit(window)
     assert save(window, runner[0]) and load_project(file, WeightStore(file.parent)).recipe.steps
@@ -248,7 +248,7 @@ def test_own_saves_are_no_changes_from_outside(window: Window, runner: list[Fake
     for _ in range(2):
         edit(window) if not window.session.recipe.steps else window.session.undo()
         assert save(window, runner[0])
-        window.ownership.look()
+        window.ownership.check_file()
         assert not window.banner.text and window.session.document and not window.session.document.dirty
 
 
@@ -265,8 +265,11 @@ def test_a_failed_save_leaves_the_work_unsaved(
 
 def test_what_recipes_do_not_share_is_said() -> None:
     one, two = (Recipe((Step(n, NoOptions()),)) for n in ("remove_dropout", "not_there"))
-    assert differences(one, one) == "Both have the same steps."
-    text = differences(one, two)
+    assert recipe_differences(one, one) == "Both have the same steps."
+    text = recipe_differences(one, two)
     assert text == "Remove dropout here, not_there (not available) on disk."
     more = Recipe((*one.steps, *two.steps))
-    assert differences(one, more) == "The first 1 step is equal, then: no step here, not_there (not available) on disk."
+    assert (
+        recipe_differences(one, more)
+        == "The first 1 step is equal; then no step here, not_there (not available) on disk."
+    )

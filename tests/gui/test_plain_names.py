@@ -85,7 +85,7 @@ def test_no_label_reads_markup(window: Window, runner: list[FakeRunner], qtbot: 
         dock.raise_()
         QApplication.processEvents()
     window.session.select(("fc1",))
-    window.banner.error(PassError(f"The node {LINK} is wrong.", PICTURE, "fc1"))
+    window.banner.show_error(PassError(f"The node {LINK} is wrong.", PICTURE, "fc1"))
     QApplication.processEvents()
     found = labels(window)
     assert not [(label.text(), label.textFormat()) for label in found if not harmless(label)]

@@ -56,7 +56,7 @@ def plugged(window: Window, runner: list[FakeRunner], tmp_path: Path) -> Iterato
     assert isinstance(job, PluginJob) and job.places[-1] == file
     runner[-1].finish((PluginState(str(file), (TAG, LOOK), ("mine_format",)),))
     yield window
-    window.plugins.forget()
+    window.plugins.unload()
 
 
 def recipe_of(window: Window) -> RecipePanel:
@@ -91,7 +91,7 @@ def test_a_pass_of_a_plugin_is_a_step_like_any_other(plugged: Window, runner: li
     menu = QMenu(plugged)
     plugged.services.fill_plugins(menu)
     assert [a.text() for a in menu.actions()] == ["Tag nodes", "Look at nodes"] and menu.actions()[0].isEnabled()
-    assert "Tag nodes" in [e.title for e in plugged.finding.entries("tag")]
+    assert "Tag nodes" in [e.title for e in plugged.quick_find.entries("tag")]
     menu.actions()[0].trigger()
     page = plugged.findChild(OptionsWindow)
     assert page is not None and page._form.editors["times"].get() == 2  # type: ignore[attr-defined]
@@ -126,7 +126,7 @@ def test_a_format_of_a_plugin_can_be_chosen(plugged: Window, runner: list[FakeRu
     plugged.session.set_format(["fc1"], "weight", parse_format("mine_format(width=6)"))
     document = plugged.session.document
     assert document and document.graph["fc1"].precision["weight"].format.bits == 6
-    plugged.plugins.forget()
+    plugged.plugins.unload()
     assert "mine_format" not in FORMATS and document.graph["fc1"].precision["weight"].format.bits == 6
 
 
@@ -143,7 +143,7 @@ def test_a_data_source_of_a_plugin_is_known_to_forms(window: Window, runner: lis
     model = completer.model()
     assert "mine:" in [model.index(i, 0).data() for i in range(model.rowCount())]
     assert "mine data" in glance("mine:rows").words
-    window.plugins.forget()
+    window.plugins.unload()
     with pytest.raises(DataError):
         glance("mine:rows")
 

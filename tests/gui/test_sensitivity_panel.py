@@ -260,8 +260,8 @@ def test_the_score_is_estimated_at_once_and_then_measured(
     session.set_format((KEY,), "data_in", INT4)
     assert estimate.kl == pytest.approx(0.052)
     assert session.document is not None
-    session.know_score(session.recipe, session.measured_on, {"accuracy": 0.9, "loss": 0.3})
-    session.know_divergence(session.recipe, session.measured_on, 0.07, session.compared)
+    session.record_score(session.recipe, session.measured_on, {"accuracy": 0.9, "loss": 0.3})
+    session.record_divergence(session.recipe, session.measured_on, 0.07, session.compared)
     assert figure.text == "0.07 measured, from opened"
     session.undo()
     assert figure.text == "0.05 estimated, from opened"
@@ -278,8 +278,8 @@ def test_a_measured_divergence_is_there_after_reopening(
     session, figure = window.session, window.status.score.figures["kl"]
     session.set_format((KEY,), "weight", INT4)
     data = EvaluateOptions(data="some.csv")
-    session.know_score(session.recipe, data, {"accuracy": 0.9, "loss": 0.3})
-    session.know_divergence(session.recipe, data, 0.07, session.compared)
+    session.record_score(session.recipe, data, {"accuracy": 0.9, "loss": 0.3})
+    session.record_divergence(session.recipe, data, 0.07, session.compared)
     project, store = session._snapshot(), traced()[1]
     session.close()
     assert figure.isHidden()
@@ -315,10 +315,10 @@ def test_the_last_accuracy_stays_grey_until_the_next_comes(
 ) -> None:
     session, figure = window.session, window.status.score.figures["accuracy"]
     options = session.measured_on
-    session.know_score(session.recipe, options, {"accuracy": 0.9, "loss": 0.3})
+    session.record_score(session.recipe, options, {"accuracy": 0.9, "loss": 0.3})
     session.set_format((KEY,), "weight", INT4)
     assert figure.text == "90.0\u2009% stale" and figure._value.property("role") == "muted"
-    session.know_score(session.recipe, options, {"accuracy": 0.8, "loss": 0.4})
+    session.record_score(session.recipe, options, {"accuracy": 0.8, "loss": 0.4})
     assert figure.text.startswith("80.0\u2009%") and "stale" not in figure.text
     assert figure._value.property("role") == "score"
 

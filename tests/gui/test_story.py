@@ -129,7 +129,7 @@ def test_a_save_waits_for_no_job(qtbot: QtBot, window: Window, tmp_path: Path) -
     qtbot.waitUntil(lambda: any(j.state == "running" and j.metrics for j in session.jobs), timeout=PATIENCE)
     layers = [n.id for n in session.open_document.graph if n.op == "linear"][:1]
     session.set_format(layers, "weight", Integer(4, 2))
-    assert session.waiting and any(j.state == "running" for j in session.jobs)
+    assert session.pending_edits and any(j.state == "running" for j in session.jobs)
     begin = time.monotonic()
     with qtbot.waitSignal(session.saved, timeout=PATIENCE):
         session.save_as(path)

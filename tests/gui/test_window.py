@@ -38,15 +38,15 @@ def test_starts_on_the_welcome_page_without_docks(window: Window) -> None:
 
 def test_first_paint_does_not_wait_for_the_panels(window: Window) -> None:
     fresh = Window(window.session, window.settings, window.appearance)
-    assert not fresh.furnished and "canvas" not in fresh.__dict__
+    assert not fresh.panels_built and not fresh.graph_view.is_built
     fresh.deleteLater()
 
 
 def test_no_panel_shows_on_the_welcome_page_while_the_window_is_furnished(window: Window) -> None:
     fresh = Window(window.session, window.settings, window.appearance)
     fresh.show()
-    while not fresh.furnished:
-        fresh._furnishing.next_part()
+    while not fresh.panels_built:
+        fresh._lazy_panels.build_part()
         assert not [d.objectName() for d in fresh.findChildren(QDockWidget) if d.isVisible()]
     assert set(fresh.docks.docks) == set(window.docks.docks)
     fresh.deleteLater()
@@ -58,10 +58,10 @@ def test_panels_hear_of_a_model_that_comes_before_they_are_made(
     heard: list[object] = []
     monkeypatch.setattr("espalier.app.features.search.state.searches.Searches._read", lambda self: heard.append(self))
     fresh = Window(Session(), window.settings, window.appearance)
-    assert not fresh.furnished
+    assert not fresh.panels_built
     open_small(fresh, runner)
     assert fresh.session.document and len(heard) == 1  # else studies of the project would not be listed
-    fresh.leave()
+    fresh.close_now()
     fresh.session.deleteLater()
     fresh.deleteLater()
 
@@ -70,7 +70,7 @@ def test_a_panel_that_cannot_be_made_is_tried_once(
     window: Window, monkeypatch: pytest.MonkeyPatch, qtbot: QtBot
 ) -> None:
     tries: list[int] = []
-    monkeypatch.setattr("espalier.app.shell.furnishing.Furnishing.go_on", lambda self: tries.append(1) or 1 / 0)
+    monkeypatch.setattr("espalier.app.shell.lazy_panels.LazyPanels.build_next", lambda self: tries.append(1) or 1 / 0)
     fresh = Window(window.session, window.settings, window.appearance)
     assert fresh.canvas.isHidden()
     with qtbot.captureExceptions() as raised:
@@ -232,19 +232,19 @@ def test_closing_asks_about_what_the_worker_has_not_done(opened: Window, runner:
     assert isinstance(box, QMessageBox) and opened.isVisible() and "Prune" in box.informativeText()
     assert box.button(QMessageBox.StandardButton.Save) is None
     box.button(QMessageBox.StandardButton.Cancel).click()
-    assert opened.isVisible() and opened.session.waiting
+    assert opened.isVisible() and opened.session.pending_edits
     runner[0].tell(next(j for j in runner[0].waiting if isinstance(j.job, ReplayJob)), Stopped())
-    assert not opened.session.waiting
+    assert not opened.session.pending_edits
     opened.close()
     assert not opened.isVisible()
 
 
 def test_docks_are_remembered(opened: Window) -> None:
     opened.docks.docks["outline"].close()
-    opened.leave()
+    opened.close_now()
     again = Window(opened.session, opened.settings, opened.appearance)
     again.show()
-    again.furnish()
+    again.build_panels()
     assert again.docks.docks["outline"].isHidden() and not again.docks.docks["recipe"].isHidden()
     again.hide()
     again.deleteLater()

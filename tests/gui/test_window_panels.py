@@ -96,7 +96,7 @@ def test_the_recipe_that_is_edited_is_the_one_that_is_shown(opened: Window, qtbo
     opened.actions_table.run("remove_dropout")
     session, panel = opened.session, recipe_of(opened)
     session.run_pass("prune", PruneOptions(0.5))
-    assert names(opened) == ["quantize", "remove_dropout"] and session.waiting
+    assert names(opened) == ["quantize", "remove_dropout"] and session.pending_edits
     assert panel.model.lines[3].result == PENDING and not [x for x in panel.model.lines[:3] if x.result == PENDING]
     panel.view.setCurrentIndex(panel.model.index(1))
     qtbot.keyClick(panel.view, Qt.Key.Key_Delete)
@@ -106,10 +106,10 @@ def test_the_recipe_that_is_edited_is_the_one_that_is_shown(opened: Window, qtbo
     qtbot.keyClick(panel.view, Qt.Key.Key_Space)
     assert session.recipe.steps[0].enabled and [x.step for x in panel.model.lines] == [None, 0, 1]
     opened.services.forms.sweep_step(1)
-    assert "not done yet" in opened.banner.text
+    assert "has not run yet" in opened.banner.text
     for _ in range(3):
         session.undo()
-    assert len(session.waiting) == 1 and [s.pass_name for s in session.recipe.steps][2:] == ["prune"]
+    assert len(session.pending_edits) == 1 and [s.pass_name for s in session.recipe.steps][2:] == ["prune"]
 
 
 def test_recipe_reorders_by_drag(opened: Window) -> None:
@@ -349,7 +349,7 @@ def test_columns_of_the_score_keep_still_while_accuracy_is_missing(opened: Windo
 @pytest.mark.parametrize(
     ("state", "progress", "text"),
     [
-        ("waiting", None, "waiting for the job before it"),
+        ("waiting", None, "queued"),
         ("running", None, "running · 4.0\u2009s"),
         ("running", Progress(0, 0, "opening"), "opening · 4.0\u2009s"),
         ("running", Progress(25, 100, "evaluating"), "evaluating · 25 of 100 · 12\u2009s left"),
@@ -441,25 +441,25 @@ def test_solved_problems_go(opened: Window, runner: list[FakeRunner]) -> None:
 def test_finding_by_keyboard_goes_to_a_node(opened: Window, qtbot: QtBot) -> None:
     opened.activateWindow()
     opened.actions_table.run("find")
-    assert opened.finder.found.isVisible()
-    qtbot.keyClicks(opened.finder, "fc2")
-    qtbot.keyClick(opened.finder, Qt.Key.Key_Return)
-    assert opened.session.selection == ("fc2",) and opened.finder.found.isHidden()
+    assert opened.find_field.results.isVisible()
+    qtbot.keyClicks(opened.find_field, "fc2")
+    qtbot.keyClick(opened.find_field, Qt.Key.Key_Return)
+    assert opened.session.selection == ("fc2",) and opened.find_field.results.isHidden()
 
 
 def test_finding_lists_commands_and_says_when_nothing_matches(opened: Window, qtbot: QtBot) -> None:
-    assert opened.finding.entries("remove dropout")[0].title == "Remove dropout"
-    assert opened.finding.entries("rmdrpt")[0].title == "Remove dropout"
-    opened.finder.begin()
-    qtbot.keyClicks(opened.finder, "zzzqq")
-    opened.finder._search()
-    assert "No match for “zzzqq”" in opened.finder.found.nothing.text()
-    qtbot.keyClick(opened.finder, Qt.Key.Key_Escape)
-    assert opened.finder.found.isHidden()
+    assert opened.quick_find.entries("remove dropout")[0].title == "Remove dropout"
+    assert opened.quick_find.entries("rmdrpt")[0].title == "Remove dropout"
+    opened.find_field.begin()
+    qtbot.keyClicks(opened.find_field, "zzzqq")
+    opened.find_field._search()
+    assert "No match for “zzzqq”" in opened.find_field.results.no_match.text()
+    qtbot.keyClick(opened.find_field, Qt.Key.Key_Escape)
+    assert opened.find_field.results.isHidden()
 
 
 def test_disabled_commands_are_not_offered(window: Window) -> None:
-    assert not [e for e in window.finding.entries("quantise") if e.title == "Quantise"]
+    assert not [e for e in window.quick_find.entries("quantise") if e.title == "Quantise"]
 
 
 # -- score
@@ -513,9 +513,7 @@ def test_a_bug_ends_in_a_report_and_a_banner(
     assert "ValueError: odd" in next(tmp_path.glob("crash-*.txt")).read_text()
     assert "odd" in capsys.readouterr().err
     hint = window.banner._hint.text()  # who listens to an edit fails after it was made, who makes one before
-    assert (
-        "as it was before" not in hint and "See whether the last edit is there" in hint and "The report is in" in hint
-    )
+    assert "as it was before" not in hint and "Check the last edit" in hint and "The report is in" in hint
 
 
 def test_crash_reports_lie_where_the_state_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -525,14 +523,14 @@ def test_crash_reports_lie_where_the_state_is(tmp_path: Path, monkeypatch: pytes
 
 def test_a_form_and_the_find_field_give_the_keys_on(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
     open_small(window, runner)
-    window.furnish()
+    window.build_panels()
     qtbot.focus(window.canvas)
-    window.finder.begin()
-    qtbot.keyClick(window.finder, Qt.Key.Key_Escape)
+    window.find_field.begin()
+    qtbot.keyClick(window.find_field, Qt.Key.Key_Escape)
     assert window.canvas.hasFocus()
-    window.finder.begin()
-    qtbot.keyClicks(window.finder, "quantise")
-    qtbot.keyClick(window.finder, Qt.Key.Key_Return)
+    window.find_field.begin()
+    qtbot.keyClicks(window.find_field, "quantise")
+    qtbot.keyClick(window.find_field, Qt.Key.Key_Return)
     form = window.findChildren(OptionsWindow)[0]
     qtbot.waitUntil(lambda: QApplication.activeWindow() is form)
     field = QApplication.focusWidget()

@@ -17,7 +17,7 @@ from pytestqt.qtbot import QtBot
 from espalier.app.locks import hold, take
 from espalier.app.session import edit_journal, recovery
 from espalier.app.session.edit_journal import ENDING, read
-from espalier.app.session.recovery import Recovery, leftovers, version_of
+from espalier.app.session.recovery import Recovery, unsaved_projects, version_of
 from espalier.app.session.session import Session
 from espalier.app.shell.window import Window
 from espalier.model.document.project import Saved, recipe_to_json, save_project
@@ -60,11 +60,11 @@ def test_a_copy_is_written_once_for_each_state(
     session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
 ) -> None:
     open_small(session, runner[0])
-    kept.keep()
+    kept.write_copy()
     assert not runner[0].waiting
     edit(session)
-    kept.keep()
-    kept.keep()
+    kept.write_copy()
+    kept.write_copy()
     job = runner[0].waiting[0].job
     assert len(runner[0].waiting) == 1 and isinstance(job, SaveJob) and job.path == kept.file.resolve()
     held = read(kept.journal.path)
@@ -85,7 +85,7 @@ def test_each_edit_is_in_the_journal_at_once(
     held = read(kept.journal.path)
     assert held and [s.pass_name for s in held.recipe.steps] == ["remove_dropout", "prune"]
     assert held.waiting == ("Prune half",) and time.time() - held.when < 5
-    assert take(kept.journal.path) is None and not leftovers(), "a window that lives is not a dead one"
+    assert take(kept.journal.path) is None and not unsaved_projects(), "a window that lives is not a dead one"
     job = next(j for j in runner[0].waiting if isinstance(j.job, ReplayJob))
     runner[0].tell(job, Failed("No.", "Do."))
     qtbot.waitUntil(lambda: (held := read(kept.journal.path)) is not None and not held.waiting, timeout=1000)
@@ -98,9 +98,9 @@ def test_a_copy_is_written_again_after_it_failed(
 ) -> None:
     open_small(session, runner[0])
     edit(session)
-    kept.keep()
+    kept.write_copy()
     runner[0].tell(runner[0].waiting[0], Failed("Full.", "Free some space."))
-    kept.keep()
+    kept.write_copy()
     assert isinstance(runner[0].waiting[0].job, SaveJob)
 
 
@@ -117,10 +117,10 @@ def test_a_full_disk_does_not_stop_the_work(
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
         edit(session)
-        kept._note()
-    assert len(told) == 1 and "cannot be kept for recovery (No space" in told[0].message and told[0].hint
+        kept._write_edit()
+    assert len(told) == 1 and "cannot be stored for recovery (No space" in told[0].message and told[0].hint
     assert "No space" in kept.journal.failed and session.document and session.document.dirty
-    kept.keep()
+    kept.write_copy()
     held = read(kept.journal.path)
     assert held is not None and held.recipe == session.recipe and not kept.journal.failed, "room again, no line"
 
@@ -139,9 +139,9 @@ def test_a_folder_that_takes_no_journal_is_told(
     with monkeypatch.context() as patched:
         patched.setattr(edit_journal, "hold", full)
         edit(session)
-        kept._note()
-    assert len(told) == 1 and "cannot be kept for recovery (No space" in told[0].message
-    kept._note()
+        kept._write_edit()
+    assert len(told) == 1 and "cannot be stored for recovery (No space" in told[0].message
+    kept._write_edit()
     held = read(kept.journal.path)
     assert held is not None and held.recipe == session.recipe and not kept.journal.failed, "room again, no journal"
 
@@ -169,31 +169,33 @@ def small_left(folder: Path, number: int = 1, source: str | None = None) -> Path
 def test_only_what_dead_windows_left_is_offered(folder: Path) -> None:
     alive = hold(left_behind(folder).with_suffix(ENDING))
     file = left_behind(folder, 2)
-    assert alive and [found.file for found in leftovers()] == [file]
-    assert leftovers()[0].holds.startswith("1 edit, the last at ") and leftovers()[0].title == "a.espalier"
-    recovery.discard(leftovers()[0])
-    assert not leftovers() and not file.exists()
+    assert alive and [found.file for found in unsaved_projects()] == [file]
+    assert (
+        unsaved_projects()[0].summary.startswith("1 edit, the last at ") and unsaved_projects()[0].title == "a.espalier"
+    )
+    recovery.discard(unsaved_projects()[0])
+    assert not unsaved_projects() and not file.exists()
     alive.release()
-    assert len(leftovers()) == 1
+    assert len(unsaved_projects()) == 1
 
 
 def test_damaged_journals_are_passed_over_and_orphans_deleted(folder: Path) -> None:
     (folder / "x.journal").write_text("{")
     orphan = folder / "2.espalier"
     orphan.write_bytes(b"")
-    assert leftovers() == [] and not orphan.exists()
+    assert unsaved_projects() == [] and not orphan.exists()
     file = left_behind(folder)
     whole = file.with_suffix(ENDING).read_bytes()
     late = b'{"edit": "x", "when": %s, "waiting": [], "recipe": {"steps": []}}\n'
     for damage, count in ((b"{}\n[1]\n" + b"[" * 100_000 + b"\n\xff\n", 4), (b'{"edit": "x", "when": 2, "waiting"', 1),
                           (late % b"1e300", 1), (late % (b"9" * 400), 1), (late % b"NaN", 1)):  # fmt: skip
         file.with_suffix(ENDING).write_bytes(whole + damage)
-        (left,) = leftovers()
+        (left,) = unsaved_projects()
         words = f"; {count} line{'s' if count > 1 else ''} of its journal could not be read"
-        assert left.edits.label == "Remove dropout" and left.edits.damaged == count and left.holds.endswith(words)
+        assert left.edits.label == "Remove dropout" and left.edits.damaged == count and left.summary.endswith(words)
     (folder / "folder.journal").mkdir()
     (folder / "link.journal").symlink_to(file)
-    assert len(leftovers()) == 1
+    assert len(unsaved_projects()) == 1
 
 
 def test_what_a_damaged_journal_leaves_is_offered(window: Window, runner: list[FakeRunner], folder: Path) -> None:
@@ -201,12 +203,12 @@ def test_what_a_damaged_journal_leaves_is_offered(window: Window, runner: list[F
     file = left_behind(folder)
     begin, edits = file.with_suffix(ENDING).read_bytes().splitlines()
     file.with_suffix(ENDING).write_bytes(b"begun\n" + edits + b"\n")
-    (left,) = leftovers()
-    assert left.edits.count == 1 and left.opens and "name is lost" in left.title
+    (left,) = unsaved_projects()
+    assert left.edits.count == 1 and left.opens and "unknown name" in left.title
     file.with_suffix(ENDING).write_bytes(begin + b"\nedited\n")
-    (left,) = leftovers()
+    (left,) = unsaved_projects()
     assert (
-        left.opens and left.title == "a.espalier" and left.holds.startswith("a copy of the project without the edits")
+        left.opens and left.title == "a.espalier" and left.summary.startswith("a copy of the project without the edits")
     )
     window.pages.refresh()
     page = window.pages.welcome
@@ -219,8 +221,8 @@ def test_what_a_damaged_journal_leaves_is_offered(window: Window, runner: list[F
     lost = left_behind(folder, 2).with_suffix(ENDING)
     lost.write_bytes(b"begun\nedited\n")
     lost.with_suffix(".espalier").unlink()
-    (left,) = leftovers()
-    assert not left.opens and left.holds == "nothing, as 2.journal is damaged"
+    (left,) = unsaved_projects()
+    assert not left.opens and left.summary == "nothing, because 2.journal is damaged"
     window.pages.refresh()
     links = [b.text() for b in page.findChildren(QPushButton) if not b.isHidden()]
     assert "Discard" in links and recovery.discard(left) and not lost.exists()
@@ -231,7 +233,7 @@ def test_what_another_window_goes_on_with_is_not_discarded(
 ) -> None:
     """It was offered here too, before the other window recovered it."""
     file = left_behind(folder)
-    (left,) = leftovers()
+    (left,) = unsaved_projects()
     window.pages.refresh()
     other = hold(left.journal)
     window.pages.welcome.discard_wanted.emit(left)
@@ -246,14 +248,14 @@ def test_what_could_not_be_opened_is_recovered_later(
     """Here or in another window: a drive that was away may be back."""
     for end in (Failed("There is no file.", "Put it back."), Stopped()):
         left_behind(folder)
-        (left,) = leftovers()
-        assert kept.recover(left) and not leftovers(), "it is not this window's"
+        (left,) = unsaved_projects()
+        assert kept.recover(left) and not unsaved_projects(), "it is not this window's"
         runner[0].tell(runner[0].waiting[-1], end)
-        assert leftovers() == [left]
+        assert unsaved_projects() == [left]
     session.open("demo:other")
     assert kept.recover(left)
     runner[0].finish(OpenResult(small_project(), {}, (), {}))
-    assert session.named == "demo:other" and not kept.recovered and not leftovers()
+    assert session.opened_spec == "demo:other" and not kept.recovered and not unsaved_projects()
     runner[0].finish(OpenResult(small_project(), {}, (), {}))
     assert kept.recovered and session.document and session.document.path == folder / "a.espalier"
 
@@ -263,12 +265,12 @@ def test_recovered_work_is_unsaved_work_on_the_original(
 ) -> None:
     project, recipe = small_project(), Recipe((Step("remove_dropout", NoOptions()),))
     file = left_behind(folder, recipe=recipe)
-    assert kept.recover(leftovers()[0])
+    assert kept.recover(unsaved_projects()[0])
     graph, _ = remove_dropout(project.graph, NoOptions(), None)  # type: ignore[arg-type]
     runner[0].finish(OpenResult(replace(project, recipe=recipe, graph=graph), {}, (), {}))
     assert session.document and session.document.dirty
     assert session.document.path == folder / "a.espalier"
-    assert file.exists() and not leftovers()  # mapped from, but no longer offered
+    assert file.exists() and not unsaved_projects()  # mapped from, but no longer offered
     session.close()
     assert not file.exists()
 
@@ -277,10 +279,10 @@ def test_recovered_studies_are_unsaved_though_no_step_is(
     session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
 ) -> None:
     file = left_behind(folder)
-    assert kept.recover(leftovers()[0])
+    assert kept.recover(unsaved_projects()[0])
     runner[0].finish(OpenResult(replace(small_project(), extras={"studies/a.journal": b"trials"}), {}, (), {}))
     assert session.document and session.document.dirty
-    kept.look()
+    kept.update()
     assert file.with_suffix(ENDING).exists(), "what was recovered is not offered again"
 
 
@@ -291,10 +293,10 @@ def test_what_is_recovered_is_gone_on_with_in_its_own_journal(
     file = left_behind(folder)
     journal = file.with_suffix(ENDING)
     journal.write_bytes(journal.read_bytes() + b'{"edit": "cut o')
-    assert kept.recover(leftovers()[0])
+    assert kept.recover(unsaved_projects()[0])
     runner[0].finish(OpenResult(small_project(), {}, (), {}))
     edit(session)
-    kept.keep()
+    kept.write_copy()
     held, job = read(journal), runner[0].waiting[-1].job
     assert held and held.recipe == session.recipe and held.count == 2
     assert list(folder.glob(f"*{ENDING}")) == [journal] and isinstance(job, SaveJob) and job.path == file.resolve()
@@ -308,7 +310,7 @@ def test_what_waits_while_a_save_ends_goes_on_from_what_was_saved(
     """Else the window that recovers it would say that another program had changed the file."""
     open_small(session, runner[0])
     edit(session)
-    kept.keep()
+    kept.write_copy()
     runner[0].tell(runner[0].waiting[0], Stopped())
     session.set_recipe(session.recipe.append(Step("prune", PruneOptions(0.5))), "Prune half")
     save = session.save_as(folder / "a.espalier")
@@ -341,7 +343,7 @@ def test_a_save_that_its_window_did_not_live_to_hear_of_is_its_own(
     assert held and held.recipe == session.recipe and first.version != Version.of(path) == version_of(held)
     path.write_bytes(path.read_bytes())
     assert version_of(held) == first.version, "what another program wrote is told"
-    kept.keep()
+    kept.write_copy()
     copy = next(j.job for j in runner[0].waiting if isinstance(j.job, SaveJob) and j.job.copy)
     assert copy.placing is None, "a copy for recovery is not the document's file"
 
@@ -349,7 +351,7 @@ def test_a_save_that_its_window_did_not_live_to_hear_of_is_its_own(
 def test_a_journal_whose_window_died_before_its_first_edit_is_deleted(folder: Path) -> None:
     for text in ("", f"{json.dumps({'begin': NOTE})}\n"):
         (folder / "1.journal").write_text(text)
-        assert not leftovers() and not list(folder.iterdir())
+        assert not unsaved_projects() and not list(folder.iterdir())
 
 
 def test_edits_after_the_last_copy_are_done_again(
@@ -361,13 +363,13 @@ def test_edits_after_the_last_copy_are_done_again(
         file = left_behind(folder, recipe=recipe)
         if not copied:
             file.unlink()
-        assert kept.recover(leftovers()[0])
+        assert kept.recover(unsaved_projects()[0])
         job = runner[0].waiting[-1].job
         assert isinstance(job, OpenJob) and (Path(job.spec).samefile(file) if copied else job.spec == "a.espalier")
         runner[0].finish(OpenResult(small_project(), {}, (), {}))
         assert session.document and session.document.recipe == recipe and session.document.dirty
         kept.end()
-        assert not leftovers()
+        assert not unsaved_projects()
 
 
 def test_a_model_that_is_opened_again_offers_what_a_dead_window_held_of_it(
@@ -380,7 +382,7 @@ def test_a_model_that_is_opened_again_offers_what_a_dead_window_held_of_it(
     for source, offered in (("/elsewhere/small.py:Small", False), (small_project().source.spec, True)):
         small_left(folder, source=source)
         open_small(window.session, runner[-1])
-        assert ("A window with Small ended before it was saved" in window.banner.text) == offered
+        assert ("A window with Small ended without saving" in window.banner.text) == offered
     buttons = {b.text(): b for b in window.banner.findChildren(QPushButton)}
     buttons["Recover"].click()
     job = runner[-1].waiting[-1].job
@@ -393,12 +395,12 @@ def test_a_model_that_is_opened_again_offers_what_a_dead_window_held_of_it(
 def test_a_copy_that_is_offered_can_be_discarded(window: Window, runner: list[FakeRunner], folder: Path) -> None:
     file = small_left(folder)
     open_small(window.session, runner[-1])
-    next(b for b in window.banner.findChildren(QPushButton) if b.text() == "Discard it").click()
-    assert not window.banner.text and not file.exists() and not leftovers()
+    next(b for b in window.banner.findChildren(QPushButton) if b.text() == "Discard").click()
+    assert not window.banner.text and not file.exists() and not unsaved_projects()
 
 
 def test_a_copy_that_another_window_took_is_left_alone(window: Window, runner: list[FakeRunner], folder: Path) -> None:
-    for button, told in (("Recover", "The unsaved work on Small is gone."), ("Discard it", "")):
+    for button, told in (("Recover", "The unsaved work on Small no longer exists."), ("Discard", "")):
         file = small_left(folder)
         open_small(window.session, runner[-1])
         other = hold(file.with_suffix(ENDING))
@@ -415,22 +417,22 @@ def test_an_offer_comes_back_after_another_message(window: Window, runner: list[
     def press(title: str) -> None:
         [b for b in banner.findChildren(QPushButton) if b.text() == title][-1].click()
 
-    banner.tell("m.onnx is written.")
+    banner.show_message("m.onnx is written.")
     assert banner.text == "m.onnx is written."
     press("Dismiss")
     assert "A window with Small ended" in banner.text
-    banner.error(EspalierError("The width is 99.", "Choose 2 to 16."))
+    banner.show_error(EspalierError("The width is 99.", "Choose 2 to 16."))
     window.session.run_pass("remove_dropout", NoOptions())  # the next edit solves it
     assert "A window with Small ended" in banner.text
     press("Dismiss")
     assert not banner.text and file.exists()
-    banner.tell("m.onnx is written.")
+    banner.show_message("m.onnx is written.")
     press("Dismiss")
     assert not banner.text, "what was dismissed itself stays away"
     open_small(window.session, runner[-1])
-    banner.tell("m.onnx is written.")
+    banner.show_message("m.onnx is written.")
     open_small(window.session, runner[-1])
-    press("Discard it")
+    press("Discard")
     assert not banner.text and not file.exists()
 
 
@@ -461,7 +463,7 @@ def test_a_job_that_fails_silently_takes_no_message_away(
 ) -> None:
     offered(window, runner, folder)
     if told:
-        window.banner.tell(told)
+        window.banner.show_message(told)
     text = window.banner.text
     for end in (GONE, Stopped()):
         info = silent_job(window, runner)

@@ -50,7 +50,7 @@ def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypa
 
 
 def test_divergences_are_kept_with_the_project_by_recipe() -> None:
-    from espalier.app.session.accuracies import Baseline, Measures
+    from espalier.app.session.measures import Baseline, Measures
 
     one, two = Recipe((Step("quantize", QuantizeOptions()),)), Recipe()
     graph = case("mlp").graph

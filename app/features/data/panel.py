@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QSplitter, QStackedWidge
 from espalier.app.features.data.browser import DataBrowser
 from espalier.app.features.data.charts.confusion import ConfusionView
 from espalier.app.features.data.charts.data_charts import ClassChart, LengthChart
-from espalier.app.session.asker import Asker
+from espalier.app.session.analysis_requests import AnalysisRequests
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import empty_state, link, muted, warning
 from espalier.app.words import count, percent, plural
@@ -41,7 +41,7 @@ class DataPanel(QWidget):
         self._seen: DataLook | None = None
         self._loaded: EvaluateOptions | None = None
         self._start, self._looked_at = 0, False
-        self.loader = Asker(session)
+        self.loader = AnalysisRequests(session)
         self.source = Form(EvaluateOptions, only=SOURCE, brief=True)
         self.columns = Form(EvaluateOptions, only=COLUMNS, brief=True)
         self.browser = DataBrowser()
@@ -123,9 +123,9 @@ class DataPanel(QWidget):
         self.confusion.chosen.connect(self.browser.show_cell)
         self.loader.answered.connect(self._answered)
         self.loader.failed.connect(self._failed)
-        self.loader.stood.connect(self._on_progress)
+        self.loader.state_changed.connect(self._on_progress)
         self._session.opened.connect(self._on_opened)
-        self._session.data_known.connect(self._on_measured)
+        self._session.data_changed.connect(self._on_measured)
         self._session.changed.connect(self._on_changed)
         self._show(None)
 
@@ -204,7 +204,7 @@ class DataPanel(QWidget):
 
     def _answered(self, name: str, report: Any, part: Any) -> None:
         if name == "data":
-            self._session.read_as(self._loaded or EvaluateOptions())
+            self._session.store_data_columns(self._loaded or EvaluateOptions())
             self._show(part)
         elif name == "data_rows":
             self.browser.show_rows(report, part or {}, self._start)

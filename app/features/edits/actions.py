@@ -37,7 +37,7 @@ def apply(host: Host, edit: Edit, ids: Sequence[str]) -> None:
 def offered(host: Host, offer: Offer) -> None:
     """Make an edit of the selected nodes, or say why it is not possible."""
     if offer.reason:
-        host.banner.tell(offer.reason)
+        host.banner.show_message(offer.reason)
     elif host.session.selection:
         apply(host, offer.edit, host.session.selection)
 
@@ -64,7 +64,7 @@ def unmute(host: Host, ids: Sequence[str]) -> None:
     """Take the mutes of these nodes out of the recipe."""
     recipe = without_mute(host.session.recipe, ids)
     if recipe == host.session.recipe:
-        host.banner.tell("No step of the recipe names these nodes to mute them.",
+        host.banner.show_message("No step of the recipe names these nodes to mute them.",
                          "Undo the step, or switch it off in the recipe.")  # fmt: skip
     else:
         host.session.set_recipe(recipe, f"Unmute {ids[0] if len(ids) == 1 else plural(len(ids), 'node')}")
@@ -94,7 +94,7 @@ def paste(host: Host) -> None:
     try:
         wanted = clipboard.pasted()
     except EspalierError as error:
-        host.banner.tell(error.message, error.hint)
+        host.banner.show_message(error.message, error.hint)
         return
     _configure(host, wanted, "Configure")
 
@@ -106,7 +106,7 @@ def _configure(host: Host, wanted: Configuration, verb: str) -> None:
     try:
         recipe = with_configuration(host.session.recipe, document.graph, [n.id for n in nodes], wanted)
     except EspalierError as error:
-        host.banner.tell(error.message, error.hint)
+        host.banner.show_message(error.message, error.hint)
         return
     if recipe != host.session.recipe:
         where = nodes[0].id if len(nodes) == 1 else plural(len(nodes), "node")
@@ -119,7 +119,7 @@ def duplicate(host: Host) -> None:
     if len(nodes) == 1 and document is not None:
         offered(host, offers.duplicate(document.graph, nodes[0]))
     elif nodes:
-        host.banner.tell("Several nodes are selected.", "Select one node to duplicate it.")
+        host.banner.show_message("Several nodes are selected.", "Select one node to duplicate it.")
 
 
 KEYS = {"delete": bypass, "mute": mute, "rename": rename, "copy": copy, "cut": cut, "paste": paste,

@@ -199,7 +199,7 @@ class NodeMenu(QMenu):
         try:
             actions.apply(self._host, edit, self.ids())
         except EspalierError as error:
-            self._host.banner.tell(error.message, error.hint)
+            self._host.banner.show_message(error.message, error.hint)
 
 
 def _swatch(colour: str) -> QIcon:

@@ -39,12 +39,12 @@ def takers(host: Host, source: str) -> Collection[str]:
     if document is None or source not in document.graph.nodes:
         return ()
     if document.graph.runs == "module":
-        host.banner.tell(offers.RECORDED)
+        host.banner.show_message(offers.RECORDED)
         return ()
     found = offers.wire_takers(document.graph, source)
     if not found:
         shape = shape_text(document.graph[source].out) or "no tensor"
-        host.banner.tell(f"No other node takes what {source} gives ({shape}).",
+        host.banner.show_message(f"No other node takes what {source} gives ({shape}).",
                          "Insert a module behind it that gives the wanted shape.")  # fmt: skip
     return found
 

@@ -31,7 +31,7 @@ def connect(host: Host, panel: HardwarePanel) -> None:
     panel.overlay_changed.connect(colours)
     panel.save_wanted.connect(lambda table: save(host, panel, table))
     panel.hardware.stored.connect(colours)
-    panel.hardware.stored.connect(host.keep)
+    panel.hardware.stored.connect(host.mark_changed)
     host.session.changed.connect(lambda _: colours())
     panel.hardware.result_ready.connect(lambda: _emitted(host, panel))
 
@@ -60,7 +60,7 @@ def _emitted(host: Host, panel: HardwarePanel) -> None:
         return
     folder = result.summary["folder"]
     show = ("Show in folder", lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(folder)))
-    host.banner.tell(f"{plural(len(result.summary['files']), 'file')} written to {folder}.", buttons=[show])
+    host.banner.show_message(f"{plural(len(result.summary['files']), 'file')} written to {folder}.", buttons=[show])
 
 
 def panel_of(host: Host) -> HardwarePanel:

@@ -13,7 +13,7 @@ from espalier.app.canvas.colouring import Overlay
 from espalier.app.features.hardware.run_text import ABOUT, FIRST, NO_FORMATS, NO_MODEL, summary_html
 from espalier.app.features.hardware.state.hardware import Hardware
 from espalier.app.features.hardware.views import MODULES, SOURCE, SUMMED, Views
-from espalier.app.jobs.status import doing
+from espalier.app.jobs.status import activity
 from espalier.app.widgets.bench import Bench, invitation
 from espalier.app.widgets.forms.fields import Recolouring, tokens
 from espalier.app.widgets.forms.form import Form
@@ -184,7 +184,7 @@ class HardwarePanel(Bench):
             button.setVisible(running == (name == "stop") or name != "stop")
             button.setEnabled(running == (name == "stop"))
         self._summary.setText(summary_html(hardware.result, tokens(self), hardware.stale) if hardware.result else FIRST)
-        self._status.setText(doing(hardware.job, hardware.stopped))
+        self._status.setText(activity(hardware.job, hardware.stopped))
         self._status.setVisible(bool(self._status.text()))
         self.views.front.refresh(rows=False)
         error = hardware.error

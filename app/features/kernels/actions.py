@@ -35,7 +35,7 @@ def connect(host: Host, panel: KernelsPanel) -> None:
     panel.load_wanted.connect(lambda: load(host))
     connect_measurements(host, panel)
     bench = kernel_runs_of(host.session)
-    bench.stored.connect(host.keep)
+    bench.stored.connect(host.mark_changed)
     for signal in (panel.bar.currentChanged, panel.begun, host.dock("kernels").visibilityChanged):
         signal.connect(lambda *_: host.refresh_actions())
 
@@ -55,7 +55,7 @@ def _save_run(host: Host, bench: KernelBench, run: Run) -> None:
         try:
             bench.save(run, path if path.suffix == ".json" else path.with_name(path.name + ".json"))
         except EspalierError as error:
-            host.banner.error(error)
+            host.banner.show_error(error)
 
     host.ask_path("Save the results", write, save=True, names=RESULTS, suggestion="kernels.json")
 
@@ -68,7 +68,7 @@ def load(host: Host) -> None:
         try:
             page.load(path)  # type: ignore[attr-defined]
         except EspalierError as error:
-            host.banner.error(error)
+            host.banner.show_error(error)
 
     host.ask_path("Load results of kernels", read, names=RESULTS)
 

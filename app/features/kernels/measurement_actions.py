@@ -30,7 +30,7 @@ def connect(host: Host, panel: KernelsPanel) -> None:
 
 def _follow(host: Host, page: Any) -> None:
     if isinstance(state := getattr(page, "state", None), Measurement):
-        state.stored.connect(host.keep)
+        state.stored.connect(host.mark_changed)
     if hasattr(page, "trace_wanted"):
         page.trace_wanted.connect(lambda: save_trace(host, page))
 
@@ -53,7 +53,7 @@ def save_trace(host: Host, page: Any) -> None:
 
     def write(path: Path) -> None:
         target = path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
-        host.telling(lambda: write_bytes(target, page.trace_file.read_bytes()))
+        host.report_errors(lambda: write_bytes(target, page.trace_file.read_bytes()))
 
     if page.trace_file is not None:
         host.ask_path("Save the trace", write, save=True, names="Chrome traces (*.json)",

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTabBar, QVBoxLa
 
 from espalier.app.features.kernels.state.measurement import MeasurementResult, measurement_of
 from espalier.app.features.kernels.state.runs import kernel_runs_of
-from espalier.app.jobs.status import doing
+from espalier.app.jobs.status import activity
 from espalier.app.widgets.bench import Bench, Front, invitation
 from espalier.app.widgets.forms.fields import OPTION, Choice, Recolouring, wear_field_style
 from espalier.app.widgets.forms.flow import Flow
@@ -194,7 +194,7 @@ class MeasurementTab(Bench):
         self._empty.setText(self.BUSY if running else self.FIRST)
         self.summary_label.setText(self.summary(state.result) if state.result else "")
         self.summary_label.setVisible(state.result is not None)
-        self.status.setText(doing(state.job, state.stopped))
+        self.status.setText(activity(state.job, state.stopped))
         self.status.setVisible(bool(self.status.text()))
         error = state.error
         self.error.setText(f"{error.message} {error.hint}".strip() if error else "")

@@ -17,7 +17,7 @@ def rows(host: Host) -> list[Action]:
     """F7 and its kin; what can be timed; the explanations."""
     return [
         Action("kernels_run", "Run kernels", "Run", partial(actions.run, host), "F7", needs=always, group=2,
-               words=partial(actions.run_title, host),
+               dynamic_title=partial(actions.run_title, host),
                help="Measure the selected kernels, or what the front tab of Kernels is for"),
         Action("kernels_stop", "Cancel the run of kernels", "Run", partial(actions.stop, host), "Shift+F7",
                needs=partial(actions.running, host), group=2,

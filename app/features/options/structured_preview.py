@@ -39,7 +39,7 @@ class StructuredPreview(QWidget):
         super().__init__()
         self._session, self._form = session, form
         self._lines: list[Line] = []
-        self._previews = Previews(self, keep=8)
+        self._previews = Previews(self, cache_size=8)
         self._previews.ready.connect(self._on_ready)
         self._previews.failed.connect(self._on_failed)
         self.summary = QLabel(wordWrap=True)

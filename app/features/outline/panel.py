@@ -21,7 +21,7 @@ from espalier.app.canvas.relayout import SYNCHRONOUS
 from espalier.app.features.outline.model import Contents, OutlineModel, contents
 from espalier.app.features.outline.selection import SharedSelection
 from espalier.app.features.outline.view import OutlineTree
-from espalier.app.jobs.latest import Latest
+from espalier.app.jobs.latest_task import LatestTask
 from espalier.app.widgets.forms.fields import Check
 from espalier.app.widgets.heading import empty_state
 from espalier.app.words import plural
@@ -64,7 +64,7 @@ class OutlinePanel(QWidget):
         self.field.installEventFilter(self)
         self.empty = empty_state(EMPTY)
         self.shapes = Check()
-        self._loader = Latest(self, lambda done: self._show_contents(done.result()))
+        self._loader = LatestTask(self, lambda done: self._show_contents(done.result()))
         self._build()
         self._connect()
         self._reload()

@@ -147,7 +147,7 @@ class RecipePanel(QWidget):
         self.view.doubleClicked.connect(lambda _: self.edit())
         session.opened.connect(self._clear_error)
         session.changed.connect(self._clear_error)
-        session.wished.connect(self.refresh)
+        session.pending_changed.connect(self.refresh)
         session.job_event.connect(self._on_job_event)
         self.refresh()
 

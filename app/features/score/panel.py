@@ -321,7 +321,7 @@ class ScorePanel(QWidget):
         edited = bool(document and document.recipe.active)
         estimate = self._estimate
         missing = self._missing()
-        texts = self._session.measures.texts
+        texts = self._session.measures.truncation
         noise, within = self._noise()
         dominant, dominant_label = self._dominant_texts(document.graph if document else None)
         named = f"{estimate.how}, from {estimate.baseline}"

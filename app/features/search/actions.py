@@ -25,7 +25,7 @@ def panel_of(host: Host) -> SearchPanel:
     """The panel."""
     from espalier.app.features.search.panel import SearchPanel
 
-    host.furnish()
+    host.build_panels()
     panel = host.panel("search")
     assert isinstance(panel, SearchPanel)
     return panel
@@ -41,11 +41,11 @@ def connect(host: Host, panel: SearchPanel) -> None:
     dock = host.dock("search")
     dock.visibilityChanged.connect(preview.look_on)
     panel.begun.connect(lambda: host.show_dock("search"))
-    panel.searches.kept.connect(host.keep)
+    panel.searches.stored.connect(host.mark_changed)
     panel.searches.listed.connect(host.refresh_actions)
     panel.searches.stood.connect(host.refresh_actions)
     panel.board.save_wanted.connect(lambda tile: host.save_plots(tile, "Save the chart", tile.file_name))
-    panel.board.room_wanted.connect(host.toggle_large)
+    panel.board.room_wanted.connect(host.toggle_maximised)
     panel.model_wanted.connect(lambda trial: save_model(host, trial))
     panel.file_wanted.connect(lambda what: _FILES[what](host))
     escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), host.canvas)
@@ -84,25 +84,25 @@ def template_names() -> tuple[str, ...]:
 
 def running(host: Host) -> bool:
     """Whether the study that is shown runs."""
-    study = panel_of(host).study if host.furnished else None
+    study = panel_of(host).study if host.panels_built else None
     return study is not None and study.running
 
 
 def stopped(host: Host) -> bool:
     """Whether the study that is shown could go on."""
-    study = panel_of(host).study if host.furnished else None
+    study = panel_of(host).study if host.panels_built else None
     return study is not None and not study.running
 
 
 def has_best(host: Host) -> bool:
     """Whether there is a best trial to apply."""
-    study = panel_of(host).study if host.furnished else None
+    study = panel_of(host).study if host.panels_built else None
     return study is not None and bool(study.best)
 
 
 def has_study(host: Host) -> bool:
     """Whether a study is shown."""
-    return host.furnished and panel_of(host).study is not None
+    return host.panels_built and panel_of(host).study is not None
 
 
 def pause(host: Host) -> None:
@@ -144,7 +144,7 @@ def save_model(host: Host, trial: Trial) -> None:
         return
 
     def written(path: Path) -> None:
-        host.banner.tell(f"{path.name} is written.", "It holds the trial's own model.",
+        host.banner.show_message(f"{path.name} is written.", "It holds the trial's own model.",
                            [("Open it", lambda: host.open_spec(str(path)))])  # fmt: skip
 
     def write(path: Path) -> None:
@@ -155,7 +155,7 @@ def save_model(host: Host, trial: Trial) -> None:
 
 def _save(host: Host, title: str, write: Callable[[Path], object], suggestion: str, names: str) -> None:
     def go(path: Path) -> None:
-        host.telling(lambda: write(path))
+        host.report_errors(lambda: write(path))
 
     host.ask_path(title, go, save=True, names=names, suggestion=suggestion)
 

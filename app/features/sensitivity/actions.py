@@ -14,13 +14,13 @@ MODE = "sensitivity"  # of the graph's colours
 def connect(host: Host, panel: SensitivityPanel) -> None:
     """Connect the panel's signals to the window."""
     findings = host.findings
-    panel.begun.connect(lambda: host.lift_map("sensitivity"))
+    panel.begun.connect(lambda: host.make_room_for_map("sensitivity"))
     panel.options_wanted.connect(lambda: ask(host, panel))
     panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the sensitivities", "sensitivity.png"))
     panel.overlay_changed.connect(lambda: findings.show(MODE, panel.overlay()))
     panel.overlay_wanted.connect(lambda: host.canvas.set_mode(MODE))
     host.canvas.mode_chosen.connect(panel.colour_chosen)
-    panel.known.stored.connect(host.keep)
+    panel.known.stored.connect(host.mark_changed)
 
 
 def ask(host: Host, panel: SensitivityPanel) -> None:

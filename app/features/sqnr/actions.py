@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 def connect(host: Host, panel: SqnrPanel) -> None:
     """Connect the panel's signals to the window."""
-    panel.begun.connect(lambda: host.lift_map("sqnr"))
+    panel.begun.connect(lambda: host.make_room_for_map("sqnr"))
     panel.save_wanted.connect(lambda: host.save_table(panel, "sqnr.csv"))

@@ -11,7 +11,7 @@ from PySide6.QtGui import QCursor, QLinearGradient, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.figures.facts import node_path
-from espalier.app.session.asking import Asking
+from espalier.app.session.streamed_analysis import StreamedAnalysis
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.forms.owing import Owing
 from espalier.app.widgets.heading import Elided, empty_state, link
@@ -50,7 +50,7 @@ class SqnrPanel(Owing):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self.asking = Asking(session, self)
+        self.asking = StreamedAnalysis(session, self)
         self._measured: object = None
         self.table = SqnrTable()
         self.words = Elided("", "muted")
@@ -101,7 +101,7 @@ class SqnrPanel(Owing):
     def _connect(self) -> None:
         self._session.opened.connect(self.refresh)
         self._session.changed.connect(lambda _: self._mark())
-        self.asking.found.connect(self._take)
+        self.asking.part_found.connect(self._take)
         self.asking.ended.connect(self._end)
         self.table.chosen.connect(self.apply)
         self.table.column_chosen.connect(self.apply_column)

@@ -13,4 +13,4 @@ def connect(host: Host, panel: SweepsPanel) -> None:
     """Let the window do what the panel asks for."""
     panel.begun.connect(lambda: host.show_dock("sweeps"))
     panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the sweep", "sweep.png"))
-    panel.sweeps.kept.connect(host.keep)
+    panel.sweeps.stored.connect(host.mark_changed)

@@ -259,7 +259,7 @@ class SweepsPanel(Bench):
 def _doing(run: Run) -> str:
     if run.job is None:
         return ""
-    return "running" if run.job.state == "running" else "waiting for the job before it"
+    return "running" if run.job.state == "running" else "queued"
 
 
 def _bar(runs: QWidget, figure: QWidget, *others: QWidget) -> Flow:

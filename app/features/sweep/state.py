@@ -10,7 +10,7 @@ from PySide6.QtCore import Signal
 
 from espalier.app.jobs.queue import Rest
 from espalier.app.measured.live import is_evaluation
-from espalier.app.session.kept_runs import KeptRuns
+from espalier.app.session.document_runs import DocumentRuns
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe
@@ -68,7 +68,7 @@ class Run:
         return len(points(self.sweep)) - sum(not o.error for o in self.outcomes.values())
 
 
-class Sweeps(KeptRuns):
+class Sweeps(DocumentRuns):
     """All sweeps of the open document. `changed` tells of a point or of an end, `listed` of another list of runs."""
 
     changed = Signal(object)
@@ -144,7 +144,7 @@ class Sweeps(KeptRuns):
         self._unwritten.discard(run.name)
         self._session.open_document.keep(run.name, None)
         self.listed.emit()
-        self.kept.emit()
+        self.stored.emit()
 
     def _hear(self, heard: JobEvent) -> None:
         self._time(heard)
@@ -190,5 +190,5 @@ class Sweeps(KeptRuns):
         """Make a point's recipe the recipe, in one undo step; its score is known already."""
         recipe = self.recipe_of(run, outcome)
         if outcome.score.get("accuracy") is not None:
-            self._session.know_score(recipe, run.sweep.score, outcome.score)
+            self._session.record_score(recipe, run.sweep.score, outcome.score)
         self._session.set_recipe(recipe, f"Use {point_words(run.sweep, outcome)}")

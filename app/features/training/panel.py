@@ -97,7 +97,7 @@ class TrainingPanel(Owing):
         self._previews.ready.connect(lambda slot, key, run: self._show_interrupted(run))
         session = self._session
         session.opened.connect(self._opened)
-        session.data_known.connect(self._on_data)
+        session.data_changed.connect(self._on_data)
         session.changed.connect(self._on_changed)
         session.job_event.connect(self._on_event)
         session.problem.connect(self._on_problem)

@@ -1,1 +1,1 @@
-"""Everything that can be done from menus, toolbar, keys and palette: the table, and what the entries do."""
+"""The rows of the menus, one module per menu, and the functions that they call."""

@@ -10,18 +10,18 @@ from espalier.app.session.session import Session
 
 
 def rows(session: Session, find: Callable[[], object]) -> list[Action]:
-    """Undo, selection, find."""
+    """Rows for undo, selection and find."""
     undo, redo = partial(_undo_label, session), partial(_redo_label, session)
-    chosen = partial(is_selected, session)
+    has_selection = partial(is_selected, session)
     return [
         Action("undo", "Undo", "Edit", session.undo, "Ctrl+Z", "↶ Undo", lambda: bool(undo()),
-               words=lambda: _words("Undo", undo())),
+               dynamic_title=lambda: _title("Undo", undo())),
         Action("redo", "Redo", "Edit", session.redo, "Ctrl+Shift+Z", "↷ Redo", lambda: bool(redo()),
-               words=lambda: _words("Redo", redo())),
+               dynamic_title=lambda: _title("Redo", redo())),
         Action("select_all", "Select all nodes", "Edit", partial(select_all, session), "Ctrl+A", group=1),
         Action("select_alike", "Select all of the same type", "Edit", partial(select_alike, session), "Ctrl+Shift+A",
-               needs=chosen, group=1),
-        Action("select_none", "Select nothing", "Edit", partial(session.select, ()), needs=chosen, group=1),
+               needs=has_selection, group=1),
+        Action("select_none", "Clear the selection", "Edit", partial(session.select, ()), needs=has_selection, group=1),
         Action("find", "Find a node or a command", "Edit", find, "Ctrl+F", needs=always, group=2),
     ]  # fmt: skip
 
@@ -53,5 +53,5 @@ def _redo_label(session: Session) -> str | None:
     return session.document.redo_label if session.document else None
 
 
-def _words(verb: str, label: str | None) -> str:
+def _title(verb: str, label: str | None) -> str:
     return f"{verb} {label}" if label else verb

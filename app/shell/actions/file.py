@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def rows(opening: Opening, saving: Saving, exports: Exports, quit_: Callable[[], object]) -> list[Action]:
-    """Open, save, export, close."""
+    """Rows for opening, saving, exporting and closing."""
     return [
         Action("open", "Open…", "File", opening.open_file, "Ctrl+O", "Open", always,
                help="Open a project or model file"),
@@ -26,17 +26,17 @@ def rows(opening: Opening, saving: Saving, exports: Exports, quit_: Callable[[],
         Action("save", "Save", "File", saving.save, "Ctrl+S", "Save", group=1),
         Action("save_as", "Save as…", "File", saving.save_as, "Ctrl+Shift+S", group=1),
         Action("load_recipe", "Load a recipe…", "File", opening.load_recipe, group=1,
-               help="Add the steps of a TOML or JSON file, or of a dict of the MASE labs"),
+               help="Add the steps of a TOML or JSON file, or of a MASE dict"),
         Action("export_safetensors", "Safetensors folder…", "File/Export", partial(exports.export, "safetensors"),
-               group=2, words=exports.folder_words, help="Weights as computed; transformers opens its own classes"),
+               group=2, dynamic_title=exports.folder_title, help="Float weights; transformers loads its own classes"),
         Action("export_packed", "Packed model…", "File/Export", partial(exports.export, "packed"), group=2,
-               words=exports.packed_words, help="One file in the bits of the formats, which Espalier opens again"),
+               dynamic_title=exports.packed_title, help="One file, each weight in the bits of its format"),
         Action("export_onnx", "ONNX…", "File/Export", partial(exports.export, "onnx"), group=2,
-               help="Integer weights, formats as QuantizeLinear; run in onnxruntime and compared"),
+               help="Integer weights, formats as QuantizeLinear; verified in onnxruntime"),
         Action("export_pt2", "Torch program (pt2)…", "File/Export", partial(exports.export, "pt2"), group=2,
-               help="A torch.export file, which torch opens without Espalier"),
+               help="A torch.export file, which torch loads without Espalier"),
         Action("export_adapter", "LoRA adapters…", "File/Export", partial(exports.export, "adapter"), group=2,
-               needs=exports.has_adapters, help="A folder that PEFT opens on the source's model"),
+               needs=exports.has_adapters, help="A folder that PEFT loads onto the original model"),
         Action("export_recipe", "Recipe…", "File/Export", partial(exports.export, "recipe"), group=2),
         Action("export_script", "Python script…", "File/Export", partial(exports.export, "script"), group=2),
         Action("export_graphml", "GraphML…", "File/Export", partial(exports.export, "graphml"), group=2,

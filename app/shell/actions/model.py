@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtWidgets import QMenu
 
-from espalier.app.features.tables.panel import reports
+from espalier.app.features.tables.panel import reports as report_specs
 from espalier.app.menu import Action, always
 from espalier.app.shell.sections import sections
 from espalier.passes.base import NoOptions
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from espalier.app.shell.exports import Exports
     from espalier.app.shell.pass_forms import PassForms
     from espalier.app.shell.plugins import Plugins
-    from espalier.app.shell.reporting import Reporting
+    from espalier.app.shell.reports import Reports
 
 
 def rows(
-    session: Session, forms: PassForms, reporting: Reporting, exports: Exports, show_plugins: Callable[[], object]
+    session: Session, forms: PassForms, reports: Reports, exports: Exports, show_plugins: Callable[[], object]
 ) -> list[Action]:
-    """The transforms of the program itself, section by section; reports; the list of plug-ins."""
-    # What a pass's row has besides its title: its id, key, word on the toolbar, and when there is something to do.
+    """Rows for the built-in transforms by section, the reports and the window Plug-ins."""
+    # Fields of a row that differ from the default: id, key, title on the toolbar, when it is enabled.
     extras: dict[str, dict[str, Any]] = {
         "quantize": {"id": "quantise", "key": "Ctrl+Shift+Q", "tool": "Quantise…"},
         "prune": {"key": "Ctrl+Shift+R", "tool": "Prune…"},
@@ -39,24 +39,24 @@ def rows(
             "run": partial(forms.ask, s.name), "help": s.doc.split("\n")[0], "section": section, "group": group,
             **extras.get(s.name, {}),
         }) for group, (section, specs) in enumerate(sections().items()) for s in specs),
-        *(Action(f"report_{s.name}", s.title, "Model/Report", partial(reporting.make, s.name),
-                 help=s.doc.split("\n")[0], group=20) for s in reports()),
+        *(Action(f"report_{s.name}", s.title, "Model/Report", partial(reports.run, s.name),
+                 help=s.doc.split("\n")[0], group=20) for s in report_specs()),
         Action("plugins", "Plug-ins…", "Model", show_plugins, needs=always, group=21,
-               help="Your own passes and formats: add, remove, load again"),
+               help="Your own passes and formats: add, remove, reload"),
     ]  # fmt: skip
 
 
 def has_dropout(session: Session) -> bool:
-    """Whether there is any to remove."""
+    """Whether the graph has a dropout node."""
     return session.document is not None and any(n.op == "dropout" for n in session.document.graph)
 
 
-def fill_plugins(menu: QMenu, plugins: Plugins, forms: PassForms, able: bool) -> None:
-    """List the passes of plug-ins; `able`: a model is open."""
+def fill_plugins(menu: QMenu, plugins: Plugins, forms: PassForms, is_open: bool) -> None:
+    """Fill a menu with the passes of plug-ins, enabled if a model is open."""
     menu.clear()
     for spec in plugins.specs:
         action = menu.addAction(spec.title.replace("&", "&&"), partial(forms.run_plugin, spec.name))
         action.setToolTip(spec.doc.split("\n")[0])
-        action.setEnabled(able)
+        action.setEnabled(is_open)
     if not plugins.specs:
-        menu.addAction("No plug-in with a pass is loaded").setEnabled(False)
+        menu.addAction("No passes of plug-ins").setEnabled(False)

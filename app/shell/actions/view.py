@@ -1,4 +1,4 @@
-"""The menu View: the canvas, its colours, the theme, and where the keyboard goes."""
+"""The menu View: the canvas, its colours, the theme and the focus."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """Canvas and docks are made late: each is asked for when a row needs it."""
+    """The actions of the menu View; canvas and docks are created on first use."""
 
     def __init__(self, host: Host, docks: Callable[[], Docks]) -> None:
         self._host, self._docks = host, docks
@@ -36,49 +36,49 @@ class View:
         self.canvas.reveal(self._host.session.selection[0])
 
     def next_panel(self) -> None:
-        """Put the keyboard into the next part of the window: graph, then each panel that shows."""
-        docks, here = self._docks(), QApplication.focusWidget()
-        shown = [n for n, d in docks.docks.items() if d.isVisible() and not d.visibleRegion().isEmpty()]
-        at = next((i for i, n in enumerate(shown) if here and docks.docks[n].isAncestorOf(here)), -1)
-        if at + 1 < len(shown):
-            docks.enter(shown[at + 1])
+        """Give the focus to the next visible panel; after the last one, to the graph."""
+        docks, focus = self._docks(), QApplication.focusWidget()
+        visible = [n for n, d in docks.docks.items() if d.isVisible() and not d.visibleRegion().isEmpty()]
+        index = next((i for i, n in enumerate(visible) if focus and docks.docks[n].isAncestorOf(focus)), -1)
+        if index + 1 < len(visible):
+            docks.enter(visible[index + 1])
         else:
             self.canvas.setFocus()
 
     def reset(self) -> None:
-        """Every dock at its first place."""
+        """Move every dock to its default place."""
         self._docks().reset()
 
 
 def rows(view: View, host: Host) -> list[Action]:
-    """What shows of the graph and where."""
-    chosen = partial(is_selected, host.session)
+    """Rows for the canvas, its colours and the focus."""
+    has_selection = partial(is_selected, host.session)
     return [
         Action("fit", "Fit graph", "View", lambda: view.canvas.fit(), "Ctrl+0"),
         Action("zoom_in", "Zoom in", "View", lambda: view.canvas.zoom_by(1.25), "Ctrl++"),
         Action("zoom_out", "Zoom out", "View", lambda: view.canvas.zoom_by(0.8), "Ctrl+-"),
-        Action("zoom_to", "Go to the selection", "View", view.reveal, "Ctrl+G", needs=chosen),
+        Action("zoom_to", "Go to the selection", "View", view.reveal, "Ctrl+G", needs=has_selection),
         Action("expand", "Expand all", "View", lambda: view.canvas.open_all(), "Ctrl+Shift+E", group=1),
         Action("collapse", "Collapse all", "View", lambda: view.canvas.close_all(), "Ctrl+Shift+C", group=1),
         Action("across", "Left to right", "View", lambda: view.canvas.set_horizontal(not view.canvas.horizontal),
                "Ctrl+Shift+L", checked=lambda: view.canvas.horizontal, group=1),
-        Action("casts", "Where formats change", "View", lambda: view.canvas.set_show_casts(not view.canvas.show_casts),
+        Action("casts", "Format conversions", "View", lambda: view.canvas.set_show_casts(not view.canvas.show_casts),
                "Ctrl+Shift+F", checked=lambda: view.canvas.show_casts, group=1,
-               help="Chips on the edges along which values are converted"),
+               help="Mark the edges where values change format"),
         *(Action(f"colour_{k}", v[:1].upper() + v[1:], "View/Colour by", lambda k=k: view.canvas.set_mode(k),
                  f"Alt+{(i + 1) % 10}" if i < 10 else "", checked=lambda k=k: view.canvas.mode == k, group=2)
           for i, (k, v) in enumerate(MODES.items())),
         Action("to_inspector", "Go to the inspector", "View", partial(host.enter_dock, "inspector"), "Ctrl+I", group=4),
         Action("to_recipe", "Go to the recipe", "View", partial(host.enter_dock, "recipe"), "Ctrl+R", group=4),
         Action("next_panel", "Go to the next panel", "View", view.next_panel, "F6", group=4),
-        Action("larger", "Maximise panel", "View", host.toggle_large, "Shift+F6", group=4,
+        Action("maximise", "Maximise panel", "View", host.toggle_maximised, "Shift+F6", group=4,
                help="Maximise the panel at the bottom, or restore it"),
         Action("reset_layout", "Reset the layout", "View", view.reset, group=4),
     ]  # fmt: skip
 
 
 def theme_rows(settings: Settings, appearance: Appearance) -> list[Action]:
-    """Light, dark or as the system."""
+    """Rows for the light, dark and system theme."""
 
     def choose(mode: str) -> None:
         settings.mode = mode

@@ -47,7 +47,7 @@ def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = E
     watch = Watch(window)
     window.resize(1400, 900)
     window.show()
-    window.furnish()
+    window.build_panels()
     files = folder / "files"
     files.mkdir()
     user, inside = User(window, watch, Random(seed), files), [0.0]
@@ -71,7 +71,7 @@ def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = E
         clock.stop()
         user.rest()
         begun = time.monotonic()
-        window.leave()
+        window.close_now()
         settle(0.2)
         closing = time.monotonic() - begun
     reference = min(REFERENCE, minutes / 2)

@@ -286,7 +286,7 @@ class User:
     def dock(self) -> str:
         """Open, close, bring or float a panel."""
         name = self.pick(list(self.window.docks.docks))
-        held, act = self.window.docks.docks[name], self.pick(("show", "show", "show", "toggle", "float", "larger"))
+        held, act = self.window.docks.docks[name], self.pick(("show", "show", "show", "toggle", "float", "maximise"))
         self.note(f"{act} {name}")
         if act == "show":
             self.window.show_dock(name)
@@ -295,7 +295,7 @@ class User:
         elif act == "float":
             held.setFloating(not held.isFloating())
         else:
-            self.window.actions_table.run("larger")
+            self.window.actions_table.run("maximise")
         return self.watch.trail[-1]
 
     def tab(self) -> str:
@@ -389,7 +389,7 @@ class User:
         return f"theme {mode}"
 
     def find(self) -> str:
-        self.window.finder.begin()
+        self.window.find_field.begin()
         field = QApplication.focusWidget()
         if isinstance(field, QLineEdit):
             QTest.keyClicks(field, self.pick(("lin", "prune", "conv", "zz", "dark", "fc1")))
@@ -449,7 +449,7 @@ class User:
             self.window.actions_table.actions["save"].trigger()
             return "save"
         path = self.folder / f"{self.pick('abcdef')}.espalier"
-        if self.window.ownership.free(path):
+        if self.window.ownership.may_write(path):
             self.session.save_as(path)
         return f"save as {path.name}"
 
@@ -493,7 +493,7 @@ class User:
         """Close everything but the window, and wait until nothing runs."""
         self.watch.trail.append("rest")
         self.answer_all()
-        self.window.services.saving.forget_then()
+        self.window.services.saving.cancel_continuation()
         end = time.monotonic() + patience
         self.session.close()
         while self.session.jobs and time.monotonic() < end:

@@ -23,7 +23,7 @@ from espalier.app.shell.window import Window
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import TERMINAL, Failed, JobEvent
 
-INSIDE, DEAD, UNSAVED = "Something went wrong inside", "worker process ended", "could not be saved ("
+INSIDE, DEAD, UNSAVED = "An internal error occurred", "worker process ended", "could not be saved ("
 QUIET = ("propagateSizeHints", "This plugin does not support")  # what the offscreen platform says of itself
 FOREIGN = ("torch", "transformers")  # only the worker may have them
 HEAVY = (*FOREIGN, "optuna", "numba", "scipy", "sklearn", "datasets", "pandas", "pyqtgraph")

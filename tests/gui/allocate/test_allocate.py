@@ -324,7 +324,7 @@ def test_a_press_into_nothing_does_nothing(panel: AllocatePanel, qtbot: QtBot) -
 def test_every_divergence_names_its_baseline(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
     find(window, runner, baseline=EXPANSION)
     session = window.session
-    session.know_divergence(session.open_document.recipe, session.measured_on, 0.25, session.compared)
+    session.record_divergence(session.open_document.recipe, session.measured_on, 0.25, session.compared)
     (mark,) = panel.chart.marks
     assert "KL 0.25 from opened, measured" in mark.text and "KL 0.25 from opened, measured" in panel.result.text()
     assert mark.kl is None, "the front is of the present weights, so that it has no place there"

@@ -83,7 +83,7 @@ def test_what_was_measured_is_told_as_that(panel: AllocatePanel, runner: list[Fa
     panel.slider.setValue(300)
     panel.apply.click()
     session = window.session
-    session.know_divergence(session.recipe, session.measures.options, 0.125, session.compared)
+    session.record_divergence(session.recipe, session.measures.options, 0.125, session.compared)
     assert estimate_of(session).how == "measured" and "measured" in panel.result.text()
     assert panel.chart.marks[0].kl == 0.125 and "measured" in panel.chart.marks[0].text
 

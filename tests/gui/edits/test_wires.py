@@ -252,8 +252,8 @@ def test_a_text_leaves_the_measured_score_valid(blocks: Window) -> None:
     from espalier.passes.running.splits import EvaluateOptions
 
     measures, options = blocks.session.measures, EvaluateOptions(data="demo:digits")
-    measures.put(blocks.session.recipe, options, {"accuracy": 0.5, "loss": 1.0, "n": 10})
+    measures.record(blocks.session.recipe, options, {"accuracy": 0.5, "loss": 1.0, "n": 10})
     row(menu_of(blocks, "0_act"), "red").trigger()  # type: ignore[attr-defined]
-    assert blocks.session.recipe.steps and measures.known(blocks.session.recipe)
+    assert blocks.session.recipe.steps and measures.has(blocks.session.recipe)
     blocks.session.set_format(("0_up",), "weight", Integer(4, 2))
-    assert not measures.known(blocks.session.recipe)
+    assert not measures.has(blocks.session.recipe)

@@ -428,11 +428,11 @@ def test_at_first_runs_stand_beside_that_have_most_in_common(page: KernelRuns, r
 def test_the_panel_stays_where_it_is_asked_for_before_the_window_is_furnished(window: Window) -> None:
     fresh = Window(window.session, window.settings, window.appearance)
     fresh.show()
-    assert not fresh.furnished
+    assert not fresh.panels_built
     panel_of(fresh.host)
-    while fresh._furnishing.busy:
-        fresh._furnishing.next_part()
-    assert fresh.furnished and fresh.docks.docks["kernels"].isVisible()
+    while fresh._lazy_panels.busy:
+        fresh._lazy_panels.build_part()
+    assert fresh.panels_built and fresh.docks.docks["kernels"].isVisible()
     fresh.deleteLater()
 
 

@@ -89,7 +89,7 @@ def test_data_that_are_measured_on_later_are_what_trials_are_scored_on(
     panel = window.docks.panels["search"]
     assert isinstance(panel, SearchPanel)
     panel.run_example()
-    window.session.know_score(Recipe(), DATA, {"accuracy": 0.5, "loss": 1.0, "samples": 4})
+    window.session.record_score(Recipe(), DATA, {"accuracy": 0.5, "loss": 1.0, "samples": 4})
     assert panel.example_link.text().startswith("Run it") and panel.setup.spec().score == DATA
 
 

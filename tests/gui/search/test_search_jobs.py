@@ -179,7 +179,7 @@ def test_a_baseline_of_other_data_is_none(panel: SearchPanel, runner: list[FakeR
     """An accuracy on the training split says nothing of how far trials are from it on the test split."""
     session = panel._session
     measured = {"accuracy": 0.9, "loss": 0.3, "n": 50}
-    session.know_score(Recipe(), replace(session.measured_on, split="train"), measured, chosen=True)
+    session.record_score(Recipe(), replace(session.measured_on, split="train"), measured, chosen=True)
     own = panel.setup.spec()
     held = panel.searches.start(replace(own, study="own", score=session.measured_on))
     other = panel.searches.start(replace(own, study="other", score=replace(session.measured_on, split="test")))
@@ -200,7 +200,7 @@ def test_only_a_whole_score_becomes_the_projects(panel: SearchPanel, runner: lis
     session.measures.use(study.spec.score)
     panel.searches.use(study, early)
     assert session.measures.accuracy(panel.searches.recipe_of(study, early)) is None
-    assert not session.measures.known(panel.searches.recipe_of(study, early))
+    assert not session.measures.has(panel.searches.recipe_of(study, early))
     panel.searches.use(study, whole)
     found = session.measures.accuracy(panel.searches.recipe_of(study, whole))
     assert found is not None and (found.value, found.n) == (0.7, 270)

@@ -239,7 +239,7 @@ def test_the_panel_takes_the_window_and_gives_it_back(
     dock = window.docks.docks["search"]
     qtbot.waitUntil(lambda: panel.board.isVisible())
     before = dock.height()
-    window.actions_table.run("larger")
+    window.actions_table.run("maximise")
     qtbot.waitUntil(lambda: dock.height() > before + 60)
     assert panel.board.larger.text() == "Smaller"
     panel.board.larger.click()
@@ -320,7 +320,7 @@ def test_an_edit_costs_the_form_one_count_and_no_new_cards(
     whole = panel.setup._tell_whole
     monkeypatch.setattr(panel.setup, "_tell_whole", lambda good: (counts.append(good), whole(good)))
     session = panel._session
-    session.know_score(Recipe(), DATA, {"accuracy": 0.8, "loss": 0.5})
+    session.record_score(Recipe(), DATA, {"accuracy": 0.8, "loss": 0.5})
     session.set_format(("fc1",), "weight", Integer(4, 2))
     assert not counts
     panel.setup.settle()

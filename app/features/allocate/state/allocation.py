@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.features.allocate.state.cost_problem import CostProblem, build
 from espalier.app.features.allocate.state.exact_solution import Answer, ExactSolver
 from espalier.app.features.allocate.state.predicted_total import divergence_of, present
-from espalier.app.jobs.latest import Latest
+from espalier.app.jobs.latest_task import LatestTask
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.measured.sensitivities import sensitivities_of
 from espalier.model.document.recipe import Recipe
@@ -106,7 +106,7 @@ class Allocations(SearchSpace):
         self._nodes: dict[str, tuple[tuple[Candidate, ...], Node, Node]] = {}
         self._key: object = None
         self._on: Base | None = None  # keeps the object whose id is in the key alive
-        self._counting = Latest(self, lambda done: self._take_from(done.result))
+        self._counting = LatestTask(self, lambda done: self._take_from(done.result))
         self._exact = ExactSolver(self, self._settle)
         self._visible = False
         self.sensitivities.changed.connect(self.refresh)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, QTimer
 
 from espalier.app.features.allocate.state.cost_problem import CostProblem
-from espalier.app.jobs.latest import Latest
+from espalier.app.jobs.latest_task import LatestTask
 from espalier.model.errors import EspalierError
 from espalier.passes.allocation.solve import Held, better, held
 from espalier.passes.costs.limits import Limit
@@ -42,7 +42,7 @@ class ExactSolver(QObject):
         super().__init__(owner)
         self._done = done
         self._request: tuple[CostProblem, float] | None = None
-        self._work = Latest(self, self._on_done)
+        self._work = LatestTask(self, self._on_done)
         self._wait = QTimer(self, singleShot=True, interval=REST)
         self._wait.timeout.connect(self._ask)
 

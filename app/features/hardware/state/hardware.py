@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.features.hardware.state.edited_modules import EditedModules, built_in
 from espalier.app.features.hardware.state.project_tables import MEMBER, Front, RunResult, from_bytes, to_bytes, waves_of
-from espalier.app.session.circuits import alike, mark_of
+from espalier.app.session.circuit_identity import circuit_fingerprint, is_same_circuit
 from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, JobError, OptionsError
 from espalier.model.graph.graph import Graph
@@ -80,7 +80,7 @@ class Hardware(QObject):
             return False
         cached = self._compared.get(parallel)
         if cached is None or cached[0] is not now or cached[1] is not then:
-            cached = self._compared[parallel] = now, then, alike(now, then, parallel)
+            cached = self._compared[parallel] = now, then, is_same_circuit(now, then, parallel)
         return cached[2]
 
     @property
@@ -184,10 +184,12 @@ class Hardware(QObject):
         """Restore stored results; those whose mark matches the graph count as current."""
         if result:
             texts = {f"rtl/{m}.sv": text for m in result.summary["modules"] if (text := built_in(m)) is not None}
-            same = graph if result.mark == mark_of(graph) else None
+            same = graph if result.mark == circuit_fingerprint(graph) else None
             self.result = replace(result, graph=same, sources=texts)
         if front:
-            self.front = replace(front, graph=graph) if front.mark == mark_of(graph, parallel=False) else front
+            self.front = (
+                replace(front, graph=graph) if front.mark == circuit_fingerprint(graph, parallel=False) else front
+            )
 
 
 def _sources(summary: dict[str, Any]) -> dict[str, str]:

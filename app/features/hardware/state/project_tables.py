@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from espalier.app.session.circuits import mark_of
+from espalier.app.session.circuit_identity import circuit_fingerprint
 from espalier.model.borders import parse_json, read_json, reading, tried
 from espalier.model.document.codec import decode, encode
 from espalier.model.errors import Damage, OptionsError
@@ -89,12 +89,12 @@ def to_bytes(result: RunResult | None, front: Front | None) -> bytes | None:
     """The project member; None if there is nothing to store."""
     data: dict[str, Any] = {"version": VERSION}
     if result:
-        mark = result.mark or mark_of(result.graph) if result.graph else result.mark
+        mark = result.mark or circuit_fingerprint(result.graph) if result.graph else result.mark
         options = encode(replace(result.options, folder=""))
         data["made"] = {"verb": result.verb, "options": options, "rows": list(result.rows),
                         "summary": result.summary, "mark": mark}  # fmt: skip
     if front:
-        mark = front.mark or mark_of(front.graph, parallel=False) if front.graph else front.mark
+        mark = front.mark or circuit_fingerprint(front.graph, parallel=False) if front.graph else front.mark
         data["front"] = {"options": encode(front.options), "rows": list(front.rows), "mark": mark,
                          "unknown": list(front.unknown)}  # fmt: skip
     return json.dumps(data, separators=(",", ":"), default=str).encode() if result or front else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
-from espalier.app.session.asking import Asking
+from espalier.app.session.streamed_analysis import StreamedAnalysis
 from espalier.model.document.recipe import Step
 from espalier.passes.analysis.activations import ActivationOptions, ActivationSample
 from espalier.passes.jobs.kinds import AnalyseJob, Done, JobEvent
@@ -39,11 +39,11 @@ class ActivationSamples(QObject):
     def __init__(self, session: Session, parent: QObject) -> None:
         super().__init__(parent)
         self._session = session
-        self._asking = Asking(session, self)
+        self._asking = StreamedAnalysis(session, self)
         self._samples: OrderedDict[str, dict[tuple[str, str], PortSample]] = OrderedDict()
         self._state, self._number = "", 0
         self._options: EvaluateOptions | None = None
-        self._asking.found.connect(self._take)
+        self._asking.part_found.connect(self._take)
         self._asking.ended.connect(lambda _: self.changed.emit())
         session.job_event.connect(self._on_event)
         session.opened.connect(self._clear)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
-from espalier.app.session.circuits import alike, mark_of
+from espalier.app.session.circuit_identity import circuit_fingerprint, is_same_circuit
 from espalier.model.borders import parse_json, reading
 from espalier.model.document.codec import decode, encode
 from espalier.model.document.recipe import Step
@@ -87,7 +87,7 @@ class Measurement(QObject):
         """Whether two graphs are the same model, parallelism aside; the last answer is cached."""
         cached = self._compared
         if cached is None or cached[0] is not now or cached[1] is not then:
-            cached = self._compared = now, then, alike(now, then, parallel=False)
+            cached = self._compared = now, then, is_same_circuit(now, then, parallel=False)
         return cached[2]
 
     @property
@@ -141,7 +141,7 @@ class Measurement(QObject):
         if document and result and result.graph:
             data = {"version": VERSION, "options": encode(result.options), "rows": list(result.rows),
                     "summary": result.summary, "more": result.more,
-                    "mark": mark_of(result.graph, parallel=False)}  # fmt: skip
+                    "mark": circuit_fingerprint(result.graph, parallel=False)}  # fmt: skip
             document.keep(self.member, json.dumps(data, separators=(",", ":"), default=str).encode())
             self.stored.emit()
 
@@ -157,7 +157,7 @@ class Measurement(QObject):
             except OptionsError as error:
                 self.error = error
             else:
-                same = result.mark == mark_of(document.graph, parallel=False)
+                same = result.mark == circuit_fingerprint(document.graph, parallel=False)
                 self.result = replace(result, graph=document.graph) if same else result
         self.changed.emit()
         self.result_ready.emit()

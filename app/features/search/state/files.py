@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from espalier.app import claims
+from espalier.app import file_claims
 from espalier.app.features.search.state.record import ENDING, Record, load
 from espalier.app.locks import Locked, hold, take
 from espalier.app.settings import data_folder
@@ -48,7 +48,7 @@ def rescue() -> None:
                 write_text(note, json.dumps({**facts, "record": str(home / path.name)}), mode=0o600)
             left.release()
     clear_parts(data_folder("recovery"))
-    claims.tidy()
+    file_claims.clean_up()
     for prefix in (WINDOW, SCRATCH):  # the worker's, too
         clear_scratch(prefix)
 

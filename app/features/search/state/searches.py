@@ -24,8 +24,8 @@ from espalier.app.features.search.state.present_choices import present_choices
 from espalier.app.features.search.state.record import Record, damage, member_of, records
 from espalier.app.features.search.state.study import FINISHED, Study, cut_off
 from espalier.app.jobs.queue import Rest
-from espalier.app.session.accuracies import SCORES, Baseline
-from espalier.app.session.kept_runs import KeptRuns
+from espalier.app.session.document_runs import DocumentRuns
+from espalier.app.session.measures import SCORES, Baseline
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe
@@ -51,7 +51,7 @@ CELLS = 4000  # choices of trials that are told in one turn at most: some millis
 PAUSE = 1500  # milliseconds between two writings of what has come
 
 
-class Applied(KeptRuns):
+class Applied(DocumentRuns):
     """What is done with a trial: its recipe taken over, or its model written."""
 
     def recipe_of(self, study: Study, trial: Trial) -> Recipe:
@@ -72,9 +72,9 @@ class Applied(KeptRuns):
         ended early only that of a part of the samples. Raises OptionsError."""
         recipe = self.recipe_of(study, trial)
         if trial.state == "complete" and {"accuracy", "loss"} <= set(trial.figures):
-            self._session.know_score(recipe, study.spec.score, {**trial.figures, **trial.noise})
+            self._session.record_score(recipe, study.spec.score, {**trial.figures, **trial.noise})
             opened = Baseline(OPENED, Recipe(), self._session.open_document.project.base)
-            self._session.know_divergence(recipe, study.spec.score, trial.figures.get("kl"), opened)
+            self._session.record_divergence(recipe, study.spec.score, trial.figures.get("kl"), opened)
         self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
 
 
@@ -233,7 +233,7 @@ class Searches(Applied):
         for name in (member_of(study.name), project_studies.member(study.name)):
             document.keep(name, None)
         self.listed.emit()
-        self.kept.emit()
+        self.stored.emit()
 
     # -- hearing
 

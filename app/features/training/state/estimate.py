@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from shiboken6 import Shiboken
 
 from espalier.app.features.training.state.run_text import estimate_text
-from espalier.app.session.asker import Asker
+from espalier.app.session.analysis_requests import AnalysisRequests
 from espalier.model.errors import EspalierError
 from espalier.passes.training.options import FinetuneOptions
 
@@ -37,14 +37,14 @@ class TrainingEstimate(QObject):
         self._session, self._options, self._busy = session, options, busy
         self._active = False
         self._timed: tuple[Graph, FinetuneOptions] | None = None
-        self._asker = Asker(session)
+        self._asker = AnalysisRequests(session)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._wait.timeout.connect(self._idle)
         self._poll = QTimer(self, interval=POLL)
         self._poll.timeout.connect(self._yield_to_others)
         self._asker.answered.connect(lambda name, report, part: self.text_changed.emit(estimate_text(report.summary)))
         self._asker.failed.connect(lambda name, error: self.failed.emit(error))
-        self._asker.stood.connect(self._on_stopped)
+        self._asker.state_changed.connect(self._on_stopped)
 
     def set_active(self, on: bool) -> None:
         """Set whether the panel is visible; only then the estimate starts automatically."""

@@ -1,4 +1,4 @@
-"""How a model comes in: the welcome page, the loading page, recovery and dropped files, before there is a graph."""
+"""The pages shown before a model is open: welcome and loading; offers recovery of unsaved work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QMimeData, Signal
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
-from espalier.app.session.recovery import Leftover, discard, holds, leftovers, title_of
+from espalier.app.session.recovery import UnsavedProject, discard, is_of, title_of, unsaved_projects
 from espalier.app.shell.loading import LoadingPage
 from espalier.app.shell.welcome import WelcomePage
 from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, OpenJob, Progress
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from espalier.model.document.document import Document
 
 
-def dropped(data: QMimeData) -> list[Path]:
+def dropped_paths(data: QMimeData) -> list[Path]:
     """The local files and folders of a drop."""
     return [Path(u.toLocalFile()) for u in data.urls() if u.isLocalFile()]
 
 
-class Entrance(QStackedWidget):
-    """The pages of the centre; the canvas joins them when it is made.
+class StartPages(QStackedWidget):
+    """The pages at the centre of the window; the canvas is added when it is created.
 
-    `changed`: another page is to be shown. `recover_wanted`: recover this once nothing unsaved would be lost.
+    `changed`: the page has changed. `recover_wanted`: recover an UnsavedProject after asking about unsaved changes.
     """
 
     changed = Signal()
@@ -44,56 +44,56 @@ class Entrance(QStackedWidget):
         self.loading.cancelled.connect(self._cancel)
         self.welcome.recover_wanted.connect(self._recover)
         self.welcome.discard_wanted.connect(self._discard)
-        session.job_event.connect(self._heard)
+        session.job_event.connect(self._job_event)
         self.refresh()
 
     def refresh(self) -> None:
-        """Read recent files and unsaved work again."""
-        self.welcome.refresh(leftovers())
+        """Update the recent files and the unsaved work on the welcome page."""
+        self.welcome.refresh(unsaved_projects())
 
-    def arrived(self, document: Document) -> None:
-        """A model was opened: what was told before it is over.
+    def document_opened(self, document: Document) -> None:
+        """Clear the banner, and offer to recover unsaved work on this model.
 
-        What a run that died held of it is offered: who starts with a model sees no welcome page.
+        The welcome page offers it too, but a window that starts with a model does not show that page.
         """
         self._banner.clear()
         if self._recovery.recovered:
             return
         name = title_of(document)
-        found = next((left for left in leftovers() if holds(left, document)), None)
-        if found is not None:
-            buttons: list[Button] = [("Discard it", lambda: self._forgo(found))]
-            if found.opens:
-                buttons.insert(0, ("Recover", lambda: self.recover_wanted.emit(found)))
-            hint = f"Unsaved work is kept: {found.holds}."
-            self._banner.offer(f"A window with {name} ended before it was saved.", hint, buttons)
+        leftover = next((one for one in unsaved_projects() if is_of(one, document)), None)
+        if leftover is not None:
+            buttons: list[Button] = [("Discard", lambda: self._discard_offered(leftover))]
+            if leftover.opens:
+                buttons.insert(0, ("Recover", lambda: self.recover_wanted.emit(leftover)))
+            hint = f"Its unsaved work can be recovered: {leftover.summary}."
+            self._banner.offer(f"A window with {name} ended without saving.", hint, buttons)
 
-    def recover_still(self, leftover: Leftover) -> None:
-        """Unless another window, which offers it too, has taken or discarded it."""
-        self._banner.drop()
+    def recover(self, leftover: UnsavedProject) -> None:
+        """Recover unsaved work that the banner offered."""
+        self._banner.drop_offer()
         self._recover(leftover)
 
-    def _forgo(self, leftover: Leftover) -> None:
+    def _discard_offered(self, leftover: UnsavedProject) -> None:
         self._discard(leftover)
-        self._banner.drop()
+        self._banner.drop_offer()
 
     def begin(self, spec: str) -> None:
-        """Open a source or project; asks nothing."""
+        """Open a source or project and show the progress."""
         self._session.open(spec)
         self.loading.begin(f"Opening {spec}")
 
     @property
     def page(self) -> QWidget:
-        """What to show while no model is open."""
+        """The page to show while no model is open."""
         opening = any(isinstance(j.job, OpenJob) for j in self._session.jobs)
         return self.loading if opening else self.welcome
 
-    def _heard(self, heard: JobEvent) -> None:
-        if not isinstance(heard.job.job, OpenJob):
+    def _job_event(self, event: JobEvent) -> None:
+        if not isinstance(event.job.job, OpenJob):
             return
-        if isinstance(heard.event, Progress):
-            self.loading.tell(heard.event.text)
-        elif isinstance(heard.event, TERMINAL) and not isinstance(heard.event, Done):
+        if isinstance(event.event, Progress):
+            self.loading.show_progress(event.event.text)
+        elif isinstance(event.event, TERMINAL) and not isinstance(event.event, Done):
             self.changed.emit()
 
     def _cancel(self) -> None:
@@ -101,14 +101,14 @@ class Entrance(QStackedWidget):
             if isinstance(job.job, OpenJob):
                 self._session.cancel(job.id)
 
-    def _recover(self, leftover: Leftover) -> None:
+    def _recover(self, leftover: UnsavedProject) -> None:
         if not self._recovery.recover(leftover):
-            told = f"The unsaved work on {leftover.title} is gone."
-            self._banner.tell(told, "Another window took or discarded it.")
+            message = f"The unsaved work on {leftover.title} no longer exists."
+            self._banner.show_message(message, "Another window recovered or discarded it.")
             return
         self.loading.begin(f"Recovering {leftover.title}")
         self.changed.emit()
 
-    def _discard(self, leftover: Leftover) -> None:
+    def _discard(self, leftover: UnsavedProject) -> None:
         discard(leftover)
         self.refresh()

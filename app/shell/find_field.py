@@ -1,6 +1,6 @@
-"""The find field: nodes and commands in one list, by a few letters, with the keyboard alone.
+"""The find field: searches nodes and commands and lists the matches below.
 
-The list is a child of the window, not a window of its own, so focus never leaves the field.
+The list is a child of the window, not a popup window, so that the focus stays in the field.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from PySide6.QtWidgets import (
 from shiboken6 import isValid
 
 Index = QModelIndex | QPersistentModelIndex
-_NOWHERE = QModelIndex()
-SHOWN = 60
+_ROOT = QModelIndex()
+MAX_RESULTS = 60
+VISIBLE_ROWS = 14
 ROW_HEIGHT = 26
 ENTRY = Qt.ItemDataRole.UserRole
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the list: what it is called, where or how else it is reached, what choosing it does."""
+    """A match: its title, its menu path or operation, its kind ("node", "command") and its action."""
 
     title: str
     detail: str
@@ -51,19 +52,22 @@ class Entry:
     run: Callable[[], object]
 
 
-Finder = Callable[[str], Sequence[Entry]]
+Search = Callable[[str], Sequence[Entry]]
 
 
 def rank(text: str, title: str) -> int | None:
-    """How well `text` fits a title (0 is best), or None: every word is in it, or its letters are, in order."""
-    wish, name = text.casefold().split(), title.casefold()
-    if all(w in name for w in wish):
-        starts = all(name.startswith(w) or f" {w}" in name for w in wish)
+    """Rank a title for a search text, 0 best: all words start a word, are contained, or all letters occur in order.
+
+    Returns None if the title does not match.
+    """
+    words, name = text.casefold().split(), title.casefold()
+    if all(w in name for w in words):
+        starts = all(name.startswith(w) or f" {w}" in name for w in words)
         return 0 if starts else 2
-    place = 0
-    for letter in "".join(wish):
-        place = name.find(letter, place) + 1
-        if not place:
+    position = 0
+    for letter in "".join(words):
+        position = name.find(letter, position) + 1
+        if not position:
             return None
     return 12
 
@@ -78,7 +82,7 @@ class _Entries(QAbstractListModel):
         self.entries = entries
         self.endResetModel()
 
-    def rowCount(self, parent: Index = _NOWHERE) -> int:
+    def rowCount(self, parent: Index = _ROOT) -> int:
         return 0 if parent.isValid() else len(self.entries)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
@@ -91,7 +95,7 @@ class _Entries(QAbstractListModel):
 
 
 class _Painter(QStyledItemDelegate):
-    """Title at the left, the rest muted at the right."""
+    """Paints the title at the left and the detail, muted, at the right."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         return QSize(200, ROW_HEIGHT)
@@ -117,8 +121,8 @@ class _Painter(QStyledItemDelegate):
         painter.restore()
 
 
-class FindList(QFrame):
-    """The list that drops from the field."""
+class ResultList(QFrame):
+    """The list of matches below the field."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -128,102 +132,102 @@ class FindList(QFrame):
         self.view.setModel(self.model)
         self.view.setItemDelegate(_Painter(self.view))
         self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.nothing = QLabel(wordWrap=True, margin=12)
-        self.nothing.setProperty("role", "muted")
+        self.no_match = QLabel(wordWrap=True, margin=12)
+        self.no_match.setProperty("role", "muted")
         box = QVBoxLayout(self)
         box.setContentsMargins(1, 5, 1, 5)
         box.addWidget(self.view)
-        box.addWidget(self.nothing)
+        box.addWidget(self.no_match)
         self.hide()
 
     def show_entries(self, entries: Sequence[Entry], text: str) -> None:
-        """Show what was found, or say that nothing was."""
+        """Show matches, or a message if there are none."""
         self.model.show(entries)
         self.view.setVisible(bool(entries))
-        self.nothing.setVisible(not entries)
-        self.nothing.setText(f"No match for “{text}”. Try part of a node's name, an op, or a command.")
+        self.no_match.setVisible(not entries)
+        self.no_match.setText(f"No match for “{text}”. Try part of a node's name, an op, or a command.")
         if entries:
             self.view.setCurrentIndex(self.model.index(0))
-        rows = min(len(entries), 14)
-        self.resize(self.width(), rows * ROW_HEIGHT + 14 if entries else self.nothing.sizeHint().height() + 26)
+        rows = min(len(entries), VISIBLE_ROWS)
+        self.resize(self.width(), rows * ROW_HEIGHT + 14 if entries else self.no_match.sizeHint().height() + 26)
 
     def step(self, by: int) -> None:
-        """Move the mark, round the ends."""
+        """Move the current row, wrapping at the ends."""
         if count := len(self.model.entries):
             self.view.setCurrentIndex(self.model.index((self.view.currentIndex().row() + by) % count))
 
     @property
     def current(self) -> Entry | None:
-        """The marked entry."""
+        """The entry of the current row."""
         row = self.view.currentIndex().row()
         return self.model.entries[row] if 0 <= row < len(self.model.entries) else None
 
 
-LEAST, MOST = 150, 330  # pixels that the field gives way between, lest it leave a narrow toolbar
+MIN_WIDTH, MAX_WIDTH = 150, 330  # pixels; it shrinks in a narrow toolbar
 
 
 class FindField(QLineEdit):
-    """Type to find; up and down choose, Enter goes there, Escape leaves: the keys go back to where they were."""
+    """Searches while typing; Up and Down choose, Enter runs, Escape returns the focus to where it was."""
 
-    def __init__(self, finder: Finder, parent: QWidget) -> None:
+    def __init__(self, search: Search, parent: QWidget) -> None:
         super().__init__(placeholderText="Find a node or a command")
-        self._finder, self._window = finder, parent
-        self._before: QWidget | None = None
+        self._matches, self._window = search, parent
+        self._previous_focus: QWidget | None = None
         self.setAccessibleName("Find a node or a command")
-        self.setMinimumWidth(LEAST)
-        self.setMaximumWidth(MOST)
+        self.setMinimumWidth(MIN_WIDTH)
+        self.setMaximumWidth(MAX_WIDTH)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        self.found = FindList(parent)
-        self.found.view.clicked.connect(lambda _: self._go())
+        self.results = ResultList(parent)
+        self.results.view.clicked.connect(lambda _: self._run_current())
         self._hint = QLabel("Ctrl+Shift+P", self)
         self._hint.setProperty("role", "small")
         self._hint.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self._wait = QTimer(self, singleShot=True, interval=25)
-        self._wait.timeout.connect(self._search)
-        self.textEdited.connect(lambda _: self._wait.start())
+        self._search_timer = QTimer(self, singleShot=True, interval=25)
+        self._search_timer.timeout.connect(self._search)
+        self.textEdited.connect(lambda _: self._search_timer.start())
 
     def begin(self) -> None:
         """Take the focus and show the list."""
         if not self.hasFocus():
-            self._before = QApplication.focusWidget()
+            self._previous_focus = QApplication.focusWidget()
         self.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.selectAll()
         self._search()
 
     def _search(self) -> None:
         text = self.text().strip()
-        self._tell_key()
+        self._show_shortcut()
         corner = self.mapTo(self._window, QPoint(0, self.height() + 4))
         width = max(self.width(), 460)
-        self.found.setFixedWidth(width)
-        self.found.move(corner.x() + self.width() - width, corner.y())
-        self.found.show_entries(self._finder(text)[:SHOWN], text)
-        self.found.show()
-        self.found.raise_()
+        self.results.setFixedWidth(width)
+        self.results.move(corner.x() + self.width() - width, corner.y())
+        self.results.show_entries(self._matches(text)[:MAX_RESULTS], text)
+        self.results.show()
+        self.results.raise_()
 
-    def _go(self) -> None:
-        self._wait.stop()
-        entry = self.found.current
+    def _run_current(self) -> None:
+        self._search_timer.stop()
+        entry = self.results.current
         self._leave()
         if entry:
             entry.run()
 
     def _leave(self) -> None:
-        self.found.hide()
+        self.results.hide()
         self.clear()
-        self._tell_key()
-        before, self._before = self._before, None
-        if before is not None and isValid(before) and before.isVisible() and self.hasFocus():
-            before.setFocus()
+        self._show_shortcut()
+        previous, self._previous_focus = self._previous_focus, None
+        if previous is not None and isValid(previous) and previous.isVisible() and self.hasFocus():
+            previous.setFocus()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         steps = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10}
         if event.key() in steps:
-            self.found.step(steps[Qt.Key(event.key())])
+            self.results.step(steps[Qt.Key(event.key())])
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            if self._wait.isActive():
+            if self._search_timer.isActive():
                 self._search()
-            self._go()
+            self._run_current()
         elif event.key() == Qt.Key.Key_Escape:
             self._leave()
         else:
@@ -236,20 +240,20 @@ class FindField(QLineEdit):
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
-        self.found.hide()
+        self.results.hide()
 
     def sizeHint(self) -> QSize:
-        return QSize(MOST, super().sizeHint().height())
+        return QSize(MAX_WIDTH, super().sizeHint().height())
 
-    def _tell_key(self) -> None:
-        """Show the key where it leaves room for the words."""
-        words = self.fontMetrics().horizontalAdvance(self.placeholderText())
-        self._hint.setVisible(not self.text() and self.width() > words + self._hint.sizeHint().width() + 30)
+    def _show_shortcut(self) -> None:
+        """Show the shortcut if the placeholder text leaves room for it."""
+        text_width = self.fontMetrics().horizontalAdvance(self.placeholderText())
+        self._hint.setVisible(not self.text() and self.width() > text_width + self._hint.sizeHint().width() + 30)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         size = self._hint.sizeHint()
-        self._tell_key()
+        self._show_shortcut()
         self._hint.setGeometry(
             self.width() - size.width() - 9, (self.height() - size.height()) // 2, size.width(), size.height()
         )

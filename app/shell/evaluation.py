@@ -1,4 +1,4 @@
-"""Measuring on request and after edits, and ending what runs."""
+"""Evaluation on request and after edits, and stopping the running job."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from espalier.passes.jobs.kinds import JobInfo
 
 
-class Measuring:
-    """What the menu Run does with the open model."""
+class Evaluation:
+    """The actions of the menu Run."""
 
     def __init__(self, session: Session, live: LiveMeasure, forms: PassForms) -> None:
         self._session, self._live, self._forms = session, live, forms
 
     @property
     def is_live(self) -> bool:
-        """Whether every edit is measured."""
+        """Whether the model is measured after every edit."""
         return self._live.enabled
 
     def evaluate(self) -> None:
-        """Measure on the data in use or the source's own, or ask which."""
+        """Measure on the data in use, else on the source's own; ask if there is none."""
         if self._session.measured_on.data:
             self._session.evaluate()
         else:
@@ -38,36 +38,35 @@ class Measuring:
     def evaluate_on(self) -> None:
         """Ask for data, then measure."""
         spec: PassSpec = PASSES.get("evaluate")
-        options = self._session.measured_on
 
-        def measure(wish: Any) -> None:
-            if not wish.data:
+        def measure(options: Any) -> None:
+            if not options.data:
                 raise OptionsError("There is no data to measure on.", "Choose a file or folder, or name a demo.")
-            self._session.evaluate(options=wish)
+            self._session.evaluate(options=options)
 
-        self._forms.show(spec, options, measure, "Evaluate")
+        self._forms.show(spec, self._session.measured_on, measure, "Evaluate")
 
     def toggle_live(self) -> None:
-        """Measure after every edit, or only when asked."""
+        """Switch measuring after every edit on or off."""
         self._live.enabled = not self._live.enabled
 
-    def live_words(self) -> str:
-        """What the row of measuring after edits says: also where the model takes too long for it."""
-        live, words = self._live, "Measure after every edit"
-        return f"{words} (on request: about {duration(live.expected)})" if live.enabled and live.on_request else words
+    def live_title(self) -> str:
+        """The title of the action "live"; names the expected time if that is too long to measure after every edit."""
+        live, title = self._live, "Measure after every edit"
+        return f"{title} (on request: about {duration(live.expected)})" if live.enabled and live.on_request else title
 
     def stop(self) -> None:
-        """Stop the job that runs."""
+        """Stop the running job."""
         if running := self._running():
             self._session.cancel(running.id)
 
     def stop_and_keep(self) -> None:
-        """End the training that runs, and keep the best weights so far."""
+        """Stop the running training and keep its best weights so far."""
         if running := self._running():
             self._session.stop_and_keep(running.id)
 
     def can_stop_and_keep(self) -> bool:
-        """Whether the job that runs has something to keep."""
+        """Whether the running job has partial results to keep."""
         running = self._running()
         return running is not None and can_keep(running)
 

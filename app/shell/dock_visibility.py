@@ -1,4 +1,4 @@
-"""The docks are away while no model is open, and come back where they were."""
+"""Hides the docks while no model is open and restores their layout afterwards."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from espalier.app.shell.docks import Docks
 
 
-class DocksAside:
-    """`layout`: where the docks stood before they were hidden; None while they show."""
+class DockVisibility:
+    """`layout`: the state of the docks before they were hidden; None while they show."""
 
     def __init__(self, window: QMainWindow) -> None:
         self._window = window
         self.layout: QByteArray | None = None
 
-    def place(self, docks: Docks, wanted: bool) -> None:
-        """Show them or hide them."""
-        if wanted and self.layout is not None:
+    def set_visible(self, docks: Docks, visible: bool) -> None:
+        """Show or hide all docks."""
+        if visible and self.layout is not None:
             docks.restore(self.layout)
             self.layout = None
-        elif not wanted and self.layout is None:
+        elif not visible and self.layout is None:
             self.layout = self._window.saveState()
             docks.hide_all()

@@ -1,4 +1,4 @@
-"""The panel at the bottom as high as the window lets it be, and back: charts and tables want room for a while."""
+"""Maximises the panel at the bottom to the height of the window, and restores it."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from espalier.app.widgets.bench import BEFORE
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QDockWidget, QMainWindow, QWidget
 
-SLACK = 20  # pixels by which a panel that was pulled down again is no longer large
+SLACK = 20  # pixels: a panel no higher than before plus this is not maximised
 
 
 def panel_in_front(window: QMainWindow, docks: Iterable[QDockWidget]) -> QDockWidget | None:
-    """The panel at the bottom that is seen."""
+    """The dock at the bottom whose tab is in front."""
     return next((d for d in docks if not d.isFloating() and d.isVisible()
                  and window.dockWidgetArea(d) == Qt.DockWidgetArea.BottomDockWidgetArea
                  and not d.visibleRegion().isEmpty()), None)  # fmt: skip
 
 
-def is_large(window: QWidget, height: int) -> bool:
-    """Whether a panel of the window that is so high was made large."""
+def is_maximised(window: QWidget, height: int) -> bool:
+    """Whether a panel of this height (pixels) is maximised."""
     before = window.property(BEFORE)
     return before is not None and height > before + SLACK
 
 
 def toggle(window: QMainWindow, docks: Iterable[QDockWidget]) -> None:
-    """Make the panel at the bottom large, or as high again as it was before."""
+    """Maximise the panel at the bottom, or restore its height."""
     dock = panel_in_front(window, docks)
     if dock is None:
         return
     before, height = window.property(BEFORE), window.height()
-    if is_large(window, dock.height()):
+    if is_maximised(window, dock.height()):
         window.setProperty(BEFORE, None)
         height = before
     else:

@@ -1,4 +1,4 @@
-"""Asks the worker for one analysis of the present graph, and hears its parts as they are found."""
+"""An analysis of the present graph whose results arrive in parts."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 
-class Asking(QObject):
-    """One analysis at a time; `found` tells each part, `ended` whether all went well."""
+class StreamedAnalysis(QObject):
+    """Runs one analysis at a time. `part_found` carries each part, `ended` whether the job succeeded."""
 
-    found = Signal(object)
+    part_found = Signal(object)
     ended = Signal(bool)
 
     def __init__(self, session: Session, parent: QObject) -> None:
         super().__init__(parent)
         self._session = session
         self._job = 0
-        session.job_event.connect(self._heard)
+        session.job_event.connect(self._job_event)
         session.opened.connect(self._forget)
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is on its way."""
+        """Whether an analysis is queued or running."""
         return bool(self._job)
 
     def ask(self, title: str, step: Step) -> None:
-        """Run an analysis on the graph as it is; a job of before is stopped. Raises ProjectError without a document."""
+        """Run an analysis, after cancelling the previous one. Raises ProjectError if no document is open."""
         self.stop()
         document = self._session.open_document
         source, graph = document.project.source, document.graph
-        places = document.store.locate(keys_of(graph))
-        job = AnalyseJob(graph, step, places, document.store.folder, source)
+        locations = document.store.locate(keys_of(graph))
+        job = AnalyseJob(graph, step, locations, document.store.folder, source)
         self._session.submit(title, job, _nothing)
         self._job = self._session.jobs[-1].id
 
     def stop(self) -> None:
-        """Stop what runs."""
+        """Cancel the analysis."""
         if self._job:
             self._session.cancel(self._job)
 
     def _forget(self) -> None:
         self._job = 0
 
-    def _heard(self, heard: JobEvent) -> None:
-        if not self._job or heard.job.id != self._job:
+    def _job_event(self, event: JobEvent) -> None:
+        if not self._job or event.job.id != self._job:
             return
-        if isinstance(heard.event, Found):
-            self.found.emit(heard.event.part)
-        elif isinstance(heard.event, TERMINAL):
+        if isinstance(event.event, Found):
+            self.part_found.emit(event.event.part)
+        elif isinstance(event.event, TERMINAL):
             self._job = 0
-            self.ended.emit(isinstance(heard.event, Done))
+            self.ended.emit(isinstance(event.event, Done))
 
 
-_nothing: Callable[[object], None] = lambda _: None  # noqa: E731 (what is found has been told)
+_nothing: Callable[[object], None] = lambda _: None  # noqa: E731 (the parts have been sent)

@@ -1,4 +1,4 @@
-"""Reports: made as they were made last, or after their options were asked for."""
+"""Runs analyses whose report the panel Tables shows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from espalier.app.shell.pass_forms import PassForms
 
 
-class Reporting:
-    """What the submenu Report and the panel Tables ask for."""
+class Reports:
+    """Runs the reports of the submenu Report and of the panel Tables."""
 
     def __init__(self, host: Host, forms: PassForms) -> None:
         self._host, self._session, self._forms = host, host.session, forms
@@ -25,29 +25,29 @@ class Reporting:
     def _tables(self) -> TablesPanel:
         return tables_of(self._host)
 
-    def make(self, name: str) -> None:
-        """Make a report as it was made last; one that can use data is asked for them first where none are known."""
-        held = self._tables().used.get(name)
-        options = default_options(self._session, PASSES.get(name)) if held is None else held
-        if held is None and getattr(options, "data", None) == "":
+    def run(self, name: str) -> None:
+        """Run a report with its last options; ask first if it reads data and none is chosen."""
+        last = self._tables().used.get(name)
+        options = default_options(self._session, PASSES.get(name)) if last is None else last
+        if last is None and getattr(options, "data", None) == "":
             self.ask(name)
         else:
-            self.make_with(name, options)
+            self.run_with(name, options)
 
-    def make_with(self, name: str, options: Any) -> None:
-        """Make a report with these options and bring the tables up."""
+    def run_with(self, name: str, options: Any) -> None:
+        """Run a report with these options and show the panel Tables."""
         self._host.show_dock("tables")
         self._tables().used[name] = options
         self._tables().wait_for(name)
         self._session.run_pass(name, options)
 
     def show_step_report(self, name: str) -> None:
-        """Bring the table of a step that was asked for to the front; of a training its plots stay there."""
+        """Show the report of a step in the panel Tables; a training keeps its plots in front."""
         if section_of(name) != "Train":
             self._host.show_dock("tables")
 
     def ask(self, name: str) -> None:
-        """Ask for a report's options, such as its data, then make it."""
+        """Ask for the options of a report, then run it."""
         spec: PassSpec = PASSES.get(name)
         options = self._tables().used.get(name) or default_options(self._session, spec)
-        self._forms.show(spec, options, lambda o: self.make_with(name, o), "Run")
+        self._forms.show(spec, options, lambda o: self.run_with(name, o), "Run")

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QObject
 from pytestqt.qtbot import QtBot
 
-from espalier.app.jobs.latest import Latest
+from espalier.app.jobs.latest_task import LatestTask
 from tests.patience import until
 
 pytestmark = pytest.mark.gui
@@ -23,7 +23,7 @@ def threads() -> int:
 def test_a_thread_ends_with_its_work(dropped: bool, qtbot: QtBot) -> None:
     """Else each panel that ever asked would keep one."""
     owner, gate, heard = QObject(), threading.Event(), list[Future[object]]()
-    asked = Latest(owner, heard.append)
+    asked = LatestTask(owner, heard.append)
     asked.ask(gate.wait)
     assert threads() == 1
     if dropped:
@@ -38,7 +38,7 @@ def test_a_thread_ends_with_its_work(dropped: bool, qtbot: QtBot) -> None:
 
 def test_a_thread_ends_with_its_owner() -> None:
     owner, gate, heard = QObject(), threading.Event(), list[Future[bool]]()
-    asked = Latest(owner, heard.append)
+    asked = LatestTask(owner, heard.append)
     asked.ask(gate.wait)
     assert threads() == 1
     owner.deleteLater()
@@ -51,7 +51,7 @@ def test_a_thread_ends_with_its_owner() -> None:
 
 def test_only_the_latest_is_heard(qtbot: QtBot) -> None:
     owner, gate, heard = QObject(), threading.Event(), list[Future[object]]()
-    asked = Latest(owner, heard.append)
+    asked = LatestTask(owner, heard.append)
     asked.ask(gate.wait)
     asked.ask(lambda: 2)
     gate.set()

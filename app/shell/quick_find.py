@@ -1,4 +1,4 @@
-"""What the find field lists: nodes of the open graph and commands, best first."""
+"""Matches of the find field: nodes of the open graph and commands, best match first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from espalier.app.figures.captions import title as op_title
-from espalier.app.shell.palette import Entry, rank
+from espalier.app.shell.find_field import Entry, rank
 from espalier.model.graph.graph import Node
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from espalier.app.shell.pass_forms import PassForms
     from espalier.app.shell.plugins import Plugins
 
-NODES = 50
+NODES = 50  # matching nodes listed at most
 
 
-class Finding:
-    """Searches what the window offers at the moment."""
+class QuickFind:
+    """Searches the nodes of the open graph, the enabled menu actions and the passes of plug-ins."""
 
     def __init__(self, host: Host, actions: Menus, plugins: Plugins, forms: PassForms) -> None:
         self._host, self._actions, self._plugins, self._forms = host, actions, plugins, forms
@@ -34,7 +34,7 @@ class Finding:
         return [*near, *self._nodes(text), *far]
 
     def _commands(self, text: str) -> list[tuple[int, Entry]]:
-        found: list[tuple[int, Entry]] = []
+        entries: list[tuple[int, Entry]] = []
         for row in self._actions.rows:
             action = self._actions.actions[row.id]
             score = (
@@ -43,23 +43,16 @@ class Finding:
                 else None
             )
             if score is not None:
-                where = f"{row.menu}/{row.section}".rstrip("/").replace("/", " › ")
-                detail = f"{where}   {action.shortcut().toString()}".strip()
-                found.append(
-                    (score, Entry(action.text().rstrip("…"), detail, "command", partial(self._actions.run, row.id)))
-                )
+                menu = f"{row.menu}/{row.section}".rstrip("/").replace("/", " › ")
+                detail = f"{menu}   {action.shortcut().toString()}".strip()
+                run = partial(self._actions.run, row.id)
+                entries.append((score, Entry(action.text().rstrip("…"), detail, "command", run)))
         for spec in self._plugins.specs if self._host.session.document else ():
             score = rank(text, f"{spec.title} {spec.name} Model/Plug-in passes")
             if score is not None:
-                found.append(
-                    (
-                        score,
-                        Entry(
-                            spec.title, "Model › Plug-in passes", "command", partial(self._forms.run_plugin, spec.name)
-                        ),
-                    )
-                )
-        return sorted(found, key=lambda pair: pair[0]) if text else found
+                run = partial(self._forms.run_plugin, spec.name)
+                entries.append((score, Entry(spec.title, "Model › Plug-in passes", "command", run)))
+        return sorted(entries, key=lambda pair: pair[0]) if text else entries
 
     def _nodes(self, text: str) -> list[Entry]:
         document = self._host.session.document

@@ -1,6 +1,6 @@
-"""The window on a project that a program shows: a file of its own, which goes with the window unless it was saved.
+"""Runs the window on a temporary project file, which is deleted afterwards unless it was saved.
 
-Its process is started by `espalier.app.api.showing`.
+The process is started by `espalier.app.api.showing`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from espalier.model.store.open_files import Version
 
 
 def show(path: Path) -> int:
-    """Run the window on the project, and delete the project's folder where the file is as it was."""
+    """Run the window on the project; delete the project's folder if the file is unchanged. Returns the exit status."""
     before = Version.of(path)
     try:
         return open_window(str(path))

@@ -1,4 +1,4 @@
-"""What the panels ask for, passed on to those who do it; a feature's own ties are in its folder."""
+"""Connects signals of panels to the services of the window; a feature connects its own signals in its folder."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from espalier.app.shell.services import Services
 
 
-def connect(docks: Docks, host: Host, services: Services, plugins: Plugins, busy: Callable[[str], None]) -> None:
-    """Connect all panels; `busy` gets the text of the running job."""
-    forms, reporting = services.forms, services.reporting
+def connect_panels(
+    docks: Docks, host: Host, services: Services, plugins: Plugins, show_job: Callable[[str], None]
+) -> None:
+    """Connect all panels; `show_job` receives the text of the running job."""
+    forms, reports = services.forms, services.reports
     jobs, problems, recipe = docks.panels["jobs"], docks.panels["problems"], docks.panels["recipe"]
     assert isinstance(jobs, JobsPanel) and isinstance(problems, ProblemsPanel) and isinstance(recipe, RecipePanel)
     outline = docks.panels["outline"]
@@ -35,12 +37,12 @@ def connect(docks: Docks, host: Host, services: Services, plugins: Plugins, busy
     outline.follow(host.canvas)
     for part in (actions, context_menu, edge_menu):
         part.connect(host)
-    jobs.busy.connect(busy)
-    problems.counted.connect(lambda n: docks.mark("problems", n))
+    jobs.busy.connect(show_job)
+    problems.counted.connect(lambda n: docks.show_count("problems", n))
     recipe.edit_wanted.connect(forms.edit_step)
     recipe.sweep_wanted.connect(forms.sweep_step)
-    for follow in (recipe.refresh, docks.tables.offer):
-        plugins.changed.connect(follow)
+    plugins.changed.connect(recipe.refresh)
+    plugins.changed.connect(docks.tables.offer)
     for spec in DOCKS:
         if spec.connect is not None:
             spec.connect(host, docks.panels[spec.id])
@@ -50,21 +52,21 @@ def connect(docks: Docks, host: Host, services: Services, plugins: Plugins, busy
     for name, panel in docks.panels.items():
         if isinstance(panel, Bench):
             panel.filled.connect(lambda n=name: docks.filled(n))
-    _way_back(docks, host)
+    _connect_escape(docks, host)
     training = docks.panels["training"]
     assert isinstance(training, TrainingPanel)
     training.wanted.connect(forms.train)
-    training.refused.connect(host.banner.leave, Qt.ConnectionType.QueuedConnection)
-    docks.tables.wanted.connect(reporting.make)
-    docks.tables.options_wanted.connect(reporting.ask)
-    docks.tables.step_shown.connect(reporting.show_step_report)
+    training.refused.connect(host.banner.dismiss, Qt.ConnectionType.QueuedConnection)
+    docks.tables.wanted.connect(reports.run)
+    docks.tables.options_wanted.connect(reports.ask)
+    docks.tables.step_shown.connect(reports.show_step_report)
     docks.tables.table.node_wanted.connect(host.go_to)
     docks.tables.overlay_wanted.connect(host.canvas.set_overlay)
     docks.tables.save_wanted.connect(lambda: host.save_table(docks.tables.table))
 
 
-def _way_back(docks: Docks, host: Host) -> None:
-    """Escape leads from the fields at the sides back to the graph; what was half typed is forgotten."""
+def _connect_escape(docks: Docks, host: Host) -> None:
+    """Escape in a side panel returns to the graph and discards unfinished input."""
     inspector, others = docks.panels["inspector"], ("recipe", "training", "data")
     assert isinstance(inspector, InspectorPanel)
     for panel in (inspector, *(docks.panels[name] for name in others)):

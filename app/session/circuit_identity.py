@@ -1,4 +1,4 @@
-"""Whether a graph is still the circuit that something was measured on, in this process or an earlier one."""
+"""Identity of circuits: whether a graph still is the one that a measurement was made of, also in a later process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from espalier.model.document.graph_json import graph_to_json
 from espalier.model.graph.annotation import PLAIN
 from espalier.model.graph.graph import Graph, Node
 
-# What says nothing of the circuit: where a node stands in the source, what is written on it.
-ASIDE: dict[str, Any] = {"module_path": "", "source": "", "annotation": PLAIN}
+# Fields of a node that do not affect the circuit.
+IGNORED: dict[str, Any] = {"module_path": "", "source": "", "annotation": PLAIN}
 
 
-def alike(now: Graph, then: Graph, parallel: bool = True) -> bool:
-    """Whether two graphs are the same circuit; `parallel`: also in what is computed at once."""
+def is_same_circuit(now: Graph, then: Graph, parallel: bool = True) -> bool:
+    """Whether two graphs give the same circuit; `parallel`: also compare the parallelism of their nodes."""
     if now is then:
         return True
     if now.nodes.keys() != then.nodes.keys() or now.symbols != then.symbols:
@@ -27,15 +27,15 @@ def alike(now: Graph, then: Graph, parallel: bool = True) -> bool:
 
 
 def _plain(node: Node, parallel: bool) -> Node:
-    return replace(node, **ASIDE, parallel=node.parallel if parallel else None)
+    return replace(node, **IGNORED, parallel=node.parallel if parallel else None)
 
 
 def _keys(graph: Graph) -> dict[str, str | None]:
     return {name: w.key for name, w in graph.weights.items()}
 
 
-def mark_of(graph: Graph, parallel: bool = True) -> str:
-    """Equal for equal circuits, in any process."""
+def circuit_fingerprint(graph: Graph, parallel: bool = True) -> str:
+    """A hash that is equal for equal circuits, in any process (BLAKE2b, 128 bits, hexadecimal)."""
     plain = replace(graph, nodes={n.id: _plain(n, parallel) for n in graph})
     data = graph_to_json(plain)
     data["weights"] = _keys(graph)

@@ -1,0 +1,160 @@
+"""Queue of recipe edits: applied at once if no worker is needed, otherwise one after another by jobs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from espalier.model.document.document import Document, State
+from espalier.model.document.project import keys_of
+from espalier.model.document.recipe import Recipe, Step
+from espalier.model.errors import EspalierError
+from espalier.model.graph.graph import Graph
+from espalier.model.registry import PASSES
+from espalier.passes.base import Context, Report, is_lasting
+from espalier.passes.jobs.kinds import ReplayJob, ReplayResult
+from espalier.passes.recipes.replay import Memo, instant, milestones, prefix_keys, remembered, replay
+from espalier.passes.recipes.set_up import source_after
+
+
+class EditContext(Protocol):
+    """The parts of a session that the queue uses."""
+
+    @property
+    def open_document(self) -> Document:
+        """The open document."""
+        ...
+
+    @property
+    def problem(self) -> Any:
+        """The signal that shows an error."""
+        ...
+
+    def submit(self, title: str, job: ReplayJob, done: Callable[[Any], None], *, urgent: bool = False) -> Any:
+        """Queue a job."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EditRequest:
+    """A new recipe; consecutive requests with the same merge key become one undo step."""
+
+    label: str
+    recipe: Recipe
+    merge_key: object
+
+
+class EditQueue:
+    """The edits of one document, and the memo of its replays."""
+
+    def __init__(self, session: EditContext) -> None:
+        self.memo = Memo()
+        self._session = session
+        self._waiting: deque[EditRequest] = deque()
+        self._running: EditRequest | None = None
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """The recipe after all queued edits; None if the queue is empty."""
+        request = self._waiting[-1] if self._waiting else self._running
+        return request.recipe if request else None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of all queued edits, first the running one."""
+        return tuple(r.label for r in (*([self._running] if self._running else []), *self._waiting))
+
+    def restart(self, document: Document | None) -> None:
+        """Reset the memo to the graphs that the document holds: for an opened project, or after plug-ins changed.
+
+        Steps whose pass is missing then need not run.
+        """
+        steps = document.recipe.active if document else ()
+        graphs = self.milestones(document) if document else {}
+        self.memo = Memo()
+        for count, graph in graphs.items():
+            self.memo.remember(steps[:count], graph)
+        if document and steps:
+            self.memo.remember(steps, document.graph)
+
+    def milestones(self, document: Document) -> dict[int, Graph]:
+        """Graphs after lasting steps by their number of steps, which the project stores to avoid training again."""
+        opened = document.project.milestones if document.recipe == document.project.recipe else {}
+        results = [self.memo.graphs.get(k) for k in prefix_keys(document.recipe.active)]
+        return opened | milestones(document.recipe, results)
+
+    def submit(self, request: EditRequest) -> None:
+        """Apply or queue an edit; it replaces the last queued one if they share a merge key."""
+        if self._running is None and instant(request.recipe, self.memo):
+            self._apply_now(request)
+            return
+        if self._waiting and request.merge_key is not None and self._waiting[-1].merge_key == request.merge_key:
+            self._waiting.pop()
+        self._waiting.append(request)
+        self._start()
+
+    def drop_last(self) -> bool:
+        """Remove the last queued edit that has not started; returns False if there is none."""
+        if not self._waiting:
+            return False
+        self._waiting.pop()
+        return True
+
+    def start_next(self) -> None:
+        """Start the next edit, after the running one has ended."""
+        self._running = None
+        self._start()
+
+    def reports(self, recipe: Recipe) -> tuple[Report | None, ...]:
+        """The report of each active step; None where the memo has none."""
+        results = [self.memo.graphs.get(k) for k in prefix_keys(recipe.active)]
+        return tuple(r.report if r else None for r in results)
+
+    def _start(self) -> None:
+        while self._running is None and self._waiting:
+            request = self._waiting.popleft()
+            if instant(request.recipe, self.memo):
+                self._apply_now(request)
+            else:
+                self._submit(request)
+
+    def _apply_now(self, request: EditRequest) -> None:
+        document = self._session.open_document
+        try:
+            result = replay(document.project.base, request.recipe, Context(document.store), self.memo)
+        except EspalierError as error:
+            self._session.problem.emit(error)
+            return
+        document.commit(request.label, State(request.recipe, result.graph), request.merge_key)
+
+    def _submit(self, request: EditRequest) -> None:
+        self._running = request
+        document = self._session.open_document
+        base, steps = document.project.base, request.recipe.active
+        keys = prefix_keys(steps)
+        count = remembered(keys, self.memo)
+        graph = self.memo.graphs[keys[count - 1]].graph if count else base
+        locations = document.store.locate(keys_of(base, graph, document.graph))
+        source = document.project.source
+        job = ReplayJob(base, request.recipe, locations, document.store.folder, source,
+                        (count, graph) if count else None)  # fmt: skip
+        title = _lasting_titles(steps[count:]) or request.label
+        self._session.submit(title, job, lambda result: self._replayed(request, result), urgent=True)
+
+    def _replayed(self, request: EditRequest, result: ReplayResult) -> None:
+        document = self._session.open_document
+        document.store.add_new(result.locations)
+        for key, step_result in zip(prefix_keys(request.recipe.active), result.results, strict=True):
+            if step_result and key not in self.memo.graphs:
+                self.memo.put(key, step_result)
+        reports = [r.report if r else None for r in result.results]
+        document.describe(source_after(document.project.source, request.recipe.active, reports))
+        document.commit(request.label, State(request.recipe, result.graph), request.merge_key)
+
+
+def _lasting_titles(steps: tuple[Step, ...]) -> str:
+    """The titles of the long-running steps, which moving or enabling a step can run again; empty if there are none."""
+    names = dict.fromkeys(PASSES.get(s.pass_name).title for s in steps if is_lasting(s.pass_name))
+    return ", ".join(names)
