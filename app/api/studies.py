@@ -29,7 +29,7 @@ from espalier.passes.sweep.spec import SweepSpec, build_sweep
 
 if TYPE_CHECKING:
     from espalier.passes.running.splits import EvaluateOptions
-    from espalier.passes.search.study import Running
+    from espalier.passes.search.study import StudyRun
 
 # -- searches
 
@@ -45,13 +45,13 @@ def searched(
     search = _search(target, spec, data, trials, seed)
     url = storage or journal_url(folder / f"{secrets.token_hex(4)}.journal")
     running = begin(Plan(search, target.context, url, resume, memo=known_steps(target)))
-    trials_ = dict(running.told)
+    trials_ = dict(running.records)
     try:
         for trial in running.trials():
             trials_[trial.number] = trial
     except KeyboardInterrupt:
         running.why = "interrupted"
-    return _study(search, running, running.told | trials_, running.why, target, time.perf_counter() - start)
+    return _study(search, running, running.records | trials_, running.why, target, time.perf_counter() - start)
 
 
 def _search(target: Target, spec: str | PathLike[str] | Mapping[str, Any], data: str, trials: int, seed: int) -> Search:
@@ -70,7 +70,7 @@ def _search(target: Target, spec: str | PathLike[str] | Mapping[str, Any], data:
 
 
 def _study(
-    search: Search, running: Running, trials_: Mapping[int, Trial], ended: str, target: Target, seconds: float
+    search: Search, running: StudyRun, trials_: Mapping[int, Trial], ended: str, target: Target, seconds: float
 ) -> Study:
     want, trials = wanted(search.spec), [trials_[n] for n in sorted(trials_)]
     lead = best(trials, want)
@@ -85,7 +85,7 @@ def _study(
     )  # fmt: skip
 
 
-def _steps(search: Search, running: Running, trial: Trial, target: Target) -> Steps:
+def _steps(search: Search, running: StudyRun, trial: Trial, target: Target) -> Steps:
     """The steps after the model's own, or the complete recipe if the trial changed those."""
     recipe, own = search.recipe_of(running.space, trial.params, trial.begins), target.project.recipe
     if recipe.steps[: len(own)] == own.steps:
@@ -93,7 +93,7 @@ def _steps(search: Search, running: Running, trial: Trial, target: Target) -> St
     return Steps(recipe, from_opened=True)
 
 
-def _source(search: Search, running: Running, lead: Trial | None) -> str:
+def _source(search: Search, running: StudyRun, lead: Trial | None) -> str:
     """Source of the best trial's model, if it builds its own."""
     from espalier.passes.search.architecture.trial_project import configured, source_of
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from espalier.passes.allocation.problem import Problem, Whole
+from espalier.passes.allocation.problem import Ints, Problem
 from espalier.passes.costs.base import Floats
 
 TINY = 1e-12
@@ -22,7 +22,7 @@ class Solution:
     """One option per group, the sum of their divergences, signed amounts by cost, and a lower bound of all
     solutions."""
 
-    picks: Whole
+    picks: Ints
     kl: float
     amounts: Floats
     bound: float
@@ -33,7 +33,7 @@ class Solution:
         return (self.kl - self.bound) / self.kl if self.kl > self.bound and self.kl > 0 else 0.0
 
 
-def solution(problem: Problem, picks: Whole, bound: float) -> Solution:
+def solution(problem: Problem, picks: Ints, bound: float) -> Solution:
     """The solution of picks."""
     rows = np.arange(len(picks))
     amounts = problem.rest + problem.amounts[:, rows, picks].sum(1)
@@ -94,7 +94,7 @@ class Hulls:
         picks = self._filled(picks, budget - self.amounts[k], k)
         return solution(self.problem, picks, self.bound(budget))
 
-    def _filled(self, picks: Whole, left: float, reached: int) -> Whole:
+    def _filled(self, picks: Ints, left: float, reached: int) -> Ints:
         """Use the rest of the budget greedily: repeat the single change with the largest gain."""
         rows = np.arange(len(picks))
         for _ in range(4 * len(picks)):
@@ -122,7 +122,7 @@ class Hulls:
         return front
 
 
-def hull(amounts: Floats, kl: Floats) -> Whole:
+def hull(amounts: Floats, kl: Floats) -> Ints:
     """The corners of the lower left convex hull, from the least amount to the least divergence."""
     order = np.lexsort((kl, amounts))
     corners: list[int] = []

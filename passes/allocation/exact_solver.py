@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from espalier.passes.allocation.convex_hulls import Hulls, Solution, solution
-from espalier.passes.allocation.problem import Bools, Problem, Whole
+from espalier.passes.allocation.problem import Bools, Ints, Problem
 from espalier.passes.costs.base import Floats
 
 ROUNDS = 6
@@ -70,7 +70,7 @@ def least_under(problem: Problem, budgets: Sequence[float], number: int) -> Solu
     return None if solved is None else solution(problem, solved[0], 0.0)
 
 
-def _milp(problem: Problem, room: Floats, alive: Bools, goal: Floats | None = None) -> tuple[Whole, float] | None:
+def _milp(problem: Problem, room: Floats, alive: Bools, goal: Floats | None = None) -> tuple[Ints, float] | None:
     """(picks of least divergence or `goal` by HiGHS, lower bound); None if infeasible."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array

@@ -19,7 +19,7 @@ from espalier.passes.costs.base import Cost, Floats, table, with_candidate
 from espalier.passes.score import Score, static_score
 from espalier.passes.sensitivity.table import Candidate
 
-Whole = NDArray[np.int64]
+Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 MAX_OPTIONS = 40_000  # of one group
 
@@ -30,7 +30,7 @@ class Group:
     `amounts[c, o]` to cost c, signed so that lower is better. Dominated options are removed."""
 
     slots: tuple[Slot, ...]
-    picks: Whole
+    picks: Ints
     kl: Floats
     amounts: Floats
 
@@ -79,7 +79,7 @@ class Problem:
         assert each.shares is not None
         return each.sign * each.shares.amount(figure, self.graph)
 
-    def chosen(self, picks: Whole) -> dict[Place, Candidate]:
+    def chosen(self, picks: Ints) -> dict[Place, Candidate]:
         """Port → candidate, for one option per group."""
         return {
             port: candidates[group.picks[s, pick]]
@@ -204,7 +204,7 @@ class _Counting:
         return values.reshape(shape)  # `own` is in the order of the axes
 
 
-def undominated(kl: Floats, amounts: Floats) -> Whole:
+def undominated(kl: Floats, amounts: Floats) -> Ints:
     """Indices of the options that are not dominated; of equal ones the first."""
     if len(amounts) == 1:
         order = np.lexsort((kl, amounts[0]))

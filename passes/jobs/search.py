@@ -1,4 +1,4 @@
-"""A search in the window's worker: each trial is on its way as soon as it is in the storage."""
+"""A search in the window's worker: each trial is sent as soon as it is stored."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ def serve_search(
     job: SearchJob,
     context: Context,
     memo: Memo,
-    found: Callable[[Space | Trial | tuple[Trial, ...] | str], None],
+    send: Callable[[Space | Trial | tuple[Trial, ...] | str], None],
     flush: Callable[[], object],
 ) -> str:
-    """Run it; told first are what of its journal cannot be read, its space, and what it holds. Returns why it ended."""
+    """Run a search; returns why it ended. `send` first takes a text on damaged records, the space and stored trials."""
     from espalier.passes.search.storage import damage_of
     from espalier.passes.search.study import Plan, begin
 
     for steps, graph in job.held:
         memo.remember(steps, graph)
 
-    def heard(space: Space, trials: tuple[Trial, ...]) -> None:
-        found(space)
-        found(trials)
+    def on_start(space: Space, trials: tuple[Trial, ...]) -> None:
+        send(space)
+        send(trials)
 
-    plan = Plan(job.search, context, job.storage, job.resume, memo=memo, by_hand=job.by_hand, heard=heard)
-    running = begin(plan)
-    if damage := damage_of(running.study._storage):  # pyright: ignore[reportPrivateUsage]
-        found(damage)
-    for trial in running.trials():
+    plan = Plan(job.search, context, job.storage, job.resume, memo=memo, by_hand=job.by_hand, on_start=on_start)
+    study_run = begin(plan)
+    if damage := damage_of(study_run.study._storage):  # pyright: ignore[reportPrivateUsage]
+        send(damage)
+    for trial in study_run.trials():
         flush()
-        found(trial)
-    return running.why
+        send(trial)
+    return study_run.why

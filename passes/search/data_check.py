@@ -1,5 +1,4 @@
-"""Whether a search's data fit its model and have what its trainings need: told once, before the first trial, and not by
-each trial that fails."""
+"""Checks once, before the first trial, that a search's data fit its model and have the splits its trainings need."""
 
 from __future__ import annotations
 
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context, *, other: bool = False) -> None:
-    """Raise DataError for data that the model cannot take or that lack a split. `recipe`: of any trial.
+    """Raise DataError for data that the model does not accept or that lack a split. `recipe`: of any trial.
 
-    `other`: trials build models of their own, so the search's is no judge of what they take.
+    `other`: trials build models of their own, so the data are not run through the search's model.
     """
     from espalier.passes.running.splits import load_split
     from espalier.passes.training.samples import Samples
@@ -34,24 +33,24 @@ def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context, *
         measured = load_split(search.spec.score, context)
         Samples(measured, search.base, "measure on")
         if not other:
-            _take(search.base, measured, context)
+            _run_samples(search.base, measured, context)
     for options in dict.fromkeys(trainings):
-        found = splits(options, context)
-        for split, purpose in ((found.train, "train on"), (found.check, "validate on")):
+        parts = splits(options, context)
+        for split, purpose in ((parts.train, "train on"), (parts.check, "validate on")):
             if split is not None:
                 Samples(split, search.base, purpose)
         if not other:
-            _take(search.base, found.train, context)
+            _run_samples(search.base, parts.train, context)
 
 
-def _take(graph: Graph, split: Split, context: Context) -> None:
-    """Run the samples that are the likeliest to fail: the first, the longest, those of the highest tokens."""
+def _run_samples(graph: Graph, split: Split, context: Context) -> None:
+    """Run the samples most likely to fail: the first two, the longest, and those with the highest token numbers."""
     import torch
 
     from espalier.model.torch.build import build
     from espalier.passes.running.batches import batches, fit, fit_error, logits_of
 
-    some = split.rows(_telling(split))
+    some = split.rows(_critical_rows(split))
     with torch.no_grad():
         module = build(graph, context.store, context.callables)
         for inputs, _ in batches(some, graph, len(some)):
@@ -60,7 +59,7 @@ def _take(graph: Graph, split: Split, context: Context) -> None:
             fit(logits_of(result, graph), torch.from_numpy(split.labels))
 
 
-def _telling(split: Split) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _critical_rows(split: Split) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     rows = {0, 1 % max(len(split), 1)}
     for array in split.inputs.values():
         flat = array.reshape(len(split), -1)

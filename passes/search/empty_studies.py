@@ -1,4 +1,4 @@
-"""Studies that were left before their first trial: nothing in them is to be kept, so that they block no name."""
+"""Removes studies that were abandoned before their first trial, so that their names stay free."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from espalier.passes.base import Cancelled
-from espalier.passes.search.fleet.heartbeat import is_gone, signature, storage_of
+from espalier.passes.search.fleet.heartbeat import process_ended, signature, storage_of
 from espalier.passes.search.refine import FRONT
 from espalier.passes.search.storage import load_study, study_names
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
 
-BEGUN = "begun"  # a study's own attribute: the process that made it
+BEGUN = "begun"  # attribute of a study: the signature of the process that created it
 
 
 def note_creator(study: Study) -> None:
-    """Note that this process made a study."""
+    """Record this process as the creator of a study."""
     study.set_user_attr(BEGUN, signature(0))
 
 
 def remove_abandoned(storage: BaseStorage, name: str) -> bool:
-    """Remove a study in which no trial began and whose maker, a process of this machine, is no more."""
+    """Remove a study without a started trial whose creator, a process of this machine, has ended; returns whether."""
     if name not in study_names(storage):
         return False
     study = load_study(storage, name)
-    if not (is_gone(study.user_attrs.get(BEGUN)) and _is_empty(study)):
+    if not (process_ended(study.user_attrs.get(BEGUN)) and _is_empty(study)):
         return False
     _remove(study)
     return True
@@ -36,20 +36,20 @@ def remove_abandoned(storage: BaseStorage, name: str) -> bool:
 
 @contextlib.contextmanager
 def removed_if_empty(study: Study) -> Generator[None]:
-    """Remove a study of this process where what runs inside fails before a trial began; who stops it may go on."""
+    """Remove a study that this process created if the block raises before a trial began; a cancelled one stays."""
     try:
         yield
     except Cancelled:
         raise
     except Exception:
-        with contextlib.suppress(Exception):  # what was raised is the news, not that the storage is away as well
+        with contextlib.suppress(Exception):  # the first error is raised, not that the storage fails too
             if study.user_attrs.get(BEGUN, [])[1:] == signature(0)[1:] and _is_empty(study):
                 _remove(study)
         raise
 
 
 def _is_empty(study: Study) -> bool:
-    """Whether no trial began, nor was one asked for by hand: what a forecast proposed it proposes again."""
+    """Whether no trial began or was enqueued by hand; predicted ones would be predicted again."""
     from optuna.trial import TrialState
 
     trials = study.get_trials(deepcopy=False)

@@ -1,6 +1,6 @@
-"""Accuracy and loss of one graph after another on the same data: what does not change between them is kept.
+"""Accuracy and loss of many graphs on the same data, with results shared between them.
 
-Exactly the figures of `evaluate`: the same batches, summed in the same order.
+The figures equal those of `evaluate`: the same batches, summed in the same order.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from espalier.passes.running.batches import fit, fit_error, logits_of
 from espalier.passes.running.length_batches import length_sorted_batches
 from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
 from espalier.passes.search.results import Results
-from espalier.passes.search.trial_run import Seen
+from espalier.passes.search.trial_run import PartialResult
 
-PAIRED = 1 << 16  # samples up to which each trial tells which it had right
-KEPT = 8  # graphs whose losses by sample are kept for comparison
+MAX_HITS = 1 << 16  # samples up to which a trial stores which were classified correctly
+MAX_GRAPHS = 8  # graphs whose losses per sample stay in memory for comparison
 
 
 class Evaluator:
-    """Data read and arranged once."""
+    """Evaluates graphs on data that is read and batched once. `rungs`: sample counts of intermediate results."""
 
     def __init__(self, base: Graph, options: EvaluateOptions, context: Context, rungs: tuple[int, ...]) -> None:
         self.base, self.options, self.context = base, options, context
@@ -41,61 +41,61 @@ class Evaluator:
         self.total = len(split)
         self.order = [int(i) for i in np.random.default_rng(0).permutation(len(self.batches))]
         self.rungs = rungs
-        # Of graphs by their fingerprints, where rungs compare.
-        self.known: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
+        # (losses, correct) by the fingerprint of a graph, for rungs.
+        self.samples: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
         self._reference: list[Tensor] | None = None
-        self.margins: Any = None  # of the graph that was measured last
-        self.noise: dict[str, Any] = {}  # and what its accuracy is told with
+        self.margins: Any = None  # (samples,) of the graph measured last
+        self.noise: dict[str, Any] = {}  # interval data of its accuracy
         self._split = split
 
     def measure(
-        self, graph: Graph, show: Callable[[Seen], None] = lambda seen: None, kl: bool = False
+        self, graph: Graph, show: Callable[[PartialResult], None] = lambda result: None, kl: bool = False
     ) -> dict[str, float]:
-        """accuracy, loss and, asked for, kl; `show` is told at each rung, and may raise."""
-        found = _Found(len(self.batches))
+        """accuracy (0 to 1), loss (nats) and, if `kl`, kl (nats a sample); `show` takes the result at each rung and may
+        raise.
+        """
+        sums = _Accumulator(len(self.batches))
         rungs = [r for r in self.rungs if r < self.total]
         with torch.no_grad():
             run = self.results.runner(graph, self.context.store, self.context.callables or {})
-            for place in self.order if rungs else range(len(self.batches)):
-                inputs, labels = self.batches[place]
+            for number in self.order if rungs else range(len(self.batches)):
+                inputs, labels = self.batches[number]
                 with fit_error(inputs):
-                    logits = logits_of(run(place), graph)
+                    logits = logits_of(run(number), graph)
                 fit(logits, labels)
-                found.take(place, logits, labels, self.reference[place] if kl else None)
-                self.context.progress(found.seen, self.total, "evaluating")
-                if rungs and found.seen >= rungs[0]:
-                    rungs = [r for r in rungs if r > found.seen]
-                    show(found.told())
-        self.margins, self.noise = found.margins(), self._noise(found)
+                sums.add(number, logits, labels, self.reference[number] if kl else None)
+                self.context.progress(sums.count, self.total, "evaluating")
+                if rungs and sums.count >= rungs[0]:
+                    rungs = [r for r in rungs if r > sums.count]
+                    show(sums.partial_result())
+        self.margins, self.noise = sums.margins(), self._noise(sums)
         if self.rungs:
-            self._keep(fingerprint(graph), found)
-        return found.figures()
+            self._store_samples(fingerprint(graph), sums)
+        return sums.figures()
 
-    def _noise(self, found: _Found) -> dict[str, Any]:
-        """As an evaluation tells it; of very many samples without which were right."""
-        hits = found.hits()
-        told = noise_of(found.figures()["accuracy"], hits, self._split, self.base)
-        wanted = ("n", "guessing", "hits") if self.total <= PAIRED else ("n", "guessing")
-        return {k: told[k] for k in wanted}
+    def _noise(self, sums: _Accumulator) -> dict[str, Any]:
+        """The interval data of `evaluate`; above MAX_HITS samples without the list of hits."""
+        noise = noise_of(sums.figures()["accuracy"], sums.hits(), self._split, self.base)
+        return {k: noise[k] for k in ("n", "guessing", *(("hits",) if self.total <= MAX_HITS else ()))}
 
-    def _keep(self, name: str, found: _Found) -> None:
-        self.known[name] = found.losses(), found.correct()
-        while len(self.known) > KEPT:
-            self.known.popitem(last=False)
+    def _store_samples(self, name: str, sums: _Accumulator) -> None:
+        self.samples[name] = sums.losses(), sums.correct()
+        while len(self.samples) > MAX_GRAPHS:
+            self.samples.popitem(last=False)
 
     @property
     def reference(self) -> list[Tensor]:
-        """Log-probabilities of the first graph, batch by batch."""
+        """Log-probabilities of the base graph, by batch."""
         if self._reference is None:
             module = build(self.base, self.context.store, self.context.callables)
             with torch.no_grad():
-                made = [logits_of(module(**inputs), self.base) for inputs, _ in self.batches]
-            self._reference = [F.log_softmax(m.float(), -1) for m in made]
+                logits = [logits_of(module(**inputs), self.base) for inputs, _ in self.batches]
+            self._reference = [F.log_softmax(x.float(), -1) for x in logits]
         return self._reference
 
 
-class _Found:
-    """What batches gave, by their places, so that sums run in the order of the data whatever order they came in."""
+class _Accumulator:
+    """Sums by batch number, so that they are added in the order of the data whatever order the batches ran in."""
 
     def __init__(self, count: int) -> None:
         self._sums: list[tuple[int, float, float] | None] = [None] * count
@@ -103,61 +103,61 @@ class _Found:
         self._correct: list[Any] = []
         self._margins: list[Any] = [None] * count
         self._hits: list[list[bool]] = [[] for _ in range(count)]
-        self.seen = 0
+        self.count = 0  # samples
 
-    def take(self, place: int, logits: Tensor, labels: Tensor, reference: Tensor | None) -> None:
-        """One batch."""
+    def add(self, number: int, logits: Tensor, labels: Tensor, reference: Tensor | None) -> None:
+        """Add a batch: logits (batch, classes), labels (batch,), log-probabilities of the reference."""
         right = logits.argmax(-1) == labels
         plain = logits.float()
         loss = float(F.cross_entropy(plain, labels, reduction="sum"))
         kl = 0.0 if reference is None else _divergence(reference, plain)
-        self._sums[place] = int(right.sum()), loss, kl
+        self._sums[number] = int(right.sum()), loss, kl
         self._losses.append(F.cross_entropy(plain, labels, reduction="none").numpy())
         self._correct.append(right.numpy())
-        self._margins[place] = _margins(plain, labels)
-        self._hits[place] = right.tolist()
-        self.seen += len(labels)
+        self._margins[number] = _margins(plain, labels)
+        self._hits[number] = right.tolist()
+        self.count += len(labels)
         self._kl = reference is not None
 
     def losses(self) -> Any:
-        """Of each sample, in the order that they ran in."""
+        """(samples,) cross-entropies, in the order of the run."""
         return np.concatenate(self._losses)
 
     def correct(self) -> Any:
-        """Of each sample."""
+        """(samples,) booleans, in the order of the run."""
         return np.concatenate(self._correct)
 
     def hits(self) -> list[bool]:
-        """Of each sample whether it was right, in the order in which the batches are arranged."""
+        """Per sample whether the prediction is right, in the order of the batches."""
         return [hit for batch in self._hits for hit in batch]
 
     def margins(self) -> Any:
-        """Of each sample, in the order of the data."""
+        """(samples,) margins, in the order of the batches."""
         return np.concatenate(self._margins)
 
     def figures(self) -> dict[str, float]:
-        """Of what was seen so far."""
-        there = [s for s in self._sums if s is not None]
+        """Means over the samples so far."""
+        sums = [s for s in self._sums if s is not None]
         loss = kl = 0.0
-        for _, each, far in there:  # one by one, as `evaluate` adds them
-            loss += each
-            kl += far
-        seen = max(self.seen, 1)
-        found = {"accuracy": sum(s[0] for s in there) / seen, "loss": loss / seen}
-        return found | ({"kl": kl / seen} if self._kl else {})
+        for _, batch_loss, batch_kl in sums:  # one by one, as `evaluate` adds them
+            loss += batch_loss
+            kl += batch_kl
+        count = max(self.count, 1)
+        means = {"accuracy": sum(s[0] for s in sums) / count, "loss": loss / count}
+        return means | ({"kl": kl / count} if self._kl else {})
 
-    def told(self) -> Seen:
-        """As a trial shows it."""
-        return Seen(self.seen, self.figures(), self.losses(), self.correct())
+    def partial_result(self) -> PartialResult:
+        """The result over the samples so far."""
+        return PartialResult(self.count, self.figures(), self.losses(), self.correct())
 
 
 def _margins(logits: Tensor, labels: Tensor) -> Any:
-    """By how much each sample's class is ahead of the next; below 0: it is behind."""
+    """(batch,) logit of the true class minus the highest other; below 0: misclassified."""
     at = labels.clamp(min=0)[:, None]
     return (logits.gather(-1, at) - logits.scatter(-1, at, -torch.inf).amax(-1, keepdim=True))[:, 0].numpy()
 
 
 def _divergence(reference: Tensor, logits: Tensor) -> float:
-    """Σ over samples of KL(reference ‖ logits); never below 0 by rounding."""
+    """Σ over samples of KL(reference ‖ softmax(logits)), in nats; at least 0 despite rounding."""
     mine = F.log_softmax(logits, -1)
     return max(0.0, float((reference.exp() * (reference - mine)).double().sum()))

@@ -1,4 +1,4 @@
-"""From what people write to choices on one model: layers selected, values listed, conditions resolved. No torch."""
+"""Expands the entries of a search space to choices on one model: layers, values, conditions. No torch."""
 
 from __future__ import annotations
 
@@ -24,35 +24,34 @@ from espalier.passes.sweep.spec_text import parse_place
 from espalier.passes.sweep.sweep import Setting, with_settings
 from espalier.passes.sweep.values import parse_values, value_text
 
-MOST = 5000  # choices
+MAX_CHOICES = 5000
 FLOAT_BITS = 32.0
 
 
 def expand(spec: SearchSpec, graph: Graph, recipe: Recipe) -> Space:
-    """The space on `graph`, what the recipe leads to; raises OptionsError that says which entry is wrong, and how.
+    """The space on `graph`, the result of the recipe; raises OptionsError with the path of the invalid entry.
 
     Binary points and exponent biases are not fitted yet: see `espalier.passes.search.fit`.
     """
     if not spec.space:
         raise OptionsError("The space is empty: nothing varies.", "Add an entry: layers and the formats to try.")
-    found: dict[str, Choice] = {}
+    choices: dict[str, Choice] = {}
     entries: dict[str, list[Choice]] = {}
     for i, entry in enumerate(spec.space):
         where = f"space[{i}]"
-        made = [_conditional(c, entry, found, entries, where) for c in _choices(entry, graph, recipe, where)]
-        for choice in made:
-            named = _unique(choice, found)
-            found[named.name] = named
-            entries.setdefault(entry.name or entry.kind, []).append(named)
-    if len(found) > MOST:
-        raise OptionsError(f"The space has {len(found)} choices.", f"At most {MOST}: tie layers with `per`.")
-    return Space(tuple(found.values()), score=spec.score)
+        for choice in [_conditional(c, entry, choices, entries, where) for c in _choices(entry, graph, recipe, where)]:
+            unique = _unique(choice, choices)
+            choices[unique.name] = unique
+            entries.setdefault(entry.name or entry.kind, []).append(unique)
+    if len(choices) > MAX_CHOICES:
+        raise OptionsError(f"The space has {len(choices)} choices.", f"At most {MAX_CHOICES}: tie layers with `per`.")
+    return Space(tuple(choices.values()), score=spec.score)
 
 
-def _unique(choice: Choice, found: dict[str, Choice]) -> Choice:
-    """Two entries may vary the same: the later one gets a number."""
-    names = (f"{choice.name}{f' {i}' if i > 1 else ''}" for i in range(1, len(found) + 2))
-    return replace(choice, name=next(n for n in names if n not in found))
+def _unique(choice: Choice, choices: dict[str, Choice]) -> Choice:
+    """The choice with a number added to its name if an earlier one has that name."""
+    names = (f"{choice.name}{f' {i}' if i > 1 else ''}" for i in range(1, len(choices) + 2))
+    return replace(choice, name=next(n for n in names if n not in choices))
 
 
 def _choices(entry: Vary, graph: Graph, recipe: Recipe, where: str) -> list[Choice]:
@@ -63,15 +62,15 @@ def _choices(entry: Vary, graph: Graph, recipe: Recipe, where: str) -> list[Choi
 
 
 def _formats(entry: Vary, graph: Graph, recipe: Recipe, where: str) -> Iterator[Choice]:
-    strange = next((p for p in entry.ports if p not in PORTS), None)
-    if strange is not None or not entry.ports:
-        raise OptionsError(f"{where}.ports: {strange or 'none'} is not a port.", nearest(strange or "", PORTS))
+    invalid = next((p for p in entry.ports if p not in PORTS), None)
+    if invalid is not None or not entry.ports:
+        raise OptionsError(f"{where}.ports: {invalid or 'none'} is not a port.", nearest(invalid or "", PORTS))
     values = sorted(formats_of(entry.values, f"{where}.values"), key=_bits)
     for name, nodes in _groups(entry, graph, lambda n: any(p in offered(n) for p in entry.ports), "given formats"
                                f" at {', '.join(entry.ports)}", where).items():  # fmt: skip
-        there = tuple(p for p in entry.ports if any(p in offered(n) for n in nodes))
-        label = name if entry.name else ".".join(filter(None, (name, "+".join(there))))
-        yield Choice(label, "format", tuple(values), ordered=True, nodes=_ids(nodes), ports=there, fit=entry.fit)
+        ports = tuple(p for p in entry.ports if any(p in offered(n) for n in nodes))
+        label = name if entry.name else ".".join(filter(None, (name, "+".join(ports))))
+        yield Choice(label, "format", tuple(values), ordered=True, nodes=_ids(nodes), ports=ports, fit=entry.fit)
 
 
 def _bits(text: str) -> float:
@@ -125,19 +124,19 @@ def _ids(nodes: list[Node]) -> tuple[str, ...]:
 
 
 def _groups(entry: Vary, graph: Graph, able: Any, purpose: str, where: str) -> dict[str, list[Node]]:
-    """What is tied together by the name of its choice; what shares a weight always is."""
+    """Name of a choice → the nodes that it ties; nodes that share a weight are always tied."""
     try:
         nodes = chosen(graph, entry.select, able, purpose)
     except EspalierError as error:
         raise OptionsError(f"{where}.select: {error.message}", error.hint, error.node) from error
-    firsts: dict[str, str] = {}
-    found: dict[str, list[Node]] = {}
+    by_weight: dict[str, str] = {}
+    groups: dict[str, list[Node]] = {}
     for node in nodes:
         key = _key(entry, node)
         weight = weight_at(node, "weight", graph)
-        key = firsts.setdefault(weight, key) if weight else key
-        found.setdefault(key, []).append(node)
-    return {" ".join(filter(None, (entry.name, key))): held for key, held in found.items()}
+        key = by_weight.setdefault(weight, key) if weight else key
+        groups.setdefault(key, []).append(node)
+    return {" ".join(filter(None, (entry.name, key))): tied for key, tied in groups.items()}
 
 
 def _key(entry: Vary, node: Node) -> str:
@@ -153,26 +152,26 @@ def _key(entry: Vary, node: Node) -> str:
             return "" if entry.name else "all"
 
 
-# -- numbers and words
+# -- numbers and listed values
 
 
 def _options(entry: Vary, graph: Graph, recipe: Recipe, where: str) -> Iterator[Choice]:
     plain = _numbers(entry, where)
     try:
-        place = parse_place(recipe, entry.key)
+        step_option = parse_place(recipe, entry.key)
         for value in plain.values or (plain.low, plain.high):
-            with_settings(recipe, [Setting(*place, value)])
+            with_settings(recipe, [Setting(*step_option, value)])
     except EspalierError as error:
         raise OptionsError(f"{where}.key {entry.key}: {error.message}", error.hint) from error
-    yield replace(plain, name=entry.name or entry.key, key=entry.key, whole=_whole(plain, recipe, place))
+    yield replace(plain, name=entry.name or entry.key, key=entry.key, whole=_is_integer(plain, recipe, step_option))
 
 
-def _whole(plain: Choice, recipe: Recipe, place: tuple[int, str]) -> bool:
-    """Whether only whole numbers between the limits will do: the option refuses what is between."""
+def _is_integer(plain: Choice, recipe: Recipe, step_option: tuple[int, str]) -> bool:
+    """Whether the option accepts integers only: both limits are integers, and a value between them is refused."""
     if plain.low is None or plain.high is None or not (plain.low.is_integer() and plain.high.is_integer()):
         return False
     try:
-        with_settings(recipe, [Setting(*place, plain.low + 0.5)])
+        with_settings(recipe, [Setting(*step_option, plain.low + 0.5)])
     except EspalierError:
         return True
     return False
@@ -180,7 +179,7 @@ def _whole(plain: Choice, recipe: Recipe, place: tuple[int, str]) -> bool:
 
 def _configurations(entry: Vary, graph: Graph, recipe: Recipe, where: str) -> Iterator[Choice]:
     if not entry.key:
-        raise OptionsError(f"{where}.key: no key of the configuration is named.", "Write num_hidden_layers.")
+        raise OptionsError(f"{where}.key is empty.", "Name a configuration key, such as num_hidden_layers.")
     plain = _numbers(entry, where)
     whole = not plain.values and float(plain.low or 0).is_integer() and float(plain.high or 0).is_integer()
     yield replace(plain, name=entry.name or entry.key, key=entry.key, whole=whole)
@@ -193,9 +192,9 @@ _MAKERS: dict[str, Any] = {
 
 
 def _numbers(entry: Vary, where: str) -> Choice:
-    """A choice of listed values, or of a number between two limits (whole ones where both are)."""
+    """A choice of listed values, or of a number between two limits."""
     if entry.values and (entry.low is not None or entry.high is not None):
-        raise OptionsError(f"{where} has values and limits.", "Give one of them.")
+        raise OptionsError(f"{where} has both values and limits.", "Give one of them.")
     if entry.values:
         try:
             values: tuple[Plain, ...] = parse_values(entry.values)
@@ -214,36 +213,36 @@ def _numbers(entry: Vary, where: str) -> Choice:
 
 
 def _conditional(
-    choice: Choice, entry: Vary, found: dict[str, Choice], entries: dict[str, list[Choice]], where: str
+    choice: Choice, entry: Vary, choices: dict[str, Choice], entries: dict[str, list[Choice]], where: str
 ) -> Choice:
-    """The condition resolved to a choice before: one of that name, or the one of that entry on the same nodes."""
+    """The choice with its condition resolved to an earlier choice: one of that name, or of that entry on its nodes."""
     if entry.when is None:
         return choice
     name = entry.when.name
-    held = found.get(name) or _same(choice, entries.get(name, []))
-    if held is None:
-        hint = f"A condition names a choice that stands before it. {nearest(name, {*found, *entries})}"
+    leader = choices.get(name) or _on_same_nodes(choice, entries.get(name, []))
+    if leader is None:
+        hint = f"A condition names an earlier choice. {nearest(name, {*choices, *entries})}"
         raise OptionsError(f"{where}.when: there is no choice {name!r} before it.", hint.strip())
-    values = tuple(_as_in(held, v, where) for v in entry.when.values)
+    values = tuple(_matching_value(leader, v, where) for v in entry.when.values)
     if not values:
         raise OptionsError(f"{where}.when names no value.", "List those under which the entry exists.")
-    return replace(choice, when=When(held.name, values))
+    return replace(choice, when=When(leader.name, values))
 
 
-def _same(choice: Choice, held: list[Choice]) -> Choice | None:
-    if len(held) == 1:
-        return held[0]
-    return next((c for c in held if c.nodes and set(choice.nodes) <= set(c.nodes)), None)
+def _on_same_nodes(choice: Choice, others: list[Choice]) -> Choice | None:
+    if len(others) == 1:
+        return others[0]
+    return next((c for c in others if c.nodes and set(choice.nodes) <= set(c.nodes)), None)
 
 
-def _as_in(choice: Choice, value: Any, where: str) -> Any:
-    """A value of a condition as the choice has it: formats may be written in other words."""
+def _matching_value(choice: Choice, value: Any, where: str) -> Any:
+    """The choice's own form of a condition's value: a format has several notations."""
     same = [v for v in choice.values if v == value or value_text(v) == value_text(value)]
     if not same and choice.kind == "format" and isinstance(value, str):
         same = [v for v in choice.values if isinstance(v, str) and _alike(value, v)]
     if not same:
-        known = [value_text(v) for v in choice.values]
-        raise OptionsError(f"{where}.when: {choice.name} is never {value!r}.", nearest(str(value), known))
+        values = [value_text(v) for v in choice.values]
+        raise OptionsError(f"{where}.when: {choice.name} is never {value!r}.", nearest(str(value), values))
     return same[0]
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a search before any trial runs, from the graph alone: forms and command lines tell it at once."""
+"""Checks a search before any trial runs, from the graph alone, so that forms and command lines report errors early."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from espalier.passes.search.space import Choice, Space, values_of
 from espalier.passes.search.spec import SearchSpec, trains
 from espalier.passes.sensitivity.table import Candidate
 
-SLACK = 0.02  # what blocks and scales of rows may move the cheapest by
-SUMS = 1e-9  # what sums of floats may
+SLACK = 0.02  # relative error of the lower bound where block or row scales depend on shapes
+EXACT_SLACK = 1e-9  # the same of sums of floats
 LOOSEN = "Loosen it, or let more layers, cheaper formats or more pruning compete."
 
 
 def check_spec(spec: SearchSpec, want: Wanted, recipe: Recipe) -> None:
-    """Raise OptionsError for a pruner, a sampler or data that do not go with the goals."""
+    """Raise OptionsError for a pruner, a sampler or data that do not match the goals."""
     train = trains(spec, recipe)
     if want.measured and not spec.score.data:
         names = ", ".join(n for n in want.figures if n in MEASURED or COSTS.get(n).measure)
@@ -45,7 +45,7 @@ def check_spec(spec: SearchSpec, want: Wanted, recipe: Recipe) -> None:
 
 
 def check_pruner(spec: SearchSpec, want: Wanted, trains: bool = False) -> None:
-    """Raise OptionsError where the pruner cannot judge these goals. `trains`: trials show figures while they train."""
+    """Raise OptionsError if the pruner does not support these goals. `trains`: trials report figures while training."""
     if spec.pruner == "none":
         return
     if len(want.directions) > 1:
@@ -60,7 +60,7 @@ def check_pruner(spec: SearchSpec, want: Wanted, trains: bool = False) -> None:
     if spec.pruner == "rungs" and not spec.rungs:
         raise OptionsError("The pruner rungs has no rungs.", "List numbers of samples: rungs = [64, 256].")
     if not (spec.rungs or trains):
-        raise OptionsError(f"The pruner {spec.pruner} sees nothing of a trial before its end: there are no rungs.",
+        raise OptionsError(f"The pruner {spec.pruner} gets no intermediate results: there are no rungs.",
                            "List numbers of samples, rungs = [64, 256], or take the pruner none.")  # fmt: skip
 
 
@@ -74,40 +74,40 @@ def _check_threshold(spec: SearchSpec) -> None:
 
 
 def check_grid(spec: SearchSpec, space: Space) -> None:
-    """Raise OptionsError where a grid has a number that may be any between two."""
+    """Raise OptionsError for a grid over a continuous choice."""
     for choice in space.choices if spec.sampler == "grid" else ():
         try:
             values_of(choice)
         except OptionsError as error:
-            raise OptionsError(f"A grid cannot be laid: {error.message}", error.hint) from error
+            raise OptionsError(f"A grid needs listed values: {error.message}", error.hint) from error
 
 
 # -- limits
 
 
 def check_limits(space: Space, graph: Graph, want: Wanted) -> None:
-    """Raise OptionsError for a limit that not even the cheapest of everything holds, with the least possible.
+    """Raise OptionsError for a limit that the cheapest configuration exceeds, naming the least possible value.
 
-    So for an area as goal or limit, where a plug-in brings hardware: no trial would have that figure.
+    The same for an area as goal or limit if a plug-in brings hardware: that figure would be undefined.
     """
     if AREAS.intersection(want.figures):
         every_ours(graph)
     limits = [x for x in want.limits if x.figure in COSTS and COSTS.get(x.figure).of and x.side == _good(x.figure)]
     if not limits or not all(c.kind in ("format", "sparsity", "parallel") for c in space.choices):
         return
-    told = _told(space, graph)
-    slack = SLACK if _rough(space) else SUMS
-    for limit in (x for x in limits if all(x.figure in t for t in told)):
-        value = min((t[limit.figure] for t in told), key=limit.violation)
+    costs = _cheapest_costs(space, graph)
+    slack = SLACK if _depends_on_shapes(space) else EXACT_SLACK
+    for limit in (x for x in limits if all(x.figure in c for c in costs)):
+        value = min((c[limit.figure] for c in costs), key=limit.violation)
         if limit.violation(value) > slack:
-            raise OptionsError(_beyond(limit, value, slack == SLACK), LOOSEN)
+            raise OptionsError(_exceeded(limit, value, slack == SLACK), LOOSEN)
 
 
-_last: list[tuple[Space, Graph, list[dict[str, float]]]] = []  # while a limit is typed, all else is the same
+_last: list[tuple[Space, Graph, list[dict[str, float]]]] = []  # while a limit is typed, space and graph are the same
 
 
-def _told(space: Space, graph: Graph) -> list[dict[str, float]]:
-    """The costs of the cheapest graphs; those of the last space are kept."""
+def _cheapest_costs(space: Space, graph: Graph) -> list[dict[str, float]]:
+    """The costs of the cheapest graphs, cached for the last space."""
     if not _last or _last[0][1] is not graph or _last[0][0].choices != space.choices:
         _last[:] = [(space, graph, [figures(g, Scorer().score(g)) for g in _cheapest(space, graph)])]
     return _last[0][2]
@@ -117,27 +117,24 @@ def _good(figure: str) -> str:
     return "<=" if COSTS.get(figure).better == "low" else ">="
 
 
-def _beyond(limit: Limit, value: float, rough: bool) -> str:
+def _exceeded(limit: Limit, value: float, rough: bool) -> str:
     low = limit.side == "<="
     about = "about " if rough else ""
     digits = max(4, math.ceil(math.log10(abs(value) + 1)))
     return f"{limit.text} cannot be held: the {'least' if low else 'most'} possible is {about}{value:.{digits}g}."
 
 
-def _rough(space: Space) -> bool:
-    """Whether what a format takes hangs on the shape of its tensor, so that the cheapest is not known for sure."""
+def _depends_on_shapes(space: Space) -> bool:
+    """Whether the bits of a format depend on its tensor's shape, so that the cheapest one is only approximate."""
     texts = {str(v) for c in space.choices if c.kind == "format" for v in c.values if v != FLOAT}
-    found = [f for t in texts if (f := format_of(t)) is not None]
-    return any(isinstance(f, ScaledFormat) or "block" in {x.name for x in fields(f)} for f in found)
+    formats = [f for t in texts if (f := format_of(t)) is not None]
+    return any(isinstance(f, ScaledFormat) or "block" in {x.name for x in fields(f)} for f in formats)
 
 
 def _cheapest(space: Space, graph: Graph) -> Iterator[Graph]:
-    """The graphs that no configuration is cheaper than: with the most pruned, and with the least, as masks take bits.
-
-    Conditions are passed over: what may be chosen at a place counts, whatever it hangs on.
-    """
-    best = {p: min(held, key=lambda c: c.format.bits if c.format else math.inf)
-            for p, held in _offered(space, graph).items()}  # fmt: skip
+    """The cheapest graphs: with the most pruned, and with the least, as masks take bits. Conditions are ignored."""
+    best = {p: min(options, key=lambda c: c.format.bits if c.format else math.inf)
+            for p, options in _offered(space, graph).items()}  # fmt: skip
     shares = _shares(space)
     for pick in (max, min) if shares else (max,):
         nodes: dict[str, Node] = {}
@@ -145,39 +142,39 @@ def _cheapest(space: Space, graph: Graph) -> Iterator[Graph]:
             nodes[name] = with_candidate(nodes.get(name, graph.nodes[name]), port, candidate)
         for name, (method, values) in shares.items():
             node = nodes.get(name, graph.nodes[name])
-            held = node.precision.get("weight")
-            pruned = Candidate(held.format if held else None, pick(values), method)
+            precision = node.precision.get("weight")
+            pruned = Candidate(precision.format if precision else None, pick(values), method)
             nodes[name] = replace(with_candidate(node, "weight", pruned), precision=node.precision)
         yield from _at_ends(space, graph.replace(*nodes.values()))
 
 
 def _at_ends(space: Space, graph: Graph) -> Iterator[Graph]:
-    """With the least and with the most computed at once: one is the smallest, the other the fastest."""
-    free = {n: _whole_values(c) for c in space.choices if c.kind == "parallel" for n in c.nodes if n in graph.nodes}
-    for pick in (min, max) if free else (min,):
-        yield graph.replace(*(with_products(graph.nodes[n], graph, pick(held)) for n, held in free.items()))
+    """The graph with the least parallelism (the smallest) and with the most (the fastest)."""
+    products = {n: _products(c) for c in space.choices if c.kind == "parallel" for n in c.nodes if n in graph.nodes}
+    for pick in (min, max) if products else (min,):
+        yield graph.replace(*(with_products(graph.nodes[n], graph, pick(v)) for n, v in products.items()))
 
 
-def _whole_values(choice: Choice) -> list[int]:
-    there = [1] if choice.when else []
-    return there + [int(v) for v in (choice.values or (choice.low, choice.high)) if v is not None]
+def _products(choice: Choice) -> list[int]:
+    default = [1] if choice.when else []
+    return default + [int(v) for v in (choice.values or (choice.low, choice.high)) if v is not None]
 
 
 def _offered(space: Space, graph: Graph) -> dict[tuple[str, str], list[Candidate]]:
-    """(node, port) → what formats may stand there; where all hang on conditions, what is there now too."""
-    found: dict[tuple[str, str], list[Candidate]] = {}
+    """(node, port) → candidate formats; if all are conditional, the present format too."""
+    options: dict[tuple[str, str], list[Candidate]] = {}
     always: set[tuple[str, str]] = set()
     for choice in space.choices:
-        for place in _places(choice, graph) if choice.kind == "format" else ():
-            found.setdefault(place, []).extend(_candidates(choice))
-            always |= set() if choice.when else {place}
-    for place in set(found) - always:
-        held = graph.nodes[place[0]].precision.get(place[1])
-        found[place].append(Candidate(held.format if held else None))
-    return found
+        for ref in _ports(choice, graph) if choice.kind == "format" else ():
+            options.setdefault(ref, []).extend(_candidates(choice))
+            always |= set() if choice.when else {ref}
+    for node, port in set(options) - always:
+        precision = graph.nodes[node].precision.get(port)
+        options[node, port].append(Candidate(precision.format if precision else None))
+    return options
 
 
-def _places(choice: Choice, graph: Graph) -> Iterator[tuple[str, str]]:
+def _ports(choice: Choice, graph: Graph) -> Iterator[tuple[str, str]]:
     for name in choice.nodes:
         yield from ((name, p) for p in choice.ports if name in graph.nodes and p in graph.nodes[name].ports)
 
@@ -187,12 +184,12 @@ def _candidates(choice: Choice) -> list[Candidate]:
 
 
 def _shares(space: Space) -> dict[str, tuple[str, list[float]]]:
-    """Node → (method, the shares that may be pruned of its weight)."""
-    found: dict[str, tuple[str, list[float]]] = {}
+    """Node → (method, possible sparsities of its weight)."""
+    shares: dict[str, tuple[str, list[float]]] = {}
     for choice in space.choices if space.choices else ():
         if choice.kind != "sparsity":
             continue
         values = [float(v) for v in (choice.values or (choice.low, choice.high)) if v is not None]
         for name in choice.nodes:
-            found.setdefault(name, (choice.method, [0.0] if choice.when else []))[1].extend(values)
-    return found
+            shares.setdefault(name, (choice.method, [0.0] if choice.when else []))[1].extend(values)
+    return shares

@@ -1,4 +1,4 @@
-"""The binary point or exponent bias of each format at each stored tensor of a space, by least squared error."""
+"""Fits the binary point or exponent bias of each format of a space to each stored tensor, by least squared error."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from espalier.passes.search.space import Space, fit_key
 
 
 def fit(space: Space, graph: Graph, store: WeightStore) -> Space:
-    """The space with what suits weights and biases; activations and computed tensors keep what is written."""
+    """The space with fitted formats for weights and biases; other ports keep the formats as written."""
     from espalier.passes.analysis.format_sqnr import fitted
 
-    wanted: dict[tuple[str, str], dict[str, None]] = {}
-    for node, port, value in _open(space):
-        wanted.setdefault((node, port), {})[value] = None
-    found: dict[str, str] = {}
-    for (node, port), values in wanted.items():
+    by_port: dict[tuple[str, str], dict[str, None]] = {}
+    for node, port, value in _unfitted(space):
+        by_port.setdefault((node, port), {})[value] = None
+    texts: dict[str, str] = {}
+    for (node, port), values in by_port.items():
         x = _tensor(graph, node, port, store)
         if x is not None:
             best = fitted(tuple(parse_format(v) for v in values), x)
-            found |= {fit_key(node, port, v): str(f) for v, f in zip(values, best, strict=True)}
-    return replace(space, fitted=found)
+            texts |= {fit_key(node, port, v): str(f) for v, f in zip(values, best, strict=True)}
+    return replace(space, fitted=texts)
 
 
-def _open(space: Space) -> Iterator[tuple[str, str, str]]:
-    """(node, port, format) whose place of the range is left open."""
+def _unfitted(space: Space) -> Iterator[tuple[str, str, str]]:
+    """(node, port, format) of formats without a binary point or bias."""
     for choice in space.choices:
         if choice.kind == "format" and choice.fit:
             values = [v for v in choice.values if isinstance(v, str) and v != FLOAT and is_unfitted(v)]
@@ -39,7 +39,7 @@ def _open(space: Space) -> Iterator[tuple[str, str, str]]:
 
 
 def _tensor(graph: Graph, node: str, port: str, store: WeightStore) -> Any:
-    """The stored values, flat, at least float32; None where there are none, or some that are not finite."""
+    """The stored values, flat, at least float32; None if there are none or some are not finite."""
     import torch
 
     from espalier.model.torch.tensors import to_torch

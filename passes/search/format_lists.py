@@ -12,23 +12,23 @@ from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.formats.base import Format, parameters, parse_format
 from espalier.model.patterns import comma_parts
 
-MOST = 500  # formats of one choice; more is a slip
-MOST_WRITTEN = 50_000  # combinations of parameters, those that no format has included
+MAX_FORMATS = 500  # of one choice
+MAX_COMBINATIONS = 50_000  # of parameters, invalid ones included
 FLOAT = "float"
-TELLING = ("width", "element", "levels")  # what tells formats of a family apart is written even where it is the default
+ALWAYS_WRITTEN = ("width", "element", "levels")  # parameters that tell formats of a family apart
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\((.*)\)", re.S)
 
 
 def formats_of(text: str, where: str = "values") -> tuple[str, ...]:
-    """The formats that `text` lists, each once, as text (`float`: none); raises OptionsError that says `where`."""
-    found: list[str] = []
+    """The distinct formats that `text` lists, as text (`float`: none); raises OptionsError that names `where`."""
+    formats: list[str] = []
     for part in filter(None, (p.strip() for p in comma_parts(text))):
-        found += _family(part, where)
-        if len(found) > MOST:
-            raise OptionsError(f"{where}: that is {len(found)} formats.", f"List at most {MOST}.")
-    if not found:
+        formats += _family(part, where)
+        if len(formats) > MAX_FORMATS:
+            raise OptionsError(f"{where} lists {len(formats)} formats.", f"List at most {MAX_FORMATS}.")
+    if not formats:
         raise OptionsError(f"{where}: no format is listed.", "Write integer(width=4|8), mxint, float or all.")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(formats))
 
 
 def _family(part: str, where: str) -> Iterator[str]:
@@ -40,16 +40,16 @@ def _family(part: str, where: str) -> Iterator[str]:
     if part.lower() in (FLOAT, "none"):
         yield FLOAT
         return
-    faults: list[EspalierError] = []
-    known = False
+    errors: list[EspalierError] = []
+    valid = False
     for written in _product(part):
         try:
             yield format_text(written)
-            known = True
+            valid = True
         except EspalierError as error:
-            faults.append(error)
-    if faults and ("|" not in part or not known):  # of a family, what cannot be is left out
-        raise OptionsError(f"{where}: {faults[0].message}", faults[0].hint) from faults[0]
+            errors.append(error)
+    if errors and ("|" not in part or not valid):  # invalid members of a family are left out
+        raise OptionsError(f"{where}: {errors[0].message}", errors[0].hint) from errors[0]
 
 
 def _product(part: str) -> Iterator[str]:
@@ -59,20 +59,20 @@ def _product(part: str) -> Iterator[str]:
         yield part
         return
     name, inner = match.groups()
-    given = [p.partition("=") for p in comma_parts(inner) if p.strip()]
-    if prod(values.count("|") + 1 for _, _, values in given) > MOST_WRITTEN:
-        raise OptionsError(f"{name} lists too many formats.", f"List at most {MOST}.")
-    rows = [[f"{key.strip()}{equals}{v.strip()}" for v in values.split("|")] for key, equals, values in given]
+    pairs = [p.partition("=") for p in comma_parts(inner) if p.strip()]
+    if prod(values.count("|") + 1 for _, _, values in pairs) > MAX_COMBINATIONS:
+        raise OptionsError(f"{name} lists too many formats.", f"List at most {MAX_FORMATS}.")
+    rows = [[f"{key.strip()}{equals}{v.strip()}" for v in values.split("|")] for key, equals, values in pairs]
     yield from (f"{name}({', '.join(row)})" for row in itertools.product(*rows))
 
 
 def format_text(written: str) -> str:
-    """The format in short: what is not as by default; the place of its range only where it was written."""
+    """The format with its non-default parameters; its binary point or bias only if it was written."""
     fmt = parse_format(written)
     keep = {fmt.shift} & _keys(written)
-    held = {f.name: getattr(fmt, f.name) for f in fields(fmt)}
-    odd = [n for n in (f.name for f in fields(fmt) if held[f.name] != f.default) if n != fmt.shift or n in keep]
-    inner = ", ".join(f"{n}={held[n]}" for n in dict.fromkeys([*TELLING, *odd, *keep]) if n in held)
+    values = {f.name: getattr(fmt, f.name) for f in fields(fmt)}
+    changed = [n for n in (f.name for f in fields(fmt) if values[f.name] != f.default) if n != fmt.shift or n in keep]
+    inner = ", ".join(f"{n}={values[n]}" for n in dict.fromkeys([*ALWAYS_WRITTEN, *changed, *keep]) if n in values)
     return f"{fmt.name}({inner})" if inner else fmt.name
 
 
@@ -82,7 +82,7 @@ def _keys(written: str) -> set[str | None]:
 
 
 def unfitted_text(fmt: Format) -> str:
-    """The format as text, the place of its range left open."""
+    """The format as text without its binary point or bias."""
     if fmt.shift is None:
         return format_text(str(fmt))
     inner = ", ".join(f"{k}={v}" for k, v in parameters(fmt).items() if k != fmt.shift)
@@ -90,11 +90,11 @@ def unfitted_text(fmt: Format) -> str:
 
 
 def is_unfitted(text: str) -> bool:
-    """Whether a format's binary point or exponent bias is left to be chosen from the values."""
+    """Whether a format has a binary point or exponent bias that the text leaves open."""
     fmt = parse_format(text) if text != FLOAT else None
     return fmt is not None and fmt.shift is not None and fmt.shift not in _keys(text)
 
 
 def format_of(text: str | None) -> Format | None:
-    """The format of a value; None: float."""
+    """The format of a text; None: float."""
     return None if text in (None, FLOAT) else parse_format(text)

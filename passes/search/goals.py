@@ -1,4 +1,4 @@
-"""What a search wants: figures and their good sides, goals as numbers, constraints; the best trial and the front."""
+"""Objectives and constraints of a search; the best trial and the Pareto front."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from espalier.passes.search.spec import Goal, SearchSpec
 from espalier.passes.search.trial import Trial
 
 KL = "kl"  # divergence of the outputs from those of the recipe's first graph, nats a sample
-MEASURED: dict[str, str] = {**OF_SCORE, KL: "low"}  # what only a run on data tells
-FAR = 1e12  # a violation that is no number
+MEASURED: dict[str, str] = {**OF_SCORE, KL: "low"}  # figures that need a run on data
+MAX_VIOLATION = 1e12  # in place of an infinite one
 
 
 def figures() -> dict[str, str]:
-    """Every figure that a search can want → whether low or high is better."""
+    """Every figure that may be a goal or a limit → whether low or high is better."""
     return {**known_figures(), **MEASURED}
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The goals of a search with their good sides, and its constraints."""
+    """The goals of a search with their directions, and its constraints."""
 
     goals: tuple[Goal, ...]
     signs: tuple[int, ...]  # +1: high is better
@@ -35,42 +35,42 @@ class Wanted:
 
     @property
     def directions(self) -> tuple[Literal["maximize", "minimize"], ...]:
-        """As Optuna names them; a sum is to be high."""
+        """Optuna's directions; a sum is maximised."""
         if self.summed:
             return ("maximize",)
         return tuple("maximize" if s > 0 else "minimize" for s in self.signs)
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """All that has to be known of a trial."""
+        """The figures that a trial needs."""
         return tuple(dict.fromkeys([*(g.figure for g in self.goals), *(limit.figure for limit in self.limits)]))
 
     @property
     def measured(self) -> bool:
-        """Whether data are needed."""
+        """Whether a figure needs data."""
         return any(f in MEASURED or COSTS.get(f).measure for f in self.figures)
 
-    def values(self, known: Mapping[str, float]) -> tuple[float, ...]:
-        """The goals' numbers; NaN where a figure is not known."""
-        found = [known.get(g.figure, math.nan) for g in self.goals]
+    def values(self, figures: Mapping[str, float]) -> tuple[float, ...]:
+        """The goals' values; NaN where a figure is missing."""
+        values = [figures.get(g.figure, math.nan) for g in self.goals]
         if self.summed:
-            return (sum(s * g.weight * v for s, g, v in zip(self.signs, self.goals, found, strict=True)),)
-        return tuple(found)
+            return (sum(s * g.weight * v for s, g, v in zip(self.signs, self.goals, values, strict=True)),)
+        return tuple(values)
 
-    def violated(self, known: Mapping[str, float]) -> dict[str, float]:
-        """Constraint → by how much it is missed, of those whose figure is known."""
-        told = [limit for limit in self.limits if limit.figure in known]
-        return {k: min(v, FAR) for k, v in violations(told, known).items()}
+    def violated(self, figures: Mapping[str, float]) -> dict[str, float]:
+        """Constraint → excess (≤ 0: met), for constraints whose figure is given."""
+        limits = [limit for limit in self.limits if limit.figure in figures]
+        return {k: min(v, MAX_VIOLATION) for k, v in violations(limits, figures).items()}
 
     def score(self, trial: Trial) -> float:
-        """One number, the higher the better: of the first goal, or of their sum."""
+        """The first goal or the sum, signed so that higher is better."""
         if not trial.values:
             return -math.inf
         return trial.values[0] if self.summed else self.signs[0] * trial.values[0]
 
 
 def wanted(spec: SearchSpec) -> Wanted:
-    """Raises OptionsError for a goal or constraint that cannot be."""
+    """The goals and constraints of a search; raises OptionsError for an invalid one."""
     if not spec.goals:
         raise OptionsError("The search has no goal.", "Name a figure, such as accuracy.")
     known = figures()
@@ -89,42 +89,39 @@ def wanted(spec: SearchSpec) -> Wanted:
     return Wanted(spec.goals, tuple(signs), limits, spec.summed and len(names) > 1)
 
 
-# -- what came of it
+# -- results
 
 
 def best(trials: Iterable[Trial], want: Wanted) -> Trial | None:
-    """The feasible complete trial that is best at the first goal (or the sum), of equal ones at the next goals, else
-    the smallest: one of the front.
-    """
+    """The feasible trial that is best at the first goal (or the sum); ties go by the next goals, then by size."""
     return min((t for t in trials if t.feasible), key=lambda t: (_low(t, want), _thrift(t)), default=None)
 
 
 def ranked(trials: Iterable[Trial], want: Wanted) -> list[Trial]:
-    """The feasible complete trials, the best first, as `best` tells it."""
+    """The feasible trials, in the order of `best`."""
     return sorted((t for t in trials if t.feasible), key=lambda t: (_low(t, want), _thrift(t)))
 
 
 def _low(trial: Trial, want: Wanted) -> tuple[float, ...]:
-    """The goals in their order, the lower the better."""
+    """The goals in order, signed so that lower is better."""
     signs = (1,) if want.summed else want.signs
     return tuple(-s * v for s, v in zip(signs, trial.values, strict=True))
 
 
 def _thrift(trial: Trial) -> tuple[float, float, int]:
-    """By this the less costly of equal trials comes first: weight bits, then size, then the earlier one."""
+    """Sort key of equal trials: weight bits, then size, then number."""
     bits, size = (trial.figures.get(n, math.inf) for n in ("weight_bits", "size_bytes"))
     return bits, size, trial.number
 
 
 def front(trials: Iterable[Trial], want: Wanted) -> tuple[Trial, ...]:
-    """The feasible trials that none is better than at every goal, the smallest of equal ones; by the first goal."""
-    there = [t for t in trials if t.feasible]
-    points = [(_low(t, want), _thrift(t), t) for t in there]
-    kept: list[tuple[tuple[float, ...], Trial]] = []
-    for point, _, trial in sorted(points, key=lambda p: (p[0], p[1])):
-        if not any(_no_worse(held, point) for held, _ in kept):
-            kept.append((point, trial))
-    return tuple(t for _, t in kept)
+    """The Pareto front of the feasible trials, sorted by the first goal; of equal trials the smallest."""
+    points: list[tuple[tuple[float, ...], Trial]] = []
+    for trial in ranked(trials, want):
+        point = _low(trial, want)
+        if not any(_no_worse(other, point) for other, _ in points):
+            points.append((point, trial))
+    return tuple(t for _, t in points)
 
 
 def _no_worse(a: Sequence[float], b: Sequence[float]) -> bool:

@@ -1,4 +1,4 @@
-"""Optuna's gRPC client with the server's token, a limit of time for each call, and a limit of what an answer holds."""
+"""Optuna's gRPC client with the server's token, a timeout for each call, and a size limit of responses."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from optuna.storages._grpc.client import GrpcClientCache
 from espalier.passes.search.fleet.token import metadata
 from espalier.passes.search.outage import OUTAGE
 
-MOST_RECEIVED = 512 << 20  # bytes of an answer
-_OPTIONS = (("grpc.max_receive_message_length", MOST_RECEIVED), ("grpc.initial_reconnect_backoff_ms", 500),
+MAX_RESPONSE = 512 << 20  # bytes
+_OPTIONS = (("grpc.max_receive_message_length", MAX_RESPONSE), ("grpc.initial_reconnect_backoff_ms", 500),
             ("grpc.max_reconnect_backoff_ms", 5000))  # fmt: skip
 
 
 class _Stub:
-    """Optuna's stub, whose calls carry the token and end."""
+    """Optuna's stub with the token and a timeout in each call."""
 
     def __init__(self, channel: grpc.Channel, token: tuple[tuple[str, str], ...]) -> None:
         self._stub: Any = api_pb2_grpc.StorageServiceStub(channel)  # type: ignore[no-untyped-call]
@@ -30,7 +30,7 @@ class _Stub:
 
 
 class GrpcClient(GrpcStorageProxy):
-    """The proxy on such a stub."""
+    """Optuna's storage proxy on such a stub."""
 
     def _setup(self) -> None:
         proxy: Any = self

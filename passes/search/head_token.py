@@ -1,7 +1,7 @@
-"""What a model looks at of a sequence: where its head reads one token, the layers before it compute only that one.
+"""Narrows the last layers of a model to the one token that its head reads.
 
-A classifier reads the first token of its last block, two thirds of which is work for tokens that nobody reads. Sums of
-a product of matrices may run in another order where it has fewer rows: then the whole block is computed as ever.
+A classifier reads the first token of its last block; two thirds of that block compute unused tokens. A product with
+fewer rows may sum in another order: then the results differ, and the block is computed for all tokens.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FUNCTIONS = ("aten.gelu.default", "aten.relu.default", "aten.tanh.default", "ate
 SELECT, SLICE, EVERYTHING = "aten.select.int", "aten.slice.Tensor", 1 << 62
 CURVES: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "tanh": torch.tanh, "silu": F.silu}
 DRAWS = 3
-OWN = ("weight", "bias")  # ports of a layer's own tensors
+PARAMETERS = ("weight", "bias")  # ports of a layer's own tensors
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """That a layer gives one token what it gives it among all. `shape`: of what comes in, with its symbols."""
+    """The claim that a layer computes one token alone exactly as among all. `shape`: of its input, with symbols."""
 
     kind: str
     shape: tuple[Dim, ...]
@@ -41,20 +41,20 @@ class Claim:
     bias: bool = False
 
     def holds(self, symbols: dict[str, int]) -> bool:
-        """At these sizes, here, to the last bit."""
+        """Whether it is true at these sizes on this machine, bit for bit."""
         sizes = tuple(d if isinstance(d, int) else evaluate(d, symbols) for d in self.shape)
         return holds_at(self.kind, sizes, self.token, self.features, self.bias, torch.get_num_threads())
 
 
 @lru_cache(4096)
 def holds_at(kind: str, sizes: tuple[int, ...], token: int, features: int, bias: bool, threads: int) -> bool:
-    """Tried with values that round in every sum; those of short formats would not, and would prove nothing."""
+    """Test the claim on random float values, which round in every sum; values of short formats would prove nothing."""
     chance = torch.Generator().manual_seed(0)
     for _ in range(DRAWS):
         x, w = torch.randn(sizes, generator=chance), torch.randn(features, sizes[-1], generator=chance)
         b = torch.randn(features, generator=chance) if bias else None
-        whole, part = (_result(kind, each, w, b) for each in (x, x.select(1, token).contiguous()))
-        if not torch.equal(whole.select(1, token), part):
+        full, single = (_result(kind, v, w, b) for v in (x, x.select(1, token).contiguous()))
+        if not torch.equal(full.select(1, token), single):
             return False
     return True
 
@@ -70,7 +70,7 @@ def _result(kind: str, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
 
 
 def narrow(wired: Wired) -> tuple[Claim, ...]:
-    """Let tokens that nobody reads out of a wired graph; what has to hold for it, empty where nothing was left out."""
+    """Remove unread tokens from a wired graph; returns the claims that this relies on, empty if nothing was removed."""
     claims: list[Claim] = []
     for chosen in [n for n in wired.nodes if str(n.target) == SELECT and len(n.args) == 3 and n.args[1] == 1]:
         group = _group(wired, chosen)
@@ -82,12 +82,12 @@ def narrow(wired: Wired) -> tuple[Claim, ...]:
 
 
 def _claim(wired: Wired, node: fx.Node, token: Any) -> Claim | None:
-    """Nothing has to be shown of formats, sums of two and what leaves its values alone."""
+    """The claim of a layer; None for formats, additions and layers that leave values unchanged."""
     layer = _part(wired, node)
-    held = wired.graph.nodes.get(node.meta.get(NODE, ""))
-    if held is None or isinstance(layer, Effective | nn.Dropout | nn.Identity):
+    source = wired.graph.nodes.get(node.meta.get(NODE, ""))
+    if source is None or isinstance(layer, Effective | nn.Dropout | nn.Identity):
         return None
-    shape = held.ports["data_in"].shape
+    shape = source.ports["data_in"].shape
     if isinstance(layer, nn.Linear):
         return Claim("linear", shape, token, layer.out_features, getattr(layer, "bias", None) is not None)
     kind = "layer_norm" if isinstance(layer, nn.LayerNorm) else _curve(layer, node)
@@ -99,16 +99,15 @@ def _curve(layer: Any, node: fx.Node) -> str:
 
 
 def _group(wired: Wired, chosen: fx.Node) -> list[fx.Node]:
-    """The nodes before a selected token whose results serve it alone, in order."""
-    found = {chosen}
+    """The nodes before a selected token that only it uses, in order."""
+    group = {chosen}
     for node in reversed(wired.nodes[: wired.nodes.index(chosen)]):
-        if node.users and all(u in found for u in node.users) and (_passes(node) or _by_token(wired, node)):
-            found.add(node)
-    return [n for n in wired.nodes if n in found and n is not chosen and not _passes(n)]
+        if node.users and all(u in group for u in node.users) and (_is_full_slice(node) or _by_token(wired, node)):
+            group.add(node)
+    return [n for n in wired.nodes if n in group and n is not chosen and not _is_full_slice(n)]
 
 
-def _passes(node: fx.Node) -> bool:
-    """A slice that takes everything."""
+def _is_full_slice(node: fx.Node) -> bool:
     args = node.args
     return str(node.target) == SLICE and args[1:3] == (0, 0) and len(args) == 4 and _large(args[3])
 
@@ -118,7 +117,7 @@ def _large(value: Any) -> bool:
 
 
 def _by_token(wired: Wired, node: fx.Node) -> bool:
-    """Whether each token of the result hangs on the same token of every operand, [batch, token, …], and on no other."""
+    """Whether each token of the result depends on the same token of every operand, (batch, token, …), and no other."""
     part = wired.parts.get(str(node.target)) if node.op == "call_module" else None
     if isinstance(part, Effective):
         fmt = part.format
@@ -126,39 +125,39 @@ def _by_token(wired: Wired, node: fx.Node) -> bool:
         return plain and part.mask is None and part.flowing is None
     if node.op == "call_module" and not isinstance(_part(wired, node), ROWWISE):
         return False
-    if node.op not in ("call_module", "call_function") or (node.op == "call_function" and not _known(node)):
+    if node.op not in ("call_module", "call_function") or (node.op == "call_function" and not _is_elementwise(node)):
         return False
-    held = wired.graph.nodes.get(node.meta.get(NODE, ""))
-    if held is None or (isinstance(layer := _part(wired, node), nn.LayerNorm) and len(layer.normalized_shape) != 1):
+    source = wired.graph.nodes.get(node.meta.get(NODE, ""))
+    if source is None or (isinstance(layer := _part(wired, node), nn.LayerNorm) and len(layer.normalized_shape) != 1):
         return False
-    shapes = [meta.shape for port, meta in held.ports.items() if port not in OWN]
+    shapes = [meta.shape for port, meta in source.ports.items() if port not in PARAMETERS]
     return bool(shapes) and all(len(s) == 3 and s[:2] == shapes[0][:2] for s in shapes)
 
 
-def _known(node: fx.Node) -> bool:
+def _is_elementwise(node: fx.Node) -> bool:
     tensors = all(isinstance(a, fx.Node) for a in node.args)
     return str(node.target) in FUNCTIONS and tensors and not node.kwargs
 
 
 def _part(wired: Wired, node: fx.Node) -> Any:
-    """The layer that a node calls, without what compresses it."""
+    """The layer that a node calls, without its compression wrapper."""
     part = wired.parts.get(str(node.target)) if node.op == "call_module" else None
     return part.inner if isinstance(part, Compressed) else part
 
 
 def _rewrite(wired: Wired, chosen: fx.Node, group: list[fx.Node]) -> None:
-    """The group once more, on the one token; the token is taken from what comes before it."""
-    made: dict[fx.Node, fx.Node] = {}
+    """Copy the group for the one token, which is selected from the group's inputs."""
+    copies: dict[fx.Node, fx.Node] = {}
 
-    def of(node: fx.Node) -> fx.Node:
-        while _passes(node):
+    def operand(node: fx.Node) -> fx.Node:
+        while _is_full_slice(node):
             node = node.all_input_nodes[0]
-        if node not in made:
+        if node not in copies:
             token = wired.fx.call_function(torch.ops.aten.select.int, (node, *chosen.args[1:]))
-            made[node] = wired.fx.call_function(torch.ops.aten.contiguous.default, (token,))
-        return made[node]
+            copies[node] = wired.fx.call_function(torch.ops.aten.contiguous.default, (token,))
+        return copies[node]
 
     with wired.fx.inserting_before(chosen):
         for node in group:
-            made[node] = wired.fx.node_copy(node, of)
-        chosen.replace_all_uses_with(of(chosen.args[0]))  # type: ignore[arg-type]
+            copies[node] = wired.fx.node_copy(node, operand)
+        chosen.replace_all_uses_with(operand(chosen.args[0]))  # type: ignore[arg-type]

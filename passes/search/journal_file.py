@@ -1,7 +1,7 @@
-"""Optuna's journal storage, unharmed by a kill or a damaged record: what its own file backend does not do.
+"""Optuna's journal storage with a file backend that survives kills and damaged records.
 
-A torn line is cut off before the next is written, a wrong record loses nothing else, and what a dead process locked is
-free again within seconds. `optuna-dashboard` opens the file as it is.
+A partial line is truncated before the next is written, a damaged record loses nothing else, and the lock of a dead
+process is released within seconds. `optuna-dashboard` opens the file unchanged.
 """
 
 from __future__ import annotations
@@ -26,12 +26,10 @@ from optuna.trial import TrialState, create_trial
 
 from espalier.model.errors import StorageError
 from espalier.model.files import explained
-from espalier.passes.search.journal_records import DAMAGED, Log, fits_goals, is_sound, read_record
+from espalier.passes.search.journal_records import DAMAGED, Log, fits_goals, is_valid, read_record
 
-WAIT = (
-    2.0,
-    30.0,
-)  # seconds for Optuna's lock: it is held for milliseconds; where the system has no locks, as Optuna does
+# Seconds to wait for Optuna's lock, which is held for milliseconds; the second where the system has no locks.
+WAIT = (2.0, 30.0)
 _SMALL = {Op.SET_TRIAL_PARAM, Op.SET_TRIAL_INTERMEDIATE_VALUE, Op.SET_TRIAL_USER_ATTR, Op.SET_TRIAL_SYSTEM_ATTR}
 _NOBODY = {"worker_id": ""}
 _EPOCH = "1970-01-02T00:00:00"
@@ -39,26 +37,26 @@ _EPOCH = "1970-01-02T00:00:00"
 
 @contextlib.contextmanager
 def system_lock(path: Path) -> Generator[bool]:
-    """Lock a file or folder until the end, or until the process dies; tells whether the system can."""
+    """Lock a file or folder inside the block, at most until the process dies; yields whether the system can."""
     if sys.platform == "win32":
         yield False
         return
     import fcntl
 
-    held = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
         locked = False
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             locked = True
         yield locked
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 class JournalFile(BaseJournalBackend):
-    """Reads on from where it was; writes whole lines under two locks: the system's, and Optuna's for other programs.
-    The disk is waited for where a trial begins or ends, not for each parameter.
+    """Reads from its last offset; writes complete lines under two locks: the system's, and Optuna's for other programs.
+    Writes are synchronised to disk when a trial begins or ends, not for each parameter.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,7 +65,7 @@ class JournalFile(BaseJournalBackend):
         self._count = self._offset = 0
 
     def read_logs(self, log_number_from: int) -> Iterable[Log]:
-        """The operations from the given number on; of a line that is still being written, nothing."""
+        """The operations from the given number on, without a line that is still being written."""
         if log_number_from != self._count:
             self._count = self._offset = 0
         with self.path.open("rb") as file:
@@ -82,10 +80,10 @@ class JournalFile(BaseJournalBackend):
                         yield log
 
     def append_logs(self, logs: list[Log]) -> None:
-        """Write operations, whole; raises StorageError."""
+        """Append operations as complete lines; raises StorageError."""
         data = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
         with explained(self.path, StorageError), self._locked(), self.path.open("r+b") as file:
-            file.truncate(_whole(file))
+            file.truncate(_complete_bytes(file))
             file.seek(0, os.SEEK_END)
             file.write(data)
             file.flush()
@@ -95,14 +93,14 @@ class JournalFile(BaseJournalBackend):
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
         lock = Path(f"{self.path.resolve()}{LOCK_FILE_SUFFIX}")
-        with system_lock(Path(f"{self.path}.held")) as alone:
-            until = time.monotonic() + WAIT[not alone]
+        with system_lock(Path(f"{self.path}.held")) as exclusive:
+            until = time.monotonic() + WAIT[not exclusive]
             while True:
                 try:
                     lock.open("x").close()
                     break
                 except FileExistsError:
-                    if time.monotonic() > until:  # a dead process's
+                    if time.monotonic() > until:  # its process is dead
                         lock.unlink(missing_ok=True)
                     time.sleep(0.002)
             try:
@@ -111,21 +109,21 @@ class JournalFile(BaseJournalBackend):
                 lock.unlink(missing_ok=True)
 
 
-def _whole(file: Any) -> int:
-    """How many bytes of a file are whole lines."""
+def _complete_bytes(file: Any) -> int:
+    """The number of bytes up to the last line break."""
     end = file.seek(0, os.SEEK_END)
     while end:
         start = max(0, end - 4096)
         file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        position = file.read(end - start).rfind(b"\n")
+        if position >= 0:
+            return start + position + 1
         end = start
     return 0
 
 
 class _Replay(JournalStorageReplayResult):
-    """Optuna's, but skips what is damaged. `skipped`: the numbers of the records that were."""
+    """Optuna's replay, which skips damaged records. `skipped`: their numbers."""
 
     def __init__(self, worker_id_prefix: str) -> None:
         super().__init__(worker_id_prefix)
@@ -133,9 +131,9 @@ class _Replay(JournalStorageReplayResult):
         self.skipped: list[int] = []
 
     def apply_logs(self, logs: Iterable[Log]) -> None:
-        """Replay records; what another process wrote wrongly does not keep the others from being read."""
+        """Replay records, without the damaged ones of other processes."""
         for log in logs:
-            if not is_sound(log) or not self._ends_well(log):
+            if not is_valid(log) or not self._has_all_values(log):
                 self.log_number_read += 1
                 self._skip(log)
                 continue
@@ -143,11 +141,11 @@ class _Replay(JournalStorageReplayResult):
                 super().apply_logs([log])
             except (AssertionError, AttributeError, *DAMAGED) as error:
                 if str(log["worker_id"]).startswith(self._prefix):
-                    raise  # an answer to this process: the study is there already, the trial has ended
+                    raise  # a response to this process: the study exists, or the trial has ended
                 del error
                 self._skip(log)
 
-    def _ends_well(self, log: Log) -> bool:
+    def _has_all_values(self, log: Log) -> bool:
         if log["op_code"] not in (Op.SET_TRIAL_STATE_VALUES, Op.CREATE_TRIAL):
             return True
         if log.get("state") != TrialState.COMPLETE.value:
@@ -158,32 +156,32 @@ class _Replay(JournalStorageReplayResult):
         return study is None or fits_goals(values, len(study.directions))
 
     def _skip(self, log: Log) -> None:
-        """What a damaged record made keeps its number, which later records go by."""
+        """Skip a record; a study or trial that it created keeps its number, to which later records refer."""
         self.skipped.append(self.log_number_read)
         op, study = log.get("op_code"), log.get("study_id")
         if op == Op.CREATE_STUDY:
             name = f"damaged study {self._next_study_id} of {self.log_number_read}"
-            self._make(op, study_name=name, directions=[1])
+            self._create(op, study_name=name, directions=[1])
         elif op == Op.CREATE_TRIAL:
-            known = [study] if type(study) is int and study in self._studies else list(self._studies)
-            if len(known) == 1:
+            studies = [study] if type(study) is int and study in self._studies else list(self._studies)
+            if len(studies) == 1:
                 why = {"error": "Its record in the journal is damaged."}
-                self._make(op, study_id=known[0], state=TrialState.FAIL.value, user_attrs=why, datetime_start=_EPOCH,
-                           datetime_complete=_EPOCH)  # fmt: skip
-            else:  # of no study: it only keeps its number
+                self._create(op, study_id=studies[0], state=TrialState.FAIL.value, user_attrs=why,
+                             datetime_start=_EPOCH, datetime_complete=_EPOCH)  # fmt: skip
+            else:  # of an unknown study: only its number is reserved
                 self._trials[len(self._trials)] = create_trial(state=TrialState.FAIL)
 
-    def _make(self, op: int, **facts: Any) -> None:
+    def _create(self, op: int, **facts: Any) -> None:
         super().apply_logs([{**_NOBODY, "op_code": op, **facts}])
         self.log_number_read -= 1
 
 
 class Journal(JournalStorage):
-    """Optuna's journal storage on such a file."""
+    """Optuna's journal storage with this backend and replay."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._worker_id_prefix = f"{uuid.uuid4().hex[:12]}-"  # it stands in every line
+        self._worker_id_prefix = f"{uuid.uuid4().hex[:12]}-"  # short, as it is in every line
         self._backend = JournalFile(path)
         self._thread_lock = threading.Lock()
         self._replay = self._replay_result = _Replay(self._worker_id_prefix)  # instead of Optuna's
@@ -191,11 +189,11 @@ class Journal(JournalStorage):
 
     @property
     def damage(self) -> str:
-        """How many records could not be read, in a sentence; empty where all could."""
+        """A sentence on the skipped records; empty if there are none."""
         skipped = self._replay.skipped
         if not skipped:
             return ""
         if len(skipped) == 1:
             return f"Record {skipped[0]} of {self.path.name} is damaged and was skipped; all others were read."
-        told = f"{len(skipped)} records of {self.path.name} are damaged and were skipped, the first is {skipped[0]}"
-        return f"{told}; all others were read."
+        text = f"{len(skipped)} records of {self.path.name} are damaged and were skipped, the first is {skipped[0]}"
+        return f"{text}; all others were read."

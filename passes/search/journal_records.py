@@ -1,4 +1,4 @@
-"""Records of an Optuna journal: read from a line, and what each must hold; one of another form is not replayed."""
+"""Parses and validates records of an Optuna journal; invalid ones are not replayed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from optuna.storages.journal._storage import JournalOperation as Op
 
 Log = dict[str, Any]
 BEGIN = b'{"op_code":'
-DAMAGED = (ValueError, LookupError, TypeError, RecursionError, OverflowError)  # what a wrong record raises
-MOST_GOALS = 100
+DAMAGED = (ValueError, LookupError, TypeError, RecursionError, OverflowError)  # errors of an invalid record
+MAX_GOALS = 100
 _CREATE = re.compile(rb'\s*\{\s*"op_code"\s*:\s*([04])\s*,')
 _STUDY = re.compile(rb'"study_id"\s*:\s*(\d{1,9})\b')
 
 
 def parse_line(line: bytes) -> Log | None:
-    """The operation on a line; of two that ran together, the second; None where there is none."""
+    """The operation on a line; of two on one line, the second; None if there is none."""
     for text in (line, line[line.rfind(BEGIN) :] if BEGIN in line else b""):
         with contextlib.suppress(*DAMAGED):
             log = json.loads(text)
@@ -30,16 +30,16 @@ def parse_line(line: bytes) -> Log | None:
 
 
 def read_record(line: bytes) -> Log | None:
-    """The operation on a line; None of an empty one. A damaged line that made a study or a trial says so, as these are
-    numbered by their making.
+    """The operation on a line; None for an empty one. A damaged line that created a study or a trial still gives that
+    operation, because these are numbered in order of creation.
     """
     if not line.strip(b"\0 \r\n\t"):
         return None
     if log := parse_line(line):
         return log
-    found, study = _CREATE.match(line), _STUDY.search(line)
-    made = int(found[1]) if found and line.rstrip().endswith(b"}") else None
-    return {"op_code": made, "study_id": int(study[1]) if study else -1}
+    create, study = _CREATE.match(line), _STUDY.search(line)
+    code = int(create[1]) if create and line.rstrip().endswith(b"}") else None
+    return {"op_code": code, "study_id": int(study[1]) if study else -1}
 
 
 def _count(value: object) -> bool:
@@ -62,8 +62,8 @@ def _attribute(value: object) -> bool:
     return isinstance(value, dict) and len(cast("Mapping[Any, Any]", value)) == 1
 
 
-def _code(most: int) -> Callable[[object], bool]:
-    return lambda value: type(value) is int and 0 <= value <= most
+def _code(highest: int) -> Callable[[object], bool]:
+    return lambda value: type(value) is int and 0 <= value <= highest
 
 
 def _list(value: object, of: Callable[[object], bool]) -> bool:
@@ -77,7 +77,7 @@ def _steps(value: object) -> bool:
 
 _KEYS: dict[str, Callable[[Any], bool]] = {
     "worker_id": _text, "study_id": _count, "trial_id": _count, "step": _count, "study_name": _text,
-    "directions": lambda v: _list(v, _code(2)) and 0 < len(v) <= MOST_GOALS, "param_name": _text,
+    "directions": lambda v: _list(v, _code(2)) and 0 < len(v) <= MAX_GOALS, "param_name": _text,
     "param_value_internal": _number, "distribution": _text, "intermediate_value": _number, "state": _code(4),
     "value": lambda v: v is None or _number(v), "values": lambda v: v is None or _list(v, _number),
     "user_attr": _attribute, "system_attr": _attribute, "user_attrs": _table, "system_attrs": _table,
@@ -96,8 +96,8 @@ _NEEDED: dict[int, str] = {
 }  # fmt: skip
 
 
-def is_sound(log: Log) -> bool:
-    """Whether a record has the form that its operation needs."""
+def is_valid(log: Log) -> bool:
+    """Whether a record has the keys and types that its operation needs."""
     op = log["op_code"]
     if type(op) is not int or op not in _NEEDED or any(k not in log for k in ("worker_id", *_NEEDED[op].split())):
         return False
@@ -105,6 +105,6 @@ def is_sound(log: Log) -> bool:
 
 
 def fits_goals(values: object, goals: int) -> bool:
-    """Whether a finished trial says as many figures as its study has goals, none of them NaN."""
-    found = cast("list[float]", values) if isinstance(values, list) else []
-    return len(found) == goals and not any(math.isnan(v) for v in found)
+    """Whether a complete trial has one value per goal, none of them NaN."""
+    numbers = cast("list[float]", values) if isinstance(values, list) else []
+    return len(numbers) == goals and not any(math.isnan(v) for v in numbers)

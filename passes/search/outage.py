@@ -1,7 +1,7 @@
-"""Retries of a storage that cannot be reached, within each call, and one report of each outage and of its end.
+"""Retries calls to a storage that cannot be reached, and reports the beginning and the end of each outage once.
 
-Neither Optuna nor gRPC nor SQLAlchemy retries for minutes: gRPC stops after five attempts, and a pool that pings finds
-a server that is back, but does not wait for one.
+Optuna, gRPC and SQLAlchemy do not retry for minutes: gRPC stops after five attempts, and SQLAlchemy's pre-ping
+reconnects but does not wait.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 STORAGE = "The storage"
-SLOW = 3.0  # seconds after which a call counts as not answered
-FIRST_PAUSE, LAST_PAUSE = 0.25, 4.0  # seconds between two tries
-LIMIT = 300.0  # seconds that a storage may be away
-PARTING = 5.0  # seconds of them that a process waits which is about to end
-IsAway = Callable[[Exception], str]  # why a storage cannot be reached; empty for an error that is none of that
+SLOW = 3.0  # seconds after which a call counts as unanswered
+FIRST_PAUSE, LAST_PAUSE = 0.25, 4.0  # seconds between two attempts
+LIMIT = 300.0  # seconds of an outage after which the error is raised
+EXIT_LIMIT = 5.0  # the same for a process that is about to end
+OutageReason = Callable[[Exception], str]  # why a storage cannot be reached; empty for other errors
 
 
 class Outage:
-    """Of this process' storage: since when it is away, when it came back last, and where that is reported."""
+    """The outage of this process' storage. `since`: its beginning; `ended_at`: the end of the last (monotonic s)."""
 
     def __init__(self) -> None:
         self.since: float | None = None
-        self.returned = 0.0
+        self.ended_at = 0.0
         self.limit = LIMIT
         self._tell: Callable[[str], None] = lambda text: None
         self._lock = threading.RLock()
 
     @contextlib.contextmanager
-    def told(self, tell: Callable[[str], None]) -> Generator[None]:
-        """Report to `tell` meanwhile, from any thread."""
+    def reporting(self, tell: Callable[[str], None]) -> Generator[None]:
+        """Report to `tell` inside the block, from any thread."""
         before, self._tell, self.since = self._tell, tell, None
         try:
             yield
@@ -44,52 +44,52 @@ class Outage:
             self._tell, self.since = before, None
 
     @contextlib.contextmanager
-    def hurried(self) -> Generator[None]:
-        """Wait only for PARTING seconds meanwhile: this process is about to end."""
-        before, self.limit = self.limit, PARTING
+    def exiting(self) -> Generator[None]:
+        """Wait for at most EXIT_LIMIT seconds inside the block."""
+        before, self.limit = self.limit, EXIT_LIMIT
         try:
             yield
         finally:
             self.limit = before
 
-    def retry(self, name: str, is_away: IsAway, call: Callable[..., Any], *args: Any, **more: Any) -> Any:
-        """What `call` returns, tried again while its storage is away."""
+    def retry(self, name: str, why_away: OutageReason, call: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        """The result of `call`, retried during an outage of its storage."""
         begun, pause = time.monotonic(), FIRST_PAUSE
         while True:
-            slow = threading.Timer(SLOW, self.away, (name, "it does not answer"))
+            slow = threading.Timer(SLOW, self.begin, (name, "it does not answer"))
             slow.daemon = True
             slow.start()
             try:
-                found = call(*args, **more)
-            # Storages raise what their drivers raise: `is_away` decides, all else is raised.
+                result = call(*args, **more)
+            # Storages raise their drivers' errors: `why_away` tells outages from other errors.
             except Exception as error:
-                why = is_away(error)
-                left = self.limit - (time.monotonic() - begun)
-                if not why or left < 0:
+                why = why_away(error)
+                remaining = self.limit - (time.monotonic() - begun)
+                if not why or remaining < 0:
                     raise
-                self.away(name, why)
-                time.sleep(min(pause, left + FIRST_PAUSE))
+                self.begin(name, why)
+                time.sleep(min(pause, remaining + FIRST_PAUSE))
                 pause = min(2 * pause, LAST_PAUSE)
             else:
                 if self.since is not None:
-                    self.back(name)
-                return found
+                    self.end(name)
+                return result
             finally:
                 slow.cancel()
 
-    def away(self, name: str, why: str) -> None:
-        """A storage does not answer; reported once."""
+    def begin(self, name: str, why: str) -> None:
+        """Begin an outage and report it, unless one has begun."""
         with self._lock:
             if self.since is not None:
                 return
             self.since = time.monotonic()
         self._tell(f"{name} does not respond since {time.strftime('%H:%M:%S')}: {why.rstrip('. ')}. Trying again.")
 
-    def back(self, name: str) -> None:
-        """It answers; reported once, where it did not before."""
+    def end(self, name: str) -> None:
+        """End an outage and report it, if one has begun."""
         with self._lock:
             since, self.since = self.since, None
-            self.returned = self.returned if since is None else time.monotonic()
+            self.ended_at = self.ended_at if since is None else time.monotonic()
         if since is not None:
             self._tell(f"{name} responds again after {time.monotonic() - since:.0f} s.")
 
@@ -97,18 +97,18 @@ class Outage:
 OUTAGE = Outage()
 
 
-def retrying(storage: BaseStorage, name: str, is_away: IsAway) -> BaseStorage:
-    """The storage, whose calls are retried while it is away."""
+def retrying(storage: BaseStorage, name: str, why_away: OutageReason) -> BaseStorage:
+    """The storage with calls that are retried during outages."""
     from optuna.storages import BaseStorage
 
     for method in vars(BaseStorage):
         if not method.startswith("_") and method != "remove_session" and callable(call := getattr(storage, method)):
-            setattr(storage, method, partial(OUTAGE.retry, name, is_away, call))
+            setattr(storage, method, partial(OUTAGE.retry, name, why_away, call))
     return storage
 
 
 def lost_connection(error: Exception) -> str:
-    """Why a database is away: its connection broke, or it stops or starts; not a full disk or a long statement."""
+    """Why a database is unreachable: its connection broke, or it stops or starts; not a full disk or a slow query."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
@@ -123,12 +123,12 @@ def lost_connection(error: Exception) -> str:
 
 
 def locked_file(error: Exception) -> str:
-    """Why an SQLite file is away: other processes keep it locked; of a file nothing else is a matter of waiting."""
+    """Why an SQLite file is unavailable: other processes keep it locked; no other error of a file ends by waiting."""
     return why if "database is locked" in (why := lost_connection(error)) else ""
 
 
 def unavailable(error: Exception) -> str:
-    """Why a gRPC server is away: it cannot be reached, or it stopped amid a call."""
+    """Why a gRPC server is unreachable: no connection, or it stopped during a call."""
     import grpc
 
     code = error.code() if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call) else None

@@ -1,4 +1,4 @@
-"""A store for what one trial makes: it sees what lies below and goes with the trial, so that searches stay small."""
+"""A weight store for one trial: it reads from another store, and its own tensors are freed with the trial."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from espalier.model.store.weights import Tensor, WeightStore
 
 
 class OverlayStore(WeightStore):
-    """Tensors of its own over those of `below`, which it only reads."""
+    """Its own tensors over those of `below`, which is only read."""
 
     def __init__(self, below: WeightStore) -> None:
         super().__init__(below.folder)
@@ -19,11 +19,11 @@ class OverlayStore(WeightStore):
         return super().__contains__(key) or key in self.below
 
     def get(self, key: TensorKey) -> Tensor:
-        """The tensor, from here or from below."""
+        """The tensor, from this store or from `below`."""
         return super().get(key) if super().__contains__(key) else self.below.get(key)
 
     def reader(self) -> Callable[[TensorKey], Tensor]:
-        """As `get`, for values that may be written."""
-        here, below = super().reader(), self.below.reader()
-        own = super().__contains__
-        return lambda key: here(key) if own(key) else below(key)
+        """As `get`, with writable values."""
+        reader, below = super().reader(), self.below.reader()
+        contains = super().__contains__
+        return lambda key: reader(key) if contains(key) else below(key)

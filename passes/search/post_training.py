@@ -1,4 +1,4 @@
-"""Trials that train nothing: the recipe's graph is costed, then run on the data by one evaluator."""
+"""Runs trials without training: the recipe's graph is costed, then run on the data by one evaluator."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from espalier.passes.search.goals import KL, MEASURED, Wanted
 from espalier.passes.search.space import Space
 from espalier.passes.search.trial_run import Order
 
-MOST = 1 << 25  # margins that are kept
+MAX_MARGINS = 1 << 25  # values that stay in memory
 
 
-def _spelled(params: Mapping[str, Any]) -> str:
+def _params_key(params: Mapping[str, Any]) -> str:
     return json.dumps(params, sort_keys=True)
 
 
 class Plain:
-    """One for a whole study: the data, the baseline's results and quantised weights stay."""
+    """One instance per study: its trials share the data, the baseline's results and quantised weights."""
 
     def __init__(
         self, base: Graph, score: EvaluateOptions, want: Wanted, memo: Memo, rungs: tuple[int, ...], space: Space
@@ -41,65 +41,65 @@ class Plain:
         self._last: tuple[str, Graph] | None = None
         self._costs: tuple[Graph, dict[str, float]] | None = None
         self._margins: dict[str, Any] = {}
-        self.noise: dict[str, Any] = {}  # of the accuracy of the trial that ran last
-        self.bits: dict[str, Any] = {}  # what holds up the average of stored bits of the graph that was costed last
+        self.noise: dict[str, Any] = {}  # interval data of the accuracy measured last
+        self.bits: dict[str, Any] = {}  # the layer that dominates the average stored bits of the graph costed last
 
     def key(self, order: Order) -> str:
-        """The recipe alone decides, unless formats round by chance."""
+        """The key of the recipe."""
         return recipe_key(order.recipe)
 
     def graph(self, order: Order) -> Graph:
-        """What the recipe leads to."""
+        """The result of the recipe."""
         key = recipe_key(order.recipe)
         if self._last is None or self._last[0] != key:
             self._last = key, replay(self.base, order.recipe, order.context, self.memo).graph
         return self._last[1]
 
     def costs(self, order: Order) -> dict[str, float]:
-        """The static score and all costs that need no run."""
+        """The static score and the costs that need no data."""
         graph = self.graph(order)
         if self._costs is None or self._costs[0] is not graph:
             score = self.scorer.score(graph)
-            told = {k: float(v) for k, v in asdict(score).items() if v is not None}
+            values = {k: float(v) for k, v in asdict(score).items() if v is not None}
             self.bits = dominant_fields(graph)
-            self._costs = graph, told | {k: float(v) for k, v in costs_of(graph, score).items()}
+            self._costs = graph, values | {k: float(v) for k, v in costs_of(graph, score).items()}
         return dict(self._costs[1])
 
     def figures(self, order: Order) -> dict[str, float]:
-        """What is wanted besides, measured."""
-        graph, found = self.graph(order), self.costs(order)
+        """Costs and measured figures."""
+        graph, values = self.graph(order), self.costs(order)
         if any(f in MEASURED for f in self.want.figures):
-            found |= self.evaluator(order.context).measure(graph, order.show, KL in self.want.figures)
-            self._keep(_spelled(order.params))
+            values |= self.evaluator(order.context).measure(graph, order.show, KL in self.want.figures)
+            self._store_margins(_params_key(order.params))
             self.noise = self.evaluator(order.context).noise
         for name in self.want.figures:
-            if name not in found and name in COSTS:
-                found |= measured(name, graph, self.options, order.context)
-        return found
+            if name not in values and name in COSTS:
+                values |= measured(name, graph, self.options, order.context)
+        return values
 
     def margins(self, params: Mapping[str, Any], graph: Graph | None = None) -> Any:
-        """By how much each sample's class is ahead in a trial; None of one that ran elsewhere. `graph`: of this one."""
-        name = _spelled(params) if graph is None else fingerprint(graph)
+        """(samples,) margins of a trial, None if it ran in another process; with `graph`, those of that graph."""
+        name = _params_key(params) if graph is None else fingerprint(graph)
         if graph is not None and name not in self._margins and self._evaluator is not None:
             self._evaluator.measure(graph)
-            self._keep(name)
+            self._store_margins(name)
         return self._margins.get(name)
 
-    def _keep(self, name: str) -> None:
-        if self._evaluator is not None and len(self._margins) * self._evaluator.total < MOST:
+    def _store_margins(self, name: str) -> None:
+        if self._evaluator is not None and len(self._margins) * self._evaluator.total < MAX_MARGINS:
             self._margins[name] = self._evaluator.margins
 
     def evaluator(self, context: Context) -> Evaluator:
-        """The evaluator, made when it is first needed."""
+        """The evaluator, created on first use."""
         if self._evaluator is None:
             self._evaluator = Evaluator(self.base, self.options, context, self.rungs)
         self._evaluator.context = context
         return self._evaluator
 
     def samples(self, order: Order) -> Any:
-        """(losses, correct) of each sample, of the recipe: what rungs compare with."""
+        """(losses, correct) per sample of the recipe's graph, which rungs compare with."""
         evaluator = self.evaluator(order.context)
         name = fingerprint(self.graph(order))
-        if name not in evaluator.known:
+        if name not in evaluator.samples:
             evaluator.measure(self.graph(order))
-        return evaluator.known[name]
+        return evaluator.samples[name]

@@ -1,6 +1,6 @@
-"""What keeps a warm start going: while none waits, one more trial of the predicted front, as refined by now.
+"""Proposes further trials of the predicted Pareto front, refined by the trials measured so far.
 
-The prediction lies in the study, so a search that goes on and workers of other machines propose by it as well.
+The prediction is stored in the study, so a resumed search and workers on other machines use it too.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from espalier.passes.allocation.problem import Whole
+from espalier.passes.allocation.problem import Ints
 from espalier.passes.search.goals import Wanted
-from espalier.passes.search.margins import Known
+from espalier.passes.search.margins import MeasuredMargins
 from espalier.passes.search.predicted_start import Forecast, costs_of, params_of, picks_of
 from espalier.passes.search.refine import FRONT, ROUGH_FRONT, Refined, read_field
 from espalier.passes.search.trial import Trial
@@ -23,79 +23,80 @@ if TYPE_CHECKING:
     from espalier.model.graph.graph import Graph
     from espalier.passes.search.space import Space
 
-LEAST = 4  # trials whose samples are known, from which shifts are learned
+MIN_TRIALS = 4  # trials with margins, from which shifts are fitted
 
 
 class FrontProposer:
-    """One for each worker. `warm`: how many trials of a study are proposed so."""
+    """One per worker. `warm`: number of trials of a study that it proposes."""
 
     def __init__(self, study: Study, space: Space, graph: Graph, want: Wanted, warm: int, seed: int) -> None:
         self._study, self._space, self._graph, self._want = study, space, graph, want
-        self._left, self._seed = warm, seed
+        self._limit, self._seed = warm, seed
         self._refined: Refined | None = None
         self._from_rough = self._settled = False
 
-    def keep(self, found: Forecast) -> None:
-        """Go by this from now on; the study keeps it for all its workers."""
-        if found.field is not None:
-            if not found.whole:  # before the front: who reads that one is to know that a better one may come
+    def keep(self, forecast: Forecast) -> None:
+        """Use `forecast` from now on, and store it in the study for all workers."""
+        if forecast.field is not None:
+            if not forecast.complete:  # before the front, so that no reader takes a rough one for final
                 self._study.set_user_attr(ROUGH_FRONT, True)
-            self._study.set_user_attr(FRONT, found.field.to_json())
-            self._study.set_user_attr(ROUGH_FRONT, not found.whole)
+            self._study.set_user_attr(FRONT, forecast.field.to_json())
+            self._study.set_user_attr(ROUGH_FRONT, not forecast.complete)
             self._refined = None
 
-    def rough(self, told: Iterable[Trial]) -> bool:
-        """Whether trials are still to be proposed, by a part of the gradients so far."""
-        return not self._settled and self._wanted(told) and bool(self._study.user_attrs.get(ROUGH_FRONT))
+    def rough(self, trials: Iterable[Trial]) -> bool:
+        """Whether trials remain to be proposed and the front comes from a part of the gradients."""
+        return not self._settled and self._has_budget(trials) and bool(self._study.user_attrs.get(ROUGH_FRONT))
 
     def settle(self) -> None:
-        """This worker looks for no more gradients."""
+        """This worker gathers no more gradients."""
         self._settled = True
 
-    def _wanted(self, told: Iterable[Trial]) -> bool:
-        return sum(t.origin == FRONT for t in told) < self._left
+    def _has_budget(self, trials: Iterable[Trial]) -> bool:
+        return sum(t.origin == FRONT for t in trials) < self._limit
 
-    def next(self, told: Iterable[Trial], runner: object) -> dict[str, Any] | None:
-        """A trial to try; None where one waits, all have been proposed, or nothing is predicted.
+    def next(self, trials: Iterable[Trial], runner: object) -> dict[str, Any] | None:
+        """The next configuration; None if a trial is queued, all have been proposed, or nothing is predicted.
 
-        A runner that keeps each sample's margin tells more of its trials than their figures.
+        Uses the margins of `runner`, if it has any.
         """
-        trials = list(told)
-        if any(t.state == "waiting" for t in trials) or not self._wanted(trials):
+        trials = list(trials)
+        if any(t.state == "waiting" for t in trials) or not self._has_budget(trials):
             return None
         if self._from_rough and not self._study.user_attrs.get(ROUGH_FRONT):
-            self._refined = None  # another worker has found the rest of the gradients
+            self._refined = None  # another worker has gathered the remaining gradients
         self._refined = self._refined or self._read()
         if self._refined is None:
             return None
-        known = [(p, t) for t in trials if (p := picks_of(self._space, t.params)) is not None]
-        picks = self._refined.proposed(known, self._seen(known, runner))
+        pairs = [(p, t) for t in trials if (p := picks_of(self._space, t.params)) is not None]
+        picks = self._refined.propose(pairs, self._measured_margins(pairs, runner))
         if picks is None:
-            self._left = 0
+            self._limit = 0
         return None if picks is None else params_of(self._space, picks)
 
-    def _seen(self, known: list[tuple[Whole, Trial]], runner: object) -> Known | None:
-        """What this worker saw of each sample, where accuracy is wanted and that is most of what there is."""
+    def _measured_margins(self, trials: list[tuple[Ints, Trial]], runner: object) -> MeasuredMargins | None:
+        """The margins that this worker measured, if accuracy is the first goal and it measured half the trials."""
         want, margins = self._want, getattr(runner, "margins", None)
         if margins is None or want.summed or want.goals[0].figure != "accuracy" or want.signs[0] < 0:
             return None
-        done = [(p, t) for p, t in known if t.state == "complete"]
-        seen = [(p, held) for p, t in done if (held := margins(t.params)) is not None and np.isfinite(held).all()]
-        if len(seen) < LEAST or 2 * len(seen) < len(done):
+        complete = [(p, t) for p, t in trials if t.state == "complete"]
+        rows = [(p, row) for p, t in complete if (row := margins(t.params)) is not None and np.isfinite(row).all()]
+        if len(rows) < MIN_TRIALS or 2 * len(rows) < len(complete):
             return None
         base = margins({}, self._graph)
         if not np.isfinite(base).all():
             return None
-        # The same again and what changes nothing tell nothing: with them all would seem to act alone.
-        told = {tuple(p): (p, held) for p, held in seen if not np.array_equal(held, base)}
-        if len(told) < LEAST:
+        # Leave out duplicates and trials that change nothing: they would inflate the interactions.
+        distinct = {tuple(p): (p, row) for p, row in rows if not np.array_equal(row, base)}
+        if len(distinct) < MIN_TRIALS:
             return None
-        return Known(np.array([p for p, _ in told.values()]), np.array([m for _, m in told.values()], np.float64), base)
+        picks, values = zip(*distinct.values(), strict=True)
+        return MeasuredMargins(np.array(picks), np.array(values, np.float64), base)
 
     def _read(self) -> Refined | None:
-        attrs = self._study.user_attrs if self._left else {}
-        held = attrs.get(FRONT)
-        if held is None:
+        attrs = self._study.user_attrs if self._limit else {}
+        stored = attrs.get(FRONT)
+        if stored is None:
             return None
         self._from_rough = bool(attrs.get(ROUGH_FRONT))
-        return Refined(read_field(held, costs_of(self._want), self._graph), self._want, self._seed)
+        return Refined(read_field(stored, costs_of(self._want), self._graph), self._want, self._seed)

@@ -1,4 +1,4 @@
-"""Where a search begins: the configurations of least predicted divergence under its constraints or along a cost."""
+"""Predicts first trials: the configurations of least divergence under the constraints, or along a cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.convex_hulls import Hulls, Solution
 from espalier.passes.allocation.exact_solver import exact
-from espalier.passes.allocation.problem import Group, Problem, Whole
+from espalier.passes.allocation.problem import Group, Ints, Problem
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Cancelled, Context, run_step
 from espalier.passes.costs.base import COSTS, Cost, Floats, figures
@@ -29,76 +29,76 @@ from espalier.passes.search.trial_graph import candidates, planned
 from espalier.passes.sensitivity.correction import Correction
 from espalier.passes.sensitivity.table import Candidate
 
-SAMPLES, TRUE = 256, 12  # samples of the pass with gradients; true measurements that correct it
-SECONDS = 30.0  # under limits, for each of the two before the first trial; the rest is found between trials
-NEAR = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)  # shares of a budget, of what it leaves to decide, that a start tries
-FIRST = 2  # of them that do: the others learn from these
+SAMPLES, TRUE = 256, 12  # samples of the pass with gradients; measured configurations that correct it
+SECONDS = 30.0  # under limits, of gradients and of measurements before the first trial; the rest between trials
+SHARES = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)  # of the free budget, one first trial each
+FIRST = 2  # of these trials that are enqueued; later ones use their results
 NO_CHANGE = Candidate()
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Configurations to begin with, the most promising first; under limits, the field in which the search goes on.
+    """First configurations, the most promising first; under limits, the field that proposes further ones.
 
-    `whole`: whether it is from all gradients that there are to be.
+    `complete`: whether all gradients have been gathered.
     """
 
     starts: tuple[dict[str, Any], ...]
     field: Field | None = None
-    whole: bool = True
+    complete: bool = True
 
 
 def forecast(
     space: Space, graph: Graph, want: Wanted, context: Context, count: int,
     in_time: Callable[[float], float],
 ) -> Forecast | None:  # fmt: skip
-    """Where to begin, with at most `count` configurations; None where nothing can be predicted.
+    """At most `count` first configurations; None if nothing can be predicted.
 
-    Under limits: close below them; with a cost among the goals: spread along it.
+    Under limits: close below them; with a cost among the goals: spread along it. Raises EspalierError.
     """
     costs = costs_of(want)
-    if not costs or any(c.when for c in space.choices) or not any(_felt(c) for c in space.choices):
+    if not costs or any(c.when for c in space.choices) or not any(_is_predicted(c) for c in space.choices):
         return None
     names = [c.name for c in costs]
-    limits, wished = _limits(want, names), [g.figure for g in want.goals if g.figure in names]
-    led = bool(limits) and not wished
-    # Along a cost all starts are made now, and none later from gradients that are found meanwhile: so from all of them.
-    ask = _Asked(space, graph, context, in_time(SECONDS if led else 0.0))
-    problem = _problem(ask, space, graph, costs)
-    if led:
+    limits, cost_goals = _limits(want, names), [g.figure for g in want.goals if g.figure in names]
+    limited = bool(limits) and not cost_goals
+    # Along a cost all starts are computed now and none are refined later: so from all gradients.
+    predictor = _Predictor(space, graph, context, in_time(SECONDS if limited else 0.0))
+    problem = _problem(predictor, space, graph, costs)
+    if limited:
         field = Field(problem, _budgets(problem, limits, names))
-        near = (exact(problem, field.within(share)) for share in NEAR)
-        return Forecast(_different(space, near, min(FIRST, count)), field, ask.whole)
-    number = names.index(wished[0]) if wished else 0
-    return Forecast(_different(space, reversed(Hulls(problem, number).front(max(count, 2))), count))
+        near = (exact(problem, field.within(share)) for share in SHARES)
+        return Forecast(_distinct(space, near, min(FIRST, count)), field, predictor.complete)
+    number = names.index(cost_goals[0]) if cost_goals else 0
+    return Forecast(_distinct(space, reversed(Hulls(problem, number).front(max(count, 2))), count))
 
 
-def _different(space: Space, solutions: Iterable[Solution | None], count: int) -> tuple[dict[str, Any], ...]:
-    """The first `count` that are no two the same."""
-    found = {tuple(s.picks.tolist()): s.picks for s in itertools.islice(filter(None, solutions), 4 * count)}
-    return tuple(params_of(space, p) for p in itertools.islice(found.values(), count))
+def _distinct(space: Space, solutions: Iterable[Solution | None], count: int) -> tuple[dict[str, Any], ...]:
+    """The parameters of the first `count` distinct solutions."""
+    distinct = {tuple(s.picks.tolist()): s.picks for s in itertools.islice(filter(None, solutions), 4 * count)}
+    return tuple(params_of(space, p) for p in itertools.islice(distinct.values(), count))
 
 
-def params_of(space: Space, picks: Whole) -> dict[str, Any]:
-    """A solution as a trial's choices."""
+def params_of(space: Space, picks: Ints) -> dict[str, Any]:
+    """The parameters of a solution."""
     chosen = {c.name: _value(c, int(i)) for c, i in zip(space.choices, picks, strict=True)}
     return {c.name: chosen[c.name] for c in space.active(chosen)}
 
 
-def picks_of(space: Space, params: Mapping[str, Any]) -> Whole | None:
-    """A trial's choices as a solution; None where it has others."""
+def picks_of(space: Space, params: Mapping[str, Any]) -> Ints | None:
+    """The solution of a trial's parameters; None if they are of another space."""
     try:
-        picks = [c.values.index(params[c.name]) if _felt(c) else 0 for c in space.choices]
+        picks = [c.values.index(params[c.name]) if _is_predicted(c) else 0 for c in space.choices]
     except (KeyError, ValueError):
         return None
     return np.array(picks, np.int64)
 
 
 def costs_of(want: Wanted) -> tuple[Cost, ...]:
-    """The costs that are limited or wanted and that are sums over layers; limited ones first."""
+    """The costs among limits and goals that are sums over layers; limits first."""
     names = dict.fromkeys([*(limit.figure for limit in want.limits), *(g.figure for g in want.goals)])
-    found = (COSTS.get(n) for n in names if n in COSTS)
-    return tuple(c for c in found if c.shares is not None and c.of is not None)
+    costs = (COSTS.get(n) for n in names if n in COSTS)
+    return tuple(c for c in costs if c.shares is not None and c.of is not None)
 
 
 def _limits(want: Wanted, names: Sequence[str]) -> list[Limit]:
@@ -110,25 +110,25 @@ def _low(figure: str) -> bool:
 
 
 def _budgets(problem: Problem, limits: list[Limit], names: list[str]) -> tuple[float, ...]:
-    """What the limits leave of each cost; of one without a limit more than all there is."""
-    most = problem.rest + problem.amounts.max(axis=2, initial=0, where=np.isfinite(problem.amounts)).sum(axis=1) + 1
+    """The budget of each cost, signed; above the maximum for a cost without a limit."""
+    budgets = problem.rest + problem.amounts.max(axis=2, initial=0, where=np.isfinite(problem.amounts)).sum(axis=1) + 1
     for limit in limits:
         at = names.index(limit.figure)
-        most[at] = min(most[at], problem.amount(at, limit.value))
-    return tuple(most.tolist())
+        budgets[at] = min(budgets[at], problem.amount(at, limit.value))
+    return tuple(budgets.tolist())
 
 
-# -- what is known
+# -- divergences and costs of each value
 
 
-def _felt(choice: Choice) -> bool:
+def _is_predicted(choice: Choice) -> bool:
     return choice.kind in ("format", "sparsity") and bool(choice.values)
 
 
-def _problem(ask: _Asked, space: Space, graph: Graph, costs: tuple[Cost, ...]) -> Problem:
-    divergences = _divergences(ask, space)
+def _problem(predictor: _Predictor, space: Space, graph: Graph, costs: tuple[Cost, ...]) -> Problem:
+    divergences = _divergences(predictor, space)
     scorer = Scorer()
-    start = _counted(graph, space, costs, scorer)
+    start = _with_known_costs(graph, space, costs, scorer)
     base = _amounts(start, graph, costs, scorer)
     groups: list[Group] = []
     for choice, kl in zip(space.choices, divergences, strict=True):
@@ -137,10 +137,10 @@ def _problem(ask: _Asked, space: Space, graph: Graph, costs: tuple[Cost, ...]) -
     return Problem(tuple(groups), base, costs, graph)
 
 
-def _counted(graph: Graph, space: Space, costs: tuple[Cost, ...], scorer: Scorer) -> Graph:
-    """The graph; with the first format of each choice where a cost is not known without (those of hardware)."""
-    told = figures(graph, scorer.score(graph))
-    if all(c.name in told for c in costs):
+def _with_known_costs(graph: Graph, space: Space, costs: tuple[Cost, ...], scorer: Scorer) -> Graph:
+    """The graph; with the first format of each choice if a cost (of hardware) is undefined without formats."""
+    values = figures(graph, scorer.score(graph))
+    if all(c.name in values for c in costs):
         return graph
     for choice in space.choices:
         first = next((i for i, v in enumerate(choice.values) if v != FLOAT), None)
@@ -150,17 +150,17 @@ def _counted(graph: Graph, space: Space, costs: tuple[Cost, ...], scorer: Scorer
 
 
 def _amounts(graph: Graph, reference: Graph, costs: tuple[Cost, ...], scorer: Scorer) -> Floats:
-    """The signed sums of a graph's costs; raises OptionsError where one is not known of it."""
-    told = figures(graph, scorer.score(graph))
-    unknown = [c.name for c in costs if c.name not in told]
-    if unknown:
-        raise OptionsError(f"{unknown[0]} is not known of every configuration.", "Let all layers take formats.")
-    return np.array([c.sign * c.shares.amount(told[c.name], reference) for c in costs if c.shares])
+    """(costs,) signed amounts of a graph; raises OptionsError if a cost is undefined for it."""
+    values = figures(graph, scorer.score(graph))
+    undefined = [c.name for c in costs if c.name not in values]
+    if undefined:
+        raise OptionsError(f"{undefined[0]} is not known of every configuration.", "Let all layers take formats.")
+    return np.array([c.sign * c.shares.amount(values[c.name], reference) for c in costs if c.shares])
 
 
 def _value(choice: Choice, number: int) -> Any:
-    """A value of a choice; of what nothing is known, the one that changes least."""
-    if _felt(choice):
+    """Value `number` of a choice; for a choice that is not predicted, the value that changes least."""
+    if _is_predicted(choice):
         return choice.values[number]
     if choice.values:
         return choice.values[-1 if choice.ordered else 0]
@@ -168,80 +168,79 @@ def _value(choice: Choice, number: int) -> Any:
 
 
 def _with(graph: Graph, space: Space, choice: Choice, number: int) -> Graph:
-    """The graph with one choice made."""
-    return planned(graph, space, choice, choice.values[number]) if _felt(choice) else graph
+    """The graph with one choice applied."""
+    return planned(graph, space, choice, choice.values[number]) if _is_predicted(choice) else graph
 
 
-def _divergences(ask: _Asked, space: Space) -> list[list[float]]:
-    """Per choice and value, summed over its places; 0 for what nothing is known of."""
-    found: list[list[float]] = []
-    for choice in space.choices:
-        count = len(choice.values) if _felt(choice) else 1
-        each = [sum(ask.of(*c) for c in candidates(space, choice, choice.values[i])) if _felt(choice) else 0.0
-                for i in range(count)]  # fmt: skip
-        found.append(each)
-    return found
+def _divergences(predictor: _Predictor, space: Space) -> list[list[float]]:
+    """KL by choice and value, in nats a sample, summed over nodes and ports; 0 for choices that are not predicted."""
+    return [
+        [sum(predictor.kl(*c) for c in candidates(space, choice, v)) for v in choice.values]
+        if _is_predicted(choice)
+        else [0.0]
+        for choice in space.choices
+    ]
 
 
 def _step(space: Space, seconds: float) -> Step:
-    """What is asked of the pass: some of the space's formats, at its ports; whatever seed the search has."""
+    """The sensitivity pass on some of the space's formats, at its ports; the same for every seed of the search."""
     score = space.score
-    own = {n: getattr(score, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")}
+    data = {n: getattr(score, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")}
     chosen = [c for c in space.choices if c.kind == "format"]
     texts = dict.fromkeys(str(v) for c in chosen for v in c.values if v != FLOAT)
     formats = tuple(f for t in [*texts][:: max(1, len(texts) // 6)] if (f := format_of(t)) is not None)
     ports = tuple(dict.fromkeys(p for c in chosen for p in c.ports)) if formats else ()
-    options = SensitivityOptions(**own, limit=SAMPLES, formats=formats, measure=TRUE if formats else 0, ports=ports,
+    options = SensitivityOptions(**data, limit=SAMPLES, formats=formats, measure=TRUE if formats else 0, ports=ports,
                                  configurations=0, seconds=seconds)  # fmt: skip
     return Step("sensitivity", options)
 
 
 def gathered(space: Space, graph: Graph, context: Context, seconds: float) -> bool:
-    """Go on with the gradients for about so long: whether that is all of them."""
+    """Gather gradients for about `seconds`; returns whether all have been gathered."""
     from espalier.passes.analysis.sensitivity import gather
 
     step = _step(space, seconds)
     return gather(graph, step.options, replace(context, seed=step.seed))
 
 
-class _Asked:
-    """Predictions for single candidates, from the evidence of one pass with gradients."""
+class _Predictor:
+    """Predicts the divergence of single candidates from the gradient statistics of one sensitivity pass."""
 
     def __init__(self, space: Space, graph: Graph, context: Context, seconds: float) -> None:
         from espalier.passes.analysis.sensitivity import kept_places
         from espalier.passes.sensitivity.gradient_statistics import load
 
-        told = run_step(graph, _step(space, seconds), context).report.summary
-        level, steep, loud = told["correction"]
-        self.by = Correction(level, steep, loud, count=1)
-        self.whole = "of_samples" not in told
-        self.evidence = load(Path(told["evidence"]))
-        _, self.run, places = kept_places(graph, context.base)
-        self.places = {(p.node, p.port): p for p in places}
-        self.store = context.store
-        self._subjects: dict[tuple[str, str], Any] = {}
+        summary = run_step(graph, _step(space, seconds), context).report.summary
+        level, steep, loud = summary["correction"]
+        self._correction = Correction(level, steep, loud, count=1)
+        self.complete = "of_samples" not in summary
+        self._statistics = load(Path(summary["evidence"]))
+        _, self._run, ports = kept_places(graph, context.base)
+        self._ports = {(p.node, p.port): p for p in ports}
+        self._store = context.store
+        self._predictors: dict[tuple[str, str], Any] = {}
 
-    def of(self, node: str, port: str, candidate: Candidate) -> float:
-        """Nats a sample; what breaks the outputs costs much, and what is not known nothing."""
+    def kl(self, node: str, port: str, candidate: Candidate) -> float:
+        """Nats a sample, at most 1e6; 0 for a port without statistics."""
         from espalier.passes.sensitivity.full_table import fast_rounded
         from espalier.passes.sensitivity.port_predictor import port_predictor
 
-        place = self.places.get((node, port))
-        if place is None or candidate == NO_CHANGE:
+        ref = self._ports.get((node, port))
+        if ref is None or candidate == NO_CHANGE:
             return 0.0
-        if (node, port) not in self._subjects:
-            self._subjects[node, port] = port_predictor(place, self.evidence, self.run, self.store)
-        held = self._subjects[node, port]
-        if held is None:
+        if (node, port) not in self._predictors:
+            self._predictors[node, port] = port_predictor(ref, self._statistics, self._run, self._store)
+        predictor = self._predictors[node, port]
+        if predictor is None:
             return 0.0
-        kl, noise = held.tried(candidate, fast_rounded)
-        return min(max(self.by.of(kl, noise), 0.0), 1e6)
+        kl, noise = predictor.kl_and_noise(candidate, fast_rounded)
+        return min(max(self._correction.of(kl, noise), 0.0), 1e6)
 
 
 def promising(
     space: Space, graph: Graph, want: Wanted, context: Context, count: int, in_time: Callable[[float], float]
 ) -> Forecast | None:
-    """The forecast; a search begins without one all the same."""
+    """The forecast; None if it fails: a search runs without one too."""
     try:
         return forecast(space, graph, want, context, count, in_time)
     except Cancelled:

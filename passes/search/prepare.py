@@ -1,4 +1,4 @@
-"""What is known of a search before its first trial: what is wrong with it, its space on the model, its runner."""
+"""Prepares a search before its first trial: checks it, expands its space on the model, and makes its runner."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ if TYPE_CHECKING:
     from espalier.passes.search.architecture.building import Architect
     from espalier.passes.search.architecture.superset import Layout
     from espalier.passes.search.predicted_start import Forecast
-    from espalier.passes.search.study import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A search that can run. `graph`: what its own recipe leads to, where the space was expanded; `first`: the recipe
-    of some trial."""
+    """A search that can run. `graph`: the result of its own recipe, on which the space was expanded; `first`: the
+    recipe of one trial."""
 
     want: Wanted
     space: Space
@@ -43,70 +42,67 @@ class Prepared:
     fingerprint: str
     architect: Architect | None = None
 
-    def runner(self, plan: Plan) -> TrialRun:
-        """What runs its trials."""
-        search = plan.search
-        if plan.runner is not None:
-            return plan.runner(search, self, plan.context, plan.memo)
+    def runner(self, search: Search, context: Context, memo: Memo) -> TrialRun:
+        """The runner of its trials: with training, or post-training alone."""
         tunes = search.info is not None and any(s.pass_name == "finetune" for s in search.recipe.steps)
         if search.spec.train != "none" or self.architect or tunes:
-            return self._trained(search, plan.context)
+            return self._trained(search, context)
         from espalier.passes.search.post_training import Plain
 
         rungs = search.spec.rungs if search.spec.pruner != "none" else ()
-        return Plain(search.base, search.spec.score, self.want, plan.memo, rungs, self.space)
+        return Plain(search.base, search.spec.score, self.want, memo, rungs, self.space)
 
     def _trained(self, search: Search, context: Context) -> TrialRun:
         from espalier.passes.search.trained import Trained
 
         if search.info is None:
-            raise OptionsError("Where the model came from is not known, so it cannot be built or trained anew.",
+            raise OptionsError("The model's source is unknown, so it cannot be built or trained again.",
                                "Open it from its source.")  # fmt: skip
         return Trained(search.spec, self.space, search.recipe, search.base, search.info, context, self.architect)
 
     def gathered(self, seconds: float, context: Context) -> bool:
-        """Go on with what the forecast is made from, for about so long: whether that is all by now."""
+        """Gather gradient statistics of the forecast for about `seconds`; returns whether they are complete."""
         from espalier.passes.search.predicted_start import gathered
 
         return gathered(self.space, self.graph, context, seconds)
 
     def forecast(self, count: int, context: Context, in_time: Callable[[float], float]) -> Forecast:
-        """What a warm start tries first: the predicted front, or uniform configurations from cheap to dear.
+        """First configurations of a warm start: the predicted front, or uniform ones from the cheapest to the dearest.
 
-        `in_time` tells for a limit of seconds, or none (0), the one that leaves time for trials.
+        `in_time` maps a limit in seconds (0: none) to one that leaves time for trials.
         """
         from espalier.passes.search.predicted_start import Forecast, promising
 
         context.progress(0, 0, "predicting where to begin")
-        # Of architectures each would have a front of its own.
-        found = None if self.architect else promising(self.space, self.graph, self.want, context, count, in_time)
-        return found if found and found.starts else Forecast(tuple(uniform(self.space, count)))
+        # Each architecture would have a front of its own.
+        predicted = None if self.architect else promising(self.space, self.graph, self.want, context, count, in_time)
+        return predicted if predicted and predicted.starts else Forecast(tuple(uniform(self.space, count)))
 
 
 def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
-    """Raises OptionsError where the search cannot run as it is written."""
+    """Check a search and expand its space; raises OptionsError where it cannot run as written."""
     spec = search.spec
     want = wanted(spec)
     if not spec.study:
         raise OptionsError("The search has no name.", 'Give it one: study = "…".')
     check_spec(spec, want, search.recipe)
-    graph, store, laid = reached(search.recipe, search.base, context, memo), context.store, None
+    graph, store, deepest = graph_of_recipe(search.recipe, search.base, context, memo), context.store, None
     if any(entry.kind == "config" for entry in spec.space):
-        laid = _laid_out(search, graph, context)
-        graph, store = laid.graph, laid.built.store
+        deepest = _layout(search, graph, context)
+        graph, store = deepest.graph, deepest.built.store
     space = expand(spec, graph, search.recipe)
-    space = laid.conditioned(space) if laid else space
+    space = deepest.conditioned(space) if deepest else space
     check_grid(spec, space)
     space = fit(space, graph, store)
-    if laid is None:
+    if deepest is None:
         check_limits(space, graph, want)
     first = search.recipe_of(space, next(uniform(space, 1)))
     check_ready(first)
-    return Prepared(want, space, graph, first, _fingerprint(search, space), laid.architect if laid else None)
+    return Prepared(want, space, graph, first, _fingerprint(search, space), deepest.architect if deepest else None)
 
 
-def _laid_out(search: Search, graph: Graph, context: Context) -> Layout:
-    """The deepest model of a space that varies the configuration."""
+def _layout(search: Search, graph: Graph, context: Context) -> Layout:
+    """The layout on the deepest model of a space that varies the configuration."""
     from espalier.passes.search.architecture.superset import layout
 
     entries = tuple(replace(e, when=None) for e in search.spec.space if e.kind == "config")
@@ -114,8 +110,8 @@ def _laid_out(search: Search, graph: Graph, context: Context) -> Layout:
     return layout(search.spec, choices, search.recipe, search.base, search.info, context)
 
 
-def reached(recipe: Recipe, base: Graph, context: Context, memo: Memo) -> Graph:
-    """What the recipe leads to; where that is not known, without its trainings, which change no layer's kind."""
+def graph_of_recipe(recipe: Recipe, base: Graph, context: Context, memo: Memo) -> Graph:
+    """The graph of the recipe; if it is not memoised, without its trainings, which change no layer's kind."""
     if recipe.active and recipe_key(recipe) in memo.graphs:
         return memo.graphs[prefix_keys(recipe.active)[-1]].graph
     quick = Recipe(tuple(replace(s, enabled=s.enabled and not is_lasting(s.pass_name)) for s in recipe.steps))
@@ -123,19 +119,19 @@ def reached(recipe: Recipe, base: Graph, context: Context, memo: Memo) -> Graph:
 
 
 def _contents(search: Search) -> dict[str, str]:
-    """Name of data → a hash of its files, where there are some."""
+    """Name of data → hash of its files, for data that have files."""
     from espalier.model.data.recent import content_of
 
     options = [search.spec.score, search.spec.finetune, *(s.options for s in search.recipe.active)]
-    named = (o.get("data", "") if isinstance(o, Mapping) else getattr(o, "data", "") for o in options)
-    return {n: held for n in dict.fromkeys(named) if isinstance(n, str) and (held := content_of(n))}
+    names = (o.get("data", "") if isinstance(o, Mapping) else getattr(o, "data", "") for o in options)
+    return {n: content for n in dict.fromkeys(names) if isinstance(n, str) and (content := content_of(n))}
 
 
 def _fingerprint(search: Search, space: Space) -> str:
-    """Equal where trials of two searches can stand in one study: same model, recipe, space, goals and data."""
+    """Equal for searches whose trials may share a study: same model, recipe, space, goals and data."""
     spec = search.spec
     facts = [fingerprint(search.base), recipe_key(search.recipe), encode(space.choices), encode(spec.goals),
              spec.summed, list(spec.within), encode(spec.score), spec.train, spec.finetune,
              spec.sampler in ("cmaes", "qmc"), *([spec.begin_at] if spec.begin_at != "source" else []),
-             *([held] if (held := _contents(search)) else [])]  # fmt: skip
+             *([contents] if (contents := _contents(search)) else [])]  # fmt: skip
     return xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Trials in an Optuna study and back: what a study says of itself, and each trial as a plain value."""
+"""Converts between Optuna's studies and plain values: the search of a study, and its trials."""
 
 from __future__ import annotations
 
@@ -20,35 +20,33 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-ABOUT = "espalier"  # the study's own attribute: what it is a search of
-CONSTRAINTS = "constraints"  # Optuna's own attribute of a trial: by how much each is missed
+ABOUT = "espalier"  # attribute of a study: its search
+CONSTRAINTS = "constraints"  # Optuna's attribute of a trial: the excess of each constraint
 VERSION = 1
 STATES: dict[str, State] = {"WAITING": "waiting", "RUNNING": "running", "COMPLETE": "complete", "PRUNED": "pruned",
                             "FAIL": "failed"}  # fmt: skip
 
 
 def about(spec: SearchSpec, recipe: Recipe, space: Space, model: str) -> dict[str, Any]:
-    """What a study keeps of its search: enough to go on anywhere."""
+    """The attribute that describes a search, complete enough to resume it on another machine."""
     return {"version": VERSION, "model": model, "spec": encode(spec), "recipe": recipe_to_json(recipe),
             "space": encode(space)}  # fmt: skip
 
 
 def search_of(study: Study, moved: Mapping[str, str] | None = None) -> tuple[SearchSpec, Recipe, Space]:
-    """The search that a study holds, with paths as they are here (`moved`: path in the study → path); raises
-    StorageError.
-    """
-    held = study.user_attrs.get(ABOUT)
-    if not isinstance(held, Mapping) or cast("Any", held).get("version") != VERSION:
-        raise StorageError(f"The study {study.study_name!r} was not made by this version of Espalier.",
-                           "Choose another study, or use the version that made it.")  # fmt: skip
+    """The search of a study, with local paths (`moved`: path in the study → local path); raises StorageError."""
+    stored = study.user_attrs.get(ABOUT)
+    if not isinstance(stored, Mapping) or cast("Any", stored).get("version") != VERSION:
+        raise StorageError(f"The study {study.study_name!r} is from another version of Espalier.",
+                           "Choose another study, or use the version that created it.")  # fmt: skip
     what = f"What the study {study.study_name!r} varies"
-    with reading(what, StorageError, "cannot be read", "Load the plug-ins that it was made with: --plugin FILE.py."):
-        held = cast("Any", relocated(held, moved) if moved else held)
-        return decode(SearchSpec, held["spec"]), recipe_from_json(held["recipe"]), decode(Space, held["space"])
+    with reading(what, StorageError, "cannot be read", "Load the plug-ins that it uses: --plugin FILE.py."):
+        table = cast("Any", relocated(stored, moved) if moved else stored)
+        return decode(SearchSpec, table["spec"]), recipe_from_json(table["recipe"]), decode(Space, table["space"])
 
 
 def relocated(plain: Any, moved: Mapping[str, str]) -> Any:
-    """JSON with paths as they are here."""
+    """The JSON with each text that is a key of `moved` replaced."""
     match plain:
         case str():
             return moved.get(plain, plain)
@@ -61,11 +59,17 @@ def relocated(plain: Any, moved: Mapping[str, str]) -> Any:
 
 
 def trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]] | None = None) -> Trial:
-    """A trial as a plain value. `coded`: choices that stand in the storage as numbers of their values."""
+    """A trial as a plain value; failed if it cannot be read. `coded`: choices stored as indices of these values."""
     try:
         return _trial_of(frozen, coded or {})
-    except (TypeError, ValueError, LookupError, AttributeError, OverflowError):  # another program wrote it, or nobody
-        return Trial(frozen.number, "failed", error="What the storage says of this trial cannot be read.")
+    except (
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        OverflowError,
+    ):  # written by another program, or damaged
+        return Trial(frozen.number, "failed", error="The stored record of this trial cannot be read.")
 
 
 def _trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]]) -> Trial:
@@ -93,7 +97,7 @@ def _text(attrs: Mapping[str, Any], key: str) -> str:
 
 
 def _figures(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures by name; some are none, or a word."""
+    """Figures by name; a value may be None or a text."""
     table = dict(attrs.get("figures", {}))
     if not all(isinstance(v, int | float | str | None) for v in table.values()):
         raise TypeError("figures")
@@ -116,7 +120,7 @@ def _seconds(frozen: FrozenTrial) -> float | None:
 
 
 def coded_values(study: Study) -> dict[str, tuple[Any, ...]]:
-    """Choice → the values whose numbers the storage holds."""
+    """Choice → its values, for choices stored as indices; raises StorageError."""
     try:
         return {k: tuple(v) for k, v in study.user_attrs.get("coded", {}).items()}
     except (TypeError, AttributeError) as error:
@@ -125,7 +129,7 @@ def coded_values(study: Study) -> dict[str, tuple[Any, ...]]:
 
 
 def trials_of(study: Study) -> tuple[Trial, ...]:
-    """All trials of a study, in order."""
+    """All trials of a study, in order of their numbers."""
     coded = coded_values(study)
     return tuple(trial_of(t, coded) for t in _frozen(study))
 
@@ -135,7 +139,7 @@ def _frozen(study: Study) -> Iterable[FrozenTrial]:
 
 
 def constrain(study: Study, number: int, violated: Mapping[str, float]) -> None:
-    """Note by how much each constraint is missed, in the form that Optuna's dashboard reads; their names beside it."""
+    """Store the excess of each constraint, in Optuna's form for its dashboard and with names in `violation`."""
     if violated:
         storage = study._storage  # pyright: ignore[reportPrivateUsage]
         trial = storage.get_trial_id_from_study_id_trial_number(study._study_id, number)  # pyright: ignore[reportPrivateUsage]
@@ -144,7 +148,7 @@ def constrain(study: Study, number: int, violated: Mapping[str, float]) -> None:
 
 
 def attribute(study: Study, number: int, **attrs: Any) -> None:
-    """Note something at a trial that this process did not ask for, or that a sampler is about to fill."""
+    """Set attributes of a trial by its number, also of one that another process runs."""
     storage = study._storage  # pyright: ignore[reportPrivateUsage]
     trial = storage.get_trial_id_from_study_id_trial_number(study._study_id, number)  # pyright: ignore[reportPrivateUsage]
     for key, value in attrs.items():

@@ -1,6 +1,6 @@
-"""A graph wired for one run after another: leaves with their quantised weights are kept between trials.
+"""A graph whose leaves, with their quantised weights, are reused between trials.
 
-Each part is named by its content (formats, masks, keys of tensors), so that equal parts of two graphs are known.
+Each part is named by its content (formats, masks, keys of tensors), so that equal parts of two graphs are recognised.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from espalier.model.torch.build import Builder, leaf_key, load
 from espalier.model.torch.emulation import Emulated
 from espalier.model.torch.layers import Effective, Switch
 
-MOST = 1 << 28  # bytes of leaves that are kept
+MAX_BYTES = 1 << 28  # of cached leaves
 
 
 @dataclass(slots=True)
 class Parts:
-    """What graphs share: tensors by weight, leaves by content, those used last at the end."""
+    """A cache for successive graphs: tensors by weight, leaves by content, the most recently used last."""
 
     tensors: dict[str, tuple[Weight, Tensor]] = field(default_factory=dict[str, tuple[Weight, Tensor]])
     leaves: OrderedDict[Hashable, tuple[nn.Module, int]] = field(
@@ -34,18 +34,18 @@ class Parts:
     )
 
     def keep(self, name: Hashable, leaf: nn.Module, size: int) -> None:
-        """Remember a leaf; the oldest go where there are too many."""
+        """Cache a leaf of `size` bytes, and evict the least recently used."""
         self.leaves[name] = leaf, size
-        total = sum(held for _, held in self.leaves.values())
-        while total > MOST:
+        total = sum(nbytes for _, nbytes in self.leaves.values())
+        while total > MAX_BYTES:
             total -= self.leaves.popitem(last=False)[1][1]
 
 
 class Wired(Builder):
-    """`parts`: what the nodes of `fx` call or read, by path; `names`: what each is, by content."""
+    """`parts`: modules and tensors by path, as the nodes of `fx` use them; `names`: content of each, by path."""
 
-    def __init__(self, graph: Graph, store: WeightStore, callables: Mapping[str, Any], kept: Parts) -> None:
-        self.kept = kept
+    def __init__(self, graph: Graph, store: WeightStore, callables: Mapping[str, Any], cache: Parts) -> None:
+        self.cache = cache
         self.parts: dict[str, Any] = {}
         self.names: dict[str, Hashable] = {}
         super().__init__(graph, store, callables)
@@ -53,13 +53,13 @@ class Wired(Builder):
         self.nodes: list[fx.Node] = list(self.fx.nodes)
 
     def loaded(self) -> dict[str, Tensor]:
-        """The graph's weights, those of the graph before where they are the same."""
-        held, read = self.kept.tensors, self.store.reader()
+        """The graph's weights; those equal to the previous graph's are reused."""
+        tensors, read = self.cache.tensors, self.store.reader()
         for name, weight in self.graph.weights.items():
-            if name not in held or held[name][0] != weight:
-                held[name] = weight, load(weight, read)
-        self.kept.tensors = {n: held[n] for n in self.graph.weights}
-        return {n: tensor for n, (_, tensor) in self.kept.tensors.items()}
+            if name not in tensors or tensors[name][0] != weight:
+                tensors[name] = weight, load(weight, read)
+        self.cache.tensors = {n: tensors[n] for n in self.graph.weights}
+        return {n: tensor for n, (_, tensor) in self.cache.tensors.items()}
 
     def _attach(self, path: str, value: nn.Module | Tensor) -> None:
         self.parts[path] = value.eval() if isinstance(value, nn.Module) else value
@@ -67,7 +67,7 @@ class Wired(Builder):
             self.names[path] = "switch", repr(value.evaluation)
         if isinstance(value, Emulated):
             self.names[path] = "emulated", value.emulation.content
-        self.names.setdefault(path, (object(),))  # what nothing is known of is like nothing else
+        self.names.setdefault(path, (object(),))  # equal to nothing else
 
     def _attach_leaf(self, node: Node) -> None:
         key = leaf_key(node)
@@ -76,13 +76,13 @@ class Wired(Builder):
         name = node.op, key, repr(node.attrs), self._contents(node)
         path = self.leaves[key] = f"{len(self.leaves)} {node.target}"
         random = any(p.format.stochastic for p in node.precision.values())
-        if not random and (held := self.kept.leaves.get(name)):
-            self.kept.leaves.move_to_end(name)
-            self.parts[path] = held[0]
+        if not random and (cached := self.cache.leaves.get(name)):
+            self.cache.leaves.move_to_end(name)
+            self.parts[path] = cached[0]
         else:
             self._attach(path, leaf := self._leaf(node, path))
             if not random:
-                self.kept.keep(name, leaf, sum(self.tensors[n].nbytes for n in node.tensors))
+                self.cache.keep(name, leaf, sum(self.tensors[n].nbytes for n in node.tensors))
         self.names[path] = (object(),) if random else name
 
     def _effective(self, node: Node, port: str, path: str) -> Effective:

@@ -1,4 +1,4 @@
-"""A search with what it is of: the plain value that travels to the worker and to fleets."""
+"""A search with its model: the plain value that is sent to workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from espalier.model.document.recipe import Recipe
 from espalier.model.graph.graph import Graph
 from espalier.model.sources.info import SourceInfo
-from espalier.passes.search.inherited_weights import beginning
+from espalier.passes.search.inherited_weights import with_initial_weights
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.with_training import with_training
@@ -17,7 +17,7 @@ from espalier.passes.search.with_training import with_training
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """`recipe`: the steps that every trial begins with, on `base`. `info`: its source, for other configurations."""
+    """`recipe`: the first steps of every trial, on `base`. `info`: the model's source, for other configurations."""
 
     spec: SearchSpec
     recipe: Recipe
@@ -25,8 +25,8 @@ class Search:
     info: SourceInfo | None = None
 
     def recipe_of(self, space: Space, params: Mapping[str, Any], begins: str = "") -> Recipe:
-        """The recipe of a trial: what is measured, and what the window applies. Raises OptionsError.
+        """The recipe of a trial, as measured and as applied. Raises OptionsError.
 
-        `begins`: the model at whose weights it began, where those are another trial's.
+        `begins`: file of another trial's model whose weights it inherited.
         """
-        return beginning(with_training(self.spec, space.apply(self.recipe, params)), begins)
+        return with_initial_weights(with_training(self.spec, space.apply(self.recipe, params)), begins)

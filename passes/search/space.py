@@ -31,10 +31,10 @@ ENUMERATED = 20_000  # combinations of the choices that others hang on, for an e
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One thing that a trial decides: one of `values` (formats as text), or a number from `low` to `high`.
+    """One parameter of a trial: one of `values` (formats as text), or a number from `low` to `high`.
 
-    `nodes` and `ports`: where a format, a sparsity or an identity goes; several nodes are tied. `key`: an option's path
-    or the configuration's key. `ordered`: the values stand from cheap to dear. `when`: the condition it exists under.
+    `nodes` and `ports`: where a format, a sparsity or an identity applies; several nodes are tied. `key`: an option's
+    path or a configuration key. `ordered`: `values` go from cheap to dear. `when`: the condition under which it exists.
     """
 
     name: str
@@ -53,19 +53,19 @@ class Choice:
     when: When | None = None
 
     def holds(self, value: Any) -> bool:
-        """Whether it can take `value`."""
+        """Whether `value` is allowed."""
         if self.values:
             return any(v == value and isinstance(v, bool) is isinstance(value, bool) for v in self.values)
-        good = isinstance(value, int | float) and not isinstance(value, bool)
-        return good and self.low is not None and self.high is not None and self.low <= value <= self.high
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and self.low is not None and self.high is not None and self.low <= value <= self.high
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """All choices of a study, in order: a condition names a choice before it.
+    """All choices of a study, in order: a condition names an earlier choice.
 
-    `fitted`: `node port format` → the format with the binary point or bias that suits that tensor best. `score`: the
-    data that scores of a pruning are taken on, where its method needs some.
+    `fitted`: `node port format` → the format with a fitted binary point or bias. `score`: the data of pruning methods
+    that need some.
     """
 
     choices: tuple[Choice, ...] = ()
@@ -73,62 +73,61 @@ class Space:
     score: EvaluateOptions = field(default=EvaluateOptions())
 
     def active(self, params: Mapping[str, Any]) -> Iterator[Choice]:
-        """The choices that exist where these were made."""
-        there: set[str] = set()
+        """The choices whose conditions `params` meets."""
+        active: set[str] = set()
         for choice in self.choices:
             if choice.when is None or (
-                choice.when.name in there and params.get(choice.when.name) in choice.when.values
+                choice.when.name in active and params.get(choice.when.name) in choice.when.values
             ):
-                there.add(choice.name)
+                active.add(choice.name)
                 yield choice
 
     def checked(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """What of `params` counts; raises OptionsError where a choice is missing or cannot be so."""
-        known = {c.name for c in self.choices}
+        """The active part of `params`; raises OptionsError for an unknown, missing or invalid choice."""
+        names = {c.name for c in self.choices}
         for name in params:
-            if name not in known:
-                raise OptionsError(f"The space has no choice {name!r}.", nearest(name, known))
-        found: dict[str, Any] = {}
+            if name not in names:
+                raise OptionsError(f"The space has no choice {name!r}.", nearest(name, names))
+        values: dict[str, Any] = {}
         for choice in self.active(params):
             if choice.name not in params or not choice.holds(params[choice.name]):
                 raise OptionsError(f"{choice.name} is {params.get(choice.name)!r}.", "It is not one of its values.")
-            found[choice.name] = params[choice.name]
-        return found
+            values[choice.name] = params[choice.name]
+        return values
 
     def apply(self, recipe: Recipe, params: Mapping[str, Any]) -> Recipe:
-        """The recipe of a trial: its own steps with their options set, then identities, formats, pruning, parallelism.
-
-        Choices of a configuration are not in it: they make another model. Raises OptionsError.
+        """The recipe of a trial: the steps of `recipe` with their options set, then identities, formats, pruning,
+        parallelism. Configuration keys are not in it: they give another model. Raises OptionsError.
         """
-        made = [(c, params[c.name]) for c in self.active(self.checked(params))]
-        settings = [Setting(*parse_place(recipe, c.key), v) for c, v in made if c.kind == "option"]
-        gone = {n for c, v in made if c.kind == "identity" and v == IDENTITY for n in c.nodes}
+        decisions = [(c, params[c.name]) for c in self.active(self.checked(params))]
+        settings = [Setting(*parse_place(recipe, c.key), v) for c, v in decisions if c.kind == "option"]
+        removed = {n for c, v in decisions if c.kind == "identity" and v == IDENTITY for n in c.nodes}
         steps = [
-            *_identities(gone),
-            *_formats(self, made, gone),
-            *_pruning(self, made, gone, recipe),
-            *_parallel(made, gone),
+            *_identities(removed),
+            *_formats(self, decisions, removed),
+            *_pruning(self, decisions, removed, recipe),
+            *_parallel(decisions, removed),
         ]
         return with_settings(recipe, settings).append(*steps)
 
     def configurations(self) -> float:
-        """How many there are; infinite where a number is chosen between limits. Exact but for deep conditions."""
+        """The number of configurations; infinite with a continuous choice. An upper bound with many conditions."""
         if any(not c.values and not c.whole for c in self.choices):
             return math.inf
-        asked = {c.when.name for c in self.choices if c.when}
-        leading = [c for c in self.choices if c.name in asked]
-        rest = [c for c in self.choices if c.name not in asked]
+        names = {c.when.name for c in self.choices if c.when}
+        leading = [c for c in self.choices if c.name in names]
+        others = [c for c in self.choices if c.name not in names]
         if math.prod(_count(c) for c in leading) > ENUMERATED:
             return math.prod(_count(c) for c in self.choices)
-        return sum(self._below(rest, chosen) for chosen in _ways(leading, {}))
+        return sum(self._count_active(others, chosen) for chosen in _combinations(leading, {}))
 
-    def _below(self, rest: list[Choice], chosen: Mapping[str, Any]) -> int:
-        there = {c.name for c in self.active(chosen)}
-        return math.prod(_count(c) for c in rest if c.name in there)
+    def _count_active(self, choices: list[Choice], chosen: Mapping[str, Any]) -> int:
+        active = {c.name for c in self.active(chosen)}
+        return math.prod(_count(c) for c in choices if c.name in active)
 
 
 def values_of(choice: Choice) -> tuple[Any, ...]:
-    """All that it can take; raises OptionsError for numbers between limits."""
+    """All values of a choice; raises OptionsError for a continuous one."""
     if choice.values:
         return choice.values
     if not choice.whole or choice.low is None or choice.high is None:
@@ -140,24 +139,24 @@ def _count(choice: Choice) -> int:
     return len(choice.values) or int((choice.high or 0) - (choice.low or 0)) + 1
 
 
-def _ways(choices: list[Choice], chosen: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every combination of choices, each of those that exist."""
+def _combinations(choices: list[Choice], chosen: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every combination of the active choices."""
     if not choices:
         yield chosen
         return
     first, *rest = choices
     if first.when is not None and chosen.get(first.when.name) not in first.when.values:
-        yield from _ways(rest, chosen)
+        yield from _combinations(rest, chosen)
         return
     for value in values_of(first):
-        yield from _ways(rest, {**chosen, first.name: value})
+        yield from _combinations(rest, {**chosen, first.name: value})
 
 
-# -- what is tried before anything is known
+# -- configurations without a prediction
 
 
 def uniform(space: Space, count: int) -> Iterator[dict[str, Any]]:
-    """`count` configurations in which all choices stand equally high, from the cheapest to the dearest."""
+    """`count` configurations with all choices at the same relative level, from the cheapest to the dearest."""
     for i in range(count):
         level = i / (count - 1) if count > 1 else 1.0
         everything = {c.name: _at(c, level) for c in space.choices}
@@ -179,27 +178,27 @@ def _at(choice: Choice, level: float) -> Any:
 # -- steps
 
 
-Made = list[tuple[Choice, Any]]
+Decisions = list[tuple[Choice, Any]]
 
 
-def _identities(gone: set[str]) -> list[Step]:
-    return [Step("replace_linear", ReplaceLinearOptions(Select("name", tuple(sorted(gone)))))] if gone else []
+def _identities(removed: set[str]) -> list[Step]:
+    return [Step("replace_linear", ReplaceLinearOptions(Select("name", tuple(sorted(removed)))))] if removed else []
 
 
-def _formats(space: Space, made: Made, gone: set[str]) -> list[Step]:
-    """One step; nodes whose ports have the same formats share a rule."""
+def _formats(space: Space, decisions: Decisions, removed: set[str]) -> list[Step]:
+    """One quantize step; nodes with the same formats share a rule."""
     chosen: dict[str, dict[str, Format | None]] = {}
-    for choice, value in made:
+    for choice, value in decisions:
         if choice.kind == "format":
             for node in choice.nodes:
-                if node not in gone:
-                    held = chosen.setdefault(node, {})
-                    held |= {p: _format(space, node, p, value) for p in choice.ports}
+                if node not in removed:
+                    by_port = chosen.setdefault(node, {})
+                    by_port |= {p: _format(space, node, p, value) for p in choice.ports}
     rules: dict[str, tuple[list[str], dict[str, Format | None]]] = {}
     for node, formats in chosen.items():
         rules.setdefault(repr(sorted((p, str(f)) for p, f in formats.items())), ([], formats))[0].append(node)
-    found = tuple(Rule(Select("name", tuple(nodes)), formats) for nodes, formats in rules.values())
-    return [Step("quantize", QuantizeOptions(found))] if found else []
+    steps = tuple(Rule(Select("name", tuple(nodes)), formats) for nodes, formats in rules.values())
+    return [Step("quantize", QuantizeOptions(steps))] if steps else []
 
 
 def fit_key(node: str, port: str, value: str) -> str:
@@ -211,28 +210,29 @@ def _format(space: Space, node: str, port: str, value: str) -> Format | None:
     return format_of(space.fitted.get(fit_key(node, port, value), value))
 
 
-def _pruning(space: Space, made: Made, gone: set[str], recipe: Recipe) -> list[Step]:
-    """One step a method, with a share for each node; a 0 takes an earlier mask away."""
+def _pruning(space: Space, decisions: Decisions, removed: set[str], recipe: Recipe) -> list[Step]:
+    """One prune step per method, with a sparsity for each node; 0 removes an earlier mask."""
     shares: dict[str, dict[str, float]] = {}
-    for choice, value in made:
+    for choice, value in decisions:
         if choice.kind == "sparsity":
-            shares.setdefault(choice.method, {}).update({n: float(value) for n in choice.nodes if n not in gone})
+            shares.setdefault(choice.method, {}).update({n: float(value) for n in choice.nodes if n not in removed})
     before = any(s.pass_name.startswith("prune") for s in recipe.active)
-    return [_pruned(space, m, held) for m, held in shares.items() if held and (before or any(held.values()))]
+    return [_prune_step(space, m, by_node) for m, by_node in shares.items()
+            if by_node and (before or any(by_node.values()))]  # fmt: skip
 
 
-def _parallel(made: Made, gone: set[str]) -> list[Step]:
-    """One step; nodes with as many products a cycle share a rule."""
+def _parallel(decisions: Decisions, removed: set[str]) -> list[Step]:
+    """One parallelize step; nodes with the same number of products a cycle share a rule."""
     names: dict[int, list[str]] = {}
-    for choice, value in made:
+    for choice, value in decisions:
         if choice.kind == "parallel":
-            names.setdefault(int(value), []).extend(n for n in choice.nodes if n not in gone)
+            names.setdefault(int(value), []).extend(n for n in choice.nodes if n not in removed)
     rules = tuple(ParallelRule(Select("name", tuple(n)), products=p) for p, n in names.items() if n)
     return [Step("parallelize", ParallelizeOptions(rules=rules))] if rules else []
 
 
-def _pruned(space: Space, method: Any, shares: dict[str, float]) -> Step:
-    """Nodes without a share of their own would stay whole: each has one."""
+def _prune_step(space: Space, method: Any, shares: dict[str, float]) -> Step:
+    """A prune step with one budget per sparsity."""
     by_share: dict[float, list[str]] = {}
     for node, share in shares.items():
         by_share.setdefault(share, []).append(node)

@@ -1,4 +1,4 @@
-"""A search as people write it, in a panel or in TOML: what may vary, what is wanted, how it is looked for."""
+"""The specification of a search, as a panel or a TOML file gives it: space, goals, constraints, sampler."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class When:
 class Vary:
     """One entry of a space.
 
-    format: number formats of `ports` of the selected nodes; sparsity: the share that is pruned of their weights, by
-    `method`; option: an option of a step of the recipe by its path (`lora.rank`, `finetune=on,off`); config: a key of a
-    Hugging Face configuration (`num_hidden_layers`); identity: Linear or Identity where inputs and outputs are as many;
-    parallel: products that hardware computes of a node in a cycle, split among inputs, outputs and rows by itself.
-    `values` as sweeps write them; of formats `integer(width=4|8, frac_width=2|4)` stands for all four, `all` for every
-    format at its usual widths. `low`…`high` instead: a number between them. `per`: one choice a layer, a type of layer,
-    a module path of `depth` parts, or one for all: what shares a choice is tied.
+    format: number formats at `ports` of the selected nodes; sparsity: pruned share of their weights, by `method`;
+    option: an option of a step of the recipe by its path (`lora.rank`, `finetune=on,off`); config: a key of a Hugging
+    Face configuration (`num_hidden_layers`); identity: Linear or Identity, for square layers; parallel: products per
+    cycle of a node in hardware, split among inputs, outputs and rows automatically.
+    `values`: as in sweeps; for formats `integer(width=4|8, frac_width=2|4)` means all four, and `all` every format at
+    its usual widths. `low`…`high` instead: a number in that range. `per`: one choice per layer, type of layer, module
+    path of `depth` parts, or one for all; layers that share a choice are tied.
     """
 
     kind: Kind = "format"
@@ -55,7 +55,7 @@ class Vary:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure of the score, or of a cost, that is to be high or low; `weight`: its share where goals are summed."""
+    """A figure of the score, or a cost, to maximise or minimise; `weight`: its factor if goals are summed."""
 
     figure: str = "accuracy"
     better: Literal["", "high", "low"] = field(default="", metadata={"help": "empty: the metric's default direction"})
@@ -64,12 +64,12 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class SearchSpec:
-    """A search. `goals` of several figures give a Pareto front, or one number where they are `summed`.
+    """A search. Several `goals` give a Pareto front, or one objective if they are `summed`.
 
-    `within`: constraints such as `weight_bits<=4.5`. `train`: what a trial trains besides: nothing (PTQ), before or
-    after its compression, or both; by the options of `finetune` (those of the pass, as JSON). `warm`: so many trials
-    begin at the front that sensitivities predict. `rungs`: samples of the growing subsets on which weak trials end
-    early; `lower`, `upper`: the goal's bounds of the pruner threshold. `study`: its name, under which it goes on.
+    `within`: constraints such as `weight_bits<=4.5`. `train`: whether trials train: not (PTQ), before or after
+    compression, or both, with the options of `finetune` (those of the pass, as JSON). `warm`: number of trials from
+    the Pareto front that sensitivities predict. `rungs`: sample counts at which weak trials are pruned; `lower`,
+    `upper`: bounds of the goal for the pruner threshold. `study`: the name under which a search is resumed.
     """
 
     study: str = ""
@@ -103,5 +103,5 @@ class SearchSpec:
 
 
 def trains(spec: SearchSpec, recipe: Recipe) -> bool:
-    """Whether its trials train: what they show on their way is then counted in steps, else in samples."""
+    """Whether trials train; their intermediate results are then counted in optimiser steps, else in samples."""
     return spec.train != "none" or any(s.pass_name == "finetune" for s in recipe.steps)

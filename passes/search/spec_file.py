@@ -21,61 +21,61 @@ OWN = ("recipe", "steps", "about")
 
 
 def load_search(path: str | Path, seed: int = 0) -> tuple[Recipe, SearchSpec]:
-    """The steps that a search begins with, and the search; raises OptionsError with the path of what is wrong."""
+    """The first steps of a search, and its specification; raises OptionsError with the path of an invalid key."""
     path = Path(path)
     recipe, spec = read_search(read_file(path), path.parent, seed)
     return recipe, spec if spec.study else replace(spec, study=path.stem)
 
 
 def read_search(data: Mapping[str, Any], folder: Path, seed: int = 0) -> tuple[Recipe, SearchSpec]:
-    """The same of a table; `about`, a text for people, is passed over."""
-    known = [*(f.name for f in fields(SearchSpec)), *OWN]
+    """The same from a table; the free text `about` is ignored."""
+    keys = [*(f.name for f in fields(SearchSpec)), *OWN]
     for key in data:
-        if key not in known:
-            raise OptionsError(f"{key} is not a key of a search.", nearest(str(key), known))
+        if key not in keys:
+            raise OptionsError(f"{key} is not a key of a search.", nearest(str(key), keys))
     spec: SearchSpec = decode(SearchSpec, {k: _listed(k, v) for k, v in data.items() if k not in OWN})
     recipe = recipe_in(data, folder, "search", seed) if {"recipe", "steps"} & set(data) else Recipe()
     return recipe, spec
 
 
 def filled(recipe: Recipe, score: EvaluateOptions) -> Recipe:
-    """The recipe with the data of the score where a training names none: templates are of any model's data."""
+    """The recipe with the data of the score in trainings that name none, such as those of templates."""
     plain = EvaluateOptions()
-    own = {n: v for n in SHARED if (v := getattr(score, n)) != getattr(plain, n)}
+    data = {n: v for n in SHARED if (v := getattr(score, n)) != getattr(plain, n)}
     steps = (
-        replace(s, options=replace(s.options, **own)) if s.pass_name == "finetune" and not s.options.data else s
+        replace(s, options=replace(s.options, **data)) if s.pass_name == "finetune" and not s.options.data else s
         for s in recipe.steps
     )
-    return Recipe(tuple(steps)) if own else recipe
+    return Recipe(tuple(steps)) if data else recipe
 
 
 def search_to_dict(spec: SearchSpec) -> dict[str, Any]:
-    """A search as people read it, without what is as by default; `read_search` reads it back."""
+    """A search as a readable table without defaults; `read_search` reads it."""
     plain = readable(SearchSpec())
     return {k: v for k, v in readable(spec).items() if v != plain.get(k)}
 
 
 def _listed(key: str, value: Any) -> Any:
-    """One will do where a list may stand; a goal may be its figure alone, ports one text."""
-    held = cast("list[Any]", [value] if key in TEXTS and not isinstance(value, list) else value)
+    """The value with its short forms expanded: one element for a list, a figure for a goal."""
+    items = cast("list[Any]", [value] if key in TEXTS and not isinstance(value, list) else value)
     match key:
         case "goals":
-            return [{"figure": g} if isinstance(g, str) else g for g in held]
+            return [{"figure": g} if isinstance(g, str) else g for g in items]
         case "space":
-            return [_entry(e) for e in held]
+            return [_entry(e) for e in items]
         case _:
-            return held
+            return items
 
 
 def _entry(entry: Any) -> Any:
-    """An entry in which lists and single values may stand for texts."""
+    """A space entry with lists and single values converted to the text form of its keys."""
     if not isinstance(entry, Mapping):
         return entry
-    found = dict(cast("Mapping[str, Any]", entry))
-    if isinstance(found.get("ports"), str):
-        found["ports"] = [p.strip() for p in found["ports"].split(",")]
-    if isinstance(found.get("values"), list):
-        found["values"] = ", ".join(str(v).lower() if isinstance(v, bool) else str(v) for v in found["values"])
-    elif isinstance(found.get("values"), int | float):
-        found["values"] = str(found["values"])
-    return found
+    table = dict(cast("Mapping[str, Any]", entry))
+    if isinstance(table.get("ports"), str):
+        table["ports"] = [p.strip() for p in table["ports"].split(",")]
+    if isinstance(table.get("values"), list):
+        table["values"] = ", ".join(str(v).lower() if isinstance(v, bool) else str(v) for v in table["values"])
+    elif isinstance(table.get("values"), int | float):
+        table["values"] = str(table["values"])
+    return table

@@ -1,4 +1,4 @@
-"""Where studies lie: a URL or a file's path becomes an Optuna storage, or an error in words.
+"""Opens Optuna storages by URL or file path.
 
 journal:PATH, sqlite:///PATH, postgresql://…, grpc://host:port; a plain path ending in .journal, .jsonl or .db.
 """
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
 
-TIMEOUT = 5  # seconds until a server counts as out of reach
+TIMEOUT = 5  # seconds after which a server counts as unreachable
 PORT = 13000
-NAMED = "ESPALIER_STORAGE"  # a URL in the environment: arguments are seen by everybody on this machine
-FIRST_LINES = 20  # of which one must be a record
+STORAGE_VARIABLE = "ESPALIER_STORAGE"  # a URL in the environment: arguments are visible to all users of the machine
+FIRST_LINES = 20  # of a journal, one of which must be a record
 Direction = Literal["minimize", "maximize"]
 FINGERPRINT = "fingerprint"
 KINDS = "journal:PATH, sqlite:///PATH, postgresql://user@host/name or grpc://host:port"
@@ -56,19 +56,14 @@ def path_of(url: str) -> Path | None:
         return None
     if ":" not in url or re.match(r"[A-Za-z]:[\\/]", url):
         return Path(url).expanduser()
-    rest = url.partition(":")[2].partition("?")[0]
+    path = url.partition(":")[2].partition("?")[0]
     if scheme == "sqlite":  # as SQLAlchemy reads it: three slashes are relative, four begin at the root
-        rest = rest.removeprefix("///")
-    elif rest.startswith("//"):
-        rest = re.sub("^/+", "/", rest[2:])
-    if not rest:
+        path = path.removeprefix("///")
+    elif path.startswith("//"):
+        path = re.sub("^/+", "/", path[2:])
+    if not path:
         raise StorageError(f"{url!r} names no file.", f"Write {KINDS}.")
-    return Path(unquote(rest)).expanduser()
-
-
-def shown(url: str) -> str:
-    """The URL without its password."""
-    return redacted(url)
+    return Path(unquote(path)).expanduser()
 
 
 def journal_url(path: Path) -> str:
@@ -80,7 +75,7 @@ def journal_url(path: Path) -> str:
 
 
 def open_storage(url: str) -> BaseStorage:
-    """The storage at `url`, made where a file is not there yet; raises StorageError."""
+    """The storage at `url`; creates a missing file. Raises StorageError."""
     match scheme_of(url):
         case "journal":
             return _journal(url)
@@ -117,12 +112,12 @@ def _journal(url: str) -> BaseStorage:
     except OSError as error:
         raise _unwritable(path, error) from error
     except (LookupError, TypeError, ValueError, AssertionError) as error:
-        raise StorageError(f"{path.name} is no journal that can be read ({type(error).__name__}: {error}).",
+        raise StorageError(f"The journal {path.name} cannot be read ({type(error).__name__}: {error}).",
                            "Choose another file, or an older copy of it.") from error  # fmt: skip
 
 
 def _refuse_other_files(path: Path) -> None:
-    """A journal has a record among its first lines, or is one that was cut off in its first."""
+    """Raise StorageError unless one of the first lines is a record, or the first is a partial record."""
     from espalier.passes.search.journal_records import BEGIN, parse_line
 
     with path.open("rb") as file:
@@ -136,7 +131,7 @@ def _refuse_other_files(path: Path) -> None:
 
 
 def damage_of(storage: BaseStorage) -> str:
-    """What of a storage could not be read, in a sentence; empty where all could."""
+    """A sentence on unreadable records of a storage; empty if there are none."""
     return str(getattr(storage, "damage", ""))
 
 
@@ -158,25 +153,24 @@ def _sqlite(url: str) -> BaseStorage:
         raise _unwritable(path, error) from error
     from espalier.passes.search.journal_file import system_lock
 
-    with system_lock(path.parent):  # two that begin at once would both make the tables
+    with system_lock(path.parent):  # two workers that begin at once would both create the tables
         storage = _database(f"sqlite:///{path.absolute()}", url, {"timeout": 60})
-    _one_by_one(storage)
-    return retrying(storage, shown(url), locked_file)
+    _serialise_transactions(storage)
+    return retrying(storage, redacted(url), locked_file)
 
 
-def _one_by_one(storage: BaseStorage) -> None:
-    """Transactions of an SQLite storage take turns from their first word: else two could read that a trial waits, and
-    both take it."""
+def _serialise_transactions(storage: BaseStorage) -> None:
+    """Lock the SQLite database from the beginning of each transaction; else two workers could claim the same trial."""
     from sqlalchemy import event
 
-    held: Any = storage
-    engine: Any = held._backend.engine
+    untyped: Any = storage
+    engine: Any = untyped._backend.engine
 
     def begin(connection: Any) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def opened(connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # the driver begins none by itself
+        connection.isolation_level = None  # the driver begins no transactions itself
 
     engine.dispose()
     event.listen(engine, "connect", opened)
@@ -185,28 +179,28 @@ def _one_by_one(storage: BaseStorage) -> None:
 
 def _postgresql(url: str) -> BaseStorage:
     storage = _database(database_url(url), url, {"connect_timeout": TIMEOUT}, pool_pre_ping=True)
-    return retrying(storage, shown(url), lost_connection)
+    return retrying(storage, redacted(url), lost_connection)
 
 
 def database_url(url: str) -> str:
-    """A postgresql:// URL as SQLAlchemy takes it, with a driver that is installed; raises StorageError."""
-    scheme, colon, rest = url.partition(":")
+    """A postgresql:// URL with an installed driver, as SQLAlchemy needs it; raises StorageError."""
+    scheme, colon, location = url.partition(":")
     if "+" not in scheme:
         scheme = next((s for m, s in _DRIVERS.items() if importlib.util.find_spec(m)), "")
         if not scheme:
             raise _missing("PostgreSQL", "psycopg2-binary")
-    if "//" not in rest or not urlsplit(f"postgresql{colon}{rest}").path.strip("/"):
-        raise StorageError(f"{shown(url)!r} names no database.", "Write postgresql://user:password@host:5432/name.")
-    return f"{scheme}:{rest}"
+    if "//" not in location or not urlsplit(f"postgresql{colon}{location}").path.strip("/"):
+        raise StorageError(f"{redacted(url)!r} names no database.", "Write postgresql://user:password@host:5432/name.")
+    return f"{scheme}:{location}"
 
 
-def _missing(what: str, package: str) -> StorageError:
-    return StorageError(f"{what} needs the package {package}, which is not installed.",
+def _missing(subject: str, package: str) -> StorageError:
+    return StorageError(f"{subject} needs the package {package}, which is not installed.",
                         f"Type: pip install {package} (or pip install 'espalier[fleet]').")  # fmt: skip
 
 
 def _database(full: str, url: str, connect: dict[str, Any], **engine: Any) -> BaseStorage:
-    """Optuna's storage in a database that is empty or holds studies: it never makes tables among foreign ones."""
+    """Optuna's storage in a database that is empty or has Optuna's tables; raises StorageError for any other."""
     from optuna.exceptions import StorageInternalError
     from optuna.storages import RDBStorage, get_storage
     from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
@@ -215,11 +209,11 @@ def _database(full: str, url: str, connect: dict[str, Any], **engine: Any) -> Ba
         _refuse_foreign(full, url, connect)
         return get_storage(RDBStorage(full, engine_kwargs={"connect_args": connect, **engine}))
     except (NoSuchModuleError, ImportError) as error:
-        raise _missing(shown(url), "psycopg2-binary") from error
+        raise _missing(redacted(url), "psycopg2-binary") from error
     except (SQLAlchemyError, StorageInternalError) as error:
         raise _unreachable(url, str(getattr(error, "orig", None) or error.__cause__ or error)) from error
-    except RuntimeError as error:  # Optuna's: another version wrote its tables
-        raise StorageError(f"{shown(url)} was written by another version of Optuna.", str(error)) from error
+    except RuntimeError as error:  # from Optuna: its tables are of another version
+        raise StorageError(f"{redacted(url)} was written by another version of Optuna.", str(error)) from error
 
 
 def _refuse_foreign(full: str, url: str, connect: dict[str, Any]) -> None:
@@ -231,64 +225,64 @@ def _refuse_foreign(full: str, url: str, connect: dict[str, Any]) -> None:
     finally:
         engine.dispose()
     if tables and not {"studies", "trials", "version_info"} <= tables:
-        raise StorageError(f"{shown(url)} holds other tables ({', '.join(sorted(tables)[:3])}), not studies.",
+        raise StorageError(f"{redacted(url)} holds other tables ({', '.join(sorted(tables)[:3])}), not studies.",
                            "Give the studies a database of their own.")  # fmt: skip
 
 
 def outages() -> tuple[type[BaseException], ...]:
-    """What a storage raises that breaks off."""
+    """The errors of a storage whose connection breaks."""
     from optuna.exceptions import StorageInternalError
 
-    found: list[type[BaseException]] = [StorageInternalError]
+    errors: list[type[BaseException]] = [StorageInternalError]
     with contextlib.suppress(ImportError):
         import grpc
 
-        found.append(grpc.RpcError)
+        errors.append(grpc.RpcError)
     with contextlib.suppress(ImportError):
         from sqlalchemy.exc import OperationalError
 
-        found.append(OperationalError)
-    return tuple(found)
+        errors.append(OperationalError)
+    return tuple(errors)
 
 
 def reason(error: BaseException) -> str:
-    """What a library says of an outage, in a line."""
+    """A library's reason for an outage, in a line."""
     details = getattr(error, "details", None)
     return str(details() if callable(details) else error.__cause__ or error).strip().partition("\n")[0][:160]
 
 
-def broken_off(url: str, error: BaseException) -> StorageError:
-    """The error of a storage that was there and is not any more."""
-    return StorageError(f"{shown(url)} broke off: {reason(error).rstrip('. ')}.",
-                        "Start it again, and then this: what has ended is in it.")  # fmt: skip
+def disconnected(url: str, error: BaseException) -> StorageError:
+    """The error of a storage whose connection is lost."""
+    return StorageError(f"The connection to {redacted(url)} is lost: {reason(error).rstrip('. ')}.",
+                        "Start it again, then resume the search: ended trials are stored.")  # fmt: skip
 
 
 def _unreachable(url: str, why: str) -> StorageError:
     reason = " ".join(why.strip().partition("\n")[0].split())[:200].rstrip(". ")
-    return StorageError(f"{shown(url)} cannot be reached: {reason}.",
-                        "Look whether it runs, and whether host, port and password are right.")  # fmt: skip
+    return StorageError(f"{redacted(url)} cannot be reached: {reason}.",
+                        "Check that it runs, and check host, port and password.")  # fmt: skip
 
 
 def require_grpc() -> None:
-    """Raises StorageError where a package for gRPC is missing; what its C code says is told in words instead."""
+    """Raise StorageError if a package for gRPC is missing, and silence the log of its C library."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     for module, package in (("grpc", "grpcio"), ("google.protobuf", "protobuf")):
         try:
-            there = importlib.util.find_spec(module)
+            module_spec = importlib.util.find_spec(module)
         except ModuleNotFoundError:
-            there = None
-        if there is None:
+            module_spec = None
+        if module_spec is None:
             raise _missing("A storage over gRPC", package)
 
 
 def address(url: str) -> tuple[str, int]:
     """Host and port of a grpc:// URL; raises StorageError."""
     try:
-        found = urlsplit(url)
-        host, port = found.hostname, found.port or PORT
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or PORT
     except ValueError as error:
         raise StorageError(f"{url!r} has no valid port.", "Write grpc://host:13000.") from error
-    if not host or found.path.strip("/"):
+    if not host or parts.path.strip("/"):
         raise StorageError(f"{url!r} is no address.", "Write grpc://host:13000.")
     return (f"[{host}]" if ":" in host else host), port
 
@@ -303,13 +297,13 @@ def _grpc(url: str) -> BaseStorage:
 
     with _quiet():
         storage = GrpcClient(host=host, port=port)
-    atexit.register(storage.close)  # one that is left open when the interpreter goes waits for a thread that is gone
+    atexit.register(storage.close)  # an open one would wait at exit for a thread that has ended
     try:
         storage.wait_server_ready(TIMEOUT)
         storage.get_all_studies()
     except ConnectionError as error:
         storage.close()
-        raise _unreachable(url, f"nobody answered within {TIMEOUT} s") from error
+        raise _unreachable(url, f"no answer within {TIMEOUT} s") from error
     except grpc.RpcError as error:
         storage.close()
         if isinstance(error, grpc.Call) and error.code() == grpc.StatusCode.UNAUTHENTICATED:
@@ -322,7 +316,7 @@ def _grpc(url: str) -> BaseStorage:
 
 
 def study_names(storage: BaseStorage) -> list[str]:
-    """The studies in a storage, in order of their making."""
+    """The studies of a storage, in order of creation."""
     return [s.study_name for s in storage.get_all_studies()]
 
 
@@ -333,9 +327,9 @@ def open_study(
     fingerprint: str,
     sampler: BaseSampler | None = None,
 ) -> Study:
-    """The study of that name, made where there is none.
+    """The study of that name, created if missing.
 
-    Raises StorageError where the name is taken by a search of another space, model or goal, which `fingerprint` tells.
+    Raises StorageError if the study has another fingerprint: another space, model, goal or data.
     """
     import optuna
     from optuna.exceptions import DuplicatedStudyError
@@ -347,19 +341,19 @@ def open_study(
             return study
         except DuplicatedStudyError:
             study = optuna.load_study(study_name=name, storage=storage, sampler=sampler)
-    held, wanted = study.user_attrs.get(FINGERPRINT), [d.name.lower() for d in study.directions]
-    if held is None and study.trials and "espalier" not in study.user_attrs:
-        raise StorageError(f"The study {name!r} in this storage was not made by Espalier.", "Choose another name.")
-    if held is None:  # made a moment ago by another worker, or by one that died then
+    stored, stored_directions = study.user_attrs.get(FINGERPRINT), [d.name.lower() for d in study.directions]
+    if stored is None and study.trials and "espalier" not in study.user_attrs:
+        raise StorageError(f"The study {name!r} in this storage is not from Espalier.", "Choose another name.")
+    if stored is None:  # another worker has just created it, or died then
         study.set_user_attr(FINGERPRINT, fingerprint)
-    elif held != fingerprint or wanted != list(directions):
+    elif stored != fingerprint or stored_directions != list(directions):
         raise StorageError(f"The study {name!r} varies something else, or is of another model or other data.",
-                           "Choose another name for this search, or open the one that it belongs to.")  # fmt: skip
+                           "Choose another name for this search, or open the search of that study.")  # fmt: skip
     return study
 
 
 def load_study(storage: BaseStorage, name: str, sampler: BaseSampler | None = None) -> Study:
-    """A study that is there; raises StorageError with the names of those that are."""
+    """An existing study; raises StorageError with the nearest name."""
     import optuna
 
     try:
@@ -371,7 +365,7 @@ def load_study(storage: BaseStorage, name: str, sampler: BaseSampler | None = No
 
 @contextlib.contextmanager
 def _quiet() -> Generator[None]:
-    """Without Optuna's lines about studies that it made, and that a part of it is experimental."""
+    """Silence Optuna's messages on created studies and experimental parts."""
     import optuna
 
     level = optuna.logging.get_verbosity()

@@ -1,15 +1,15 @@
-"""The time that a search has spent: without that in which it was paused, or reported its progress."""
+"""The working time of a search, without pauses and progress reports."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-START_SHARE = 4  # of a search's time, the part that each half of a warm start's evidence may take
+START_SHARE = 4  # each half of a warm start's statistics may take a quarter of the timeout
 
 
 class TimeBudget:
-    """Counts from its creation. `progress` is where a paused job waits."""
+    """Counts from its creation. A paused job waits inside `progress`. `timeout`: seconds; 0: none."""
 
     def __init__(self, progress: Callable[[int, int, str], None], timeout: float) -> None:
         self._progress, self._timeout = progress, timeout
@@ -21,7 +21,7 @@ class TimeBudget:
         return time.monotonic() - self._begun - self._waited
 
     def progress(self, done: int, total: int, text: str) -> None:
-        """Report progress; the time that takes does not count."""
+        """Report progress; the time that the call takes does not count."""
         begun = time.monotonic()
         try:
             self._progress(done, total, text)
@@ -30,14 +30,14 @@ class TimeBudget:
 
     @property
     def spent(self) -> bool:
-        """Whether the search's time has run out."""
+        """Whether the timeout has passed."""
         return bool(self._timeout) and self.now() >= self._timeout
 
-    def at_most(self, seconds: float) -> float:
-        """So many seconds, but no more than are left."""
+    def limited_to_remaining(self, seconds: float) -> float:
+        """`seconds`, limited to the remaining time."""
         return min(seconds, max(self._timeout - self.now(), 0.0)) if self._timeout else seconds
 
     def start(self, seconds: float) -> float:
-        """A limit for the evidence of a warm start (0: none), such that time is left for trials."""
+        """A limit in seconds (0: none) for a warm start's statistics that leaves time for trials."""
         share = self._timeout / START_SHARE
         return min(seconds, share) if seconds and share else seconds or share

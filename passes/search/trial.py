@@ -1,4 +1,4 @@
-"""One trial of a study as a plain value: what it chose, what came of it, when and where."""
+"""One trial of a study as a plain value: its parameters, its result, its time and its worker."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ State = Literal["waiting", "running", "complete", "pruned", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """`params`: choice → value as JSON, formats as text. `values`: the goals' figures in their order, empty until told.
+    """`params`: choice → value as JSON, formats as text. `values`: the goals' figures in order, empty until complete.
 
-    `figures`: the whole score and the costs. `steps`: (samples seen, the first goal there). `violation`: constraint →
-    by how much it is missed (≤ 0: held). `started`: seconds since 1970; `seconds`: how long it took, None while it
-    runs. `origin`: what proposed it (the sampler, `front`, `hand`). `reused`: equal to an earlier one, whose result it
-    took. `error`: why it failed. `lost`: its worker died, and another trial has its choices. `begins`: the file of the
-    trained model at whose weights it began, that of trial `parent`; `kept`: the file of its own.
-    `noise`: what its accuracy is told with (n, guessing, hits). `losses`: (steps trained, training loss); of a long
-    training the means over as many steps as make few points. `bits`: what holds its average of stored bits up
-    (`dominant`), empty where nothing does.
+    `figures`: the score and the costs. `steps`: (samples or optimiser steps, value of the first goal). `violation`:
+    constraint → excess (≤ 0: met). `started`: seconds since 1970; `seconds`: duration, None while it runs. `origin`:
+    what proposed it (the sampler, `front`, `hand`). `reused`: a duplicate with the result of an earlier trial.
+    `error`: why it failed. `lost`: its worker died, and another trial has its parameters. `begins`: file of the model
+    of trial `parent` whose weights it inherited; `kept`: file of its own model.
+    `noise`: interval data of its accuracy (n, guessing, hits). `losses`: (optimiser steps, training loss), averaged
+    over intervals for a long training. `bits`: the layer that dominates its average of stored bits (`dominant`).
     """
 
     number: int
@@ -50,30 +49,30 @@ class Trial:
 
     @property
     def unmeasured(self) -> bool:
-        """Whether it was left unmeasured because it misses a limit: it did not begin, so it did not end early."""
+        """Whether it was not measured because its costs miss a limit."""
         return self.state == "pruned" and not self.steps and any(v > 0 for v in self.violation.values())
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of the trials that were asked for: neither lost, nor a duplicate, nor left unmeasured."""
+        """Whether it counts towards `trials`: it is neither queued, lost, a duplicate nor unmeasured."""
         return self.state != "waiting" and not (self.lost or self.reused or self.unmeasured)
 
     @property
     def ended(self) -> bool:
-        """Whether it counts, and is over."""
+        """Whether it counts and has ended."""
         return self.counts and self.state != "running"
 
     @property
     def accuracy(self) -> Figure | None:
-        """Its accuracy with the samples; None where either is not known."""
+        """Its accuracy with the number of samples; None if either is unknown."""
         return accuracy_of({"accuracy": self.figures.get("accuracy"), **self.noise})
 
     @property
     def feasible(self) -> bool:
-        """Whether it is complete and holds every constraint."""
+        """Whether it is complete and meets every constraint."""
         return self.state == "complete" and all(v <= 0 for v in self.violation.values())
 
 
 def violation_of(frozen: FrozenTrial) -> dict[str, float]:
-    """Constraint → by how much a trial misses it; raises ValueError, TypeError."""
+    """Constraint → excess (≤ 0: met) of a stored trial; raises ValueError, TypeError."""
     return {k: float(v) for k, v in dict(frozen.user_attrs.get("violation", {})).items()}

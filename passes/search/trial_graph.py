@@ -1,4 +1,4 @@
-"""The graph with choices of a trial, its masks only planned: for costs that need no run, and for a preview."""
+"""The graph of a trial with masks planned but not computed: for static costs and previews."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from espalier.passes.sensitivity.table import Candidate
 
 
 def candidates(space: Space, choice: Choice, value: Any) -> Iterator[tuple[str, str, Candidate]]:
-    """(node, port, candidate) of a value of a format or a sparsity; formats as fitted."""
+    """(node, port, candidate) for each place of a format or a sparsity; formats as fitted."""
     for node in choice.nodes:
         if choice.kind == "sparsity":
             yield node, "weight", Candidate(None, float(value or 0), choice.method)
@@ -27,7 +27,7 @@ def candidates(space: Space, choice: Choice, value: Any) -> Iterator[tuple[str, 
 
 
 def planned(graph: Graph, space: Space, choice: Choice, value: Any) -> Graph:
-    """The graph with one choice made; nodes that it lacks are passed over. Raises FormatError."""
+    """The graph with one choice applied; nodes that it lacks are skipped. Raises FormatError."""
     nodes = {n: graph.nodes[n] for n in choice.nodes if n in graph.nodes}
     if choice.kind == "parallel":
         return graph.replace(*(with_products(node, graph, int(value)) for node in nodes.values()))
@@ -35,7 +35,7 @@ def planned(graph: Graph, space: Space, choice: Choice, value: Any) -> Graph:
         return graph
     for name, port, candidate in candidates(space, choice, value):
         if name in nodes and port in offered(nodes[name]):
-            held = nodes[name].precision.get(port)
-            kept = held.format if choice.kind == "sparsity" and held else candidate.format
-            nodes[name] = with_candidate(nodes[name], port, replace(candidate, format=kept))
+            precision = nodes[name].precision.get(port)
+            fmt = precision.format if choice.kind == "sparsity" and precision else candidate.format
+            nodes[name] = with_candidate(nodes[name], port, replace(candidate, format=fmt))
     return graph.replace(*nodes.values())

@@ -1,4 +1,4 @@
-"""Whether a running trial may end early: by rungs, paired tests against the best so far, or Optuna's pruners."""
+"""Ends running trials early: by paired tests against the best trial at rungs, or by Optuna's pruners."""
 
 from __future__ import annotations
 
@@ -8,54 +8,54 @@ import optuna
 
 from espalier.passes.search.goals import Wanted
 from espalier.passes.search.spec import SearchSpec
-from espalier.passes.search.trial_run import EndedEarly, Seen
+from espalier.passes.search.trial_run import EndedEarly, PartialResult
 
-SURE = 0.05  # chance at which a trial no worse than the best would be ended all the same
+SIGNIFICANCE = 0.05  # p-value below which a trial is pruned
 
 
 class TrialPruner:
-    """Hears what one trial shows; raises EndedEarly. `incumbent`: the (losses, correct) of the best, or None."""
+    """Takes a trial's intermediate results; raises EndedEarly. `incumbent`: (losses, correct) of the best, or None."""
 
     def __init__(self, trial: optuna.Trial, spec: SearchSpec, want: Wanted, incumbent: Any = None) -> None:
         self.trial, self.spec, self.want, self.incumbent = trial, spec, want, incumbent
-        self.last: Seen | None = None
+        self.last: PartialResult | None = None
 
-    def __call__(self, seen: Seen) -> None:
-        """Note a value, and end the trial where that is enough."""
-        self.last = seen
-        values = self.want.values({**seen.figures})
+    def __call__(self, result: PartialResult) -> None:
+        """Report a result to Optuna; raises EndedEarly where the pruner decides so."""
+        self.last = result
+        values = self.want.values({**result.figures})
         if len(values) == 1 and values[0] == values[0]:
-            self.trial.report(values[0], seen.samples)
+            self.trial.report(values[0], result.samples)
         if self.spec.pruner == "rungs":
-            self._rung(seen)
+            self._rung(result)
         elif self.spec.pruner != "none" and self.trial.should_prune():
-            raise EndedEarly(f"after {seen.samples} {seen.unit} {self._verdict(values)}")
+            raise EndedEarly(f"after {result.samples} {result.unit} {self._verdict(values)}")
 
     def _verdict(self, values: tuple[float, ...]) -> str:
-        """Why a pruner of Optuna's ended it."""
+        """Why one of Optuna's pruners ended the trial."""
         if self.spec.pruner != "threshold":
-            return f"the pruner {self.spec.pruner} found it too weak"
+            return f"the pruner {self.spec.pruner} ended it"
         name = "the sum" if self.want.summed else self.want.goals[0].figure.replace("_", " ")
         lower, upper = self.spec.lower, self.spec.upper
         side = f"below {lower:g}" if lower is not None and values[0] < lower else f"above {upper:g}"
         return f"{name} is {values[0]:.4g}, {side}"
 
-    def _rung(self, seen: Seen) -> None:
-        if self.incumbent is None or seen.losses is None:
+    def _rung(self, result: PartialResult) -> None:
+        if self.incumbent is None or result.losses is None:
             return
         losses, correct = self.incumbent
-        count = len(seen.losses)
+        count = len(result.losses)
         if len(losses) < count:
             return
         name = self.want.goals[0].figure
-        chance = (sign_test(seen.correct, correct[:count]) if name == "accuracy"
-                  else signed_rank(seen.losses, losses[:count]))  # fmt: skip
-        if chance < SURE:
+        chance = (sign_test(result.correct, correct[:count]) if name == "accuracy"
+                  else signed_rank(result.losses, losses[:count]))  # fmt: skip
+        if chance < SIGNIFICANCE:
             raise EndedEarly(f"after {count} samples worse than the best so far ({chance:.2g})")
 
 
 def sign_test(mine: Any, best: Any) -> float:
-    """Chance of so many samples that only the best gets right, were both as good."""
+    """One-sided p-value of the sign test (McNemar's exact test) that a trial is as accurate as the best."""
     from scipy.stats import binom
 
     lost, won = int((~mine & best).sum()), int((mine & ~best).sum())
@@ -63,9 +63,9 @@ def sign_test(mine: Any, best: Any) -> float:
 
 
 def signed_rank(mine: Any, best: Any) -> float:
-    """Wilcoxon's chance of losses so much above the best's, were both as good."""
+    """One-sided p-value of Wilcoxon's signed-rank test that a trial's losses are not above the best's."""
     from scipy.stats import wilcoxon
 
     above = mine - best
-    found: Any = wilcoxon(above, alternative="greater") if above.any() else None
-    return 1.0 if found is None else float(found.pvalue)
+    test: Any = wilcoxon(above, alternative="greater") if above.any() else None
+    return 1.0 if test is None else float(test.pvalue)

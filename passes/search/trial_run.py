@@ -1,4 +1,4 @@
-"""How one trial is run: the door by which trials that train or build another model come in beside plain ones."""
+"""The interface of trial runners: post-training, with training, or on another architecture."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from espalier.passes.base import Context
 
 
 class EndedEarly(Exception):
-    """A trial ends early: what it has shown so far is not good enough. The text says against what."""
+    """A pruner ends a trial; the text says why."""
 
 
 class Invalid(Exception):
-    """What a trial chose cannot be built: it is pruned before it costs anything. The text says why."""
+    """A trial's configuration cannot be built: it is pruned before it is measured. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a trial shows on its way: figures after so many samples (or steps: `unit`), and each one's losses.
+class PartialResult:
+    """Intermediate figures after `samples` samples (or optimiser steps: `unit`), with losses per sample.
 
-    `correct` and `losses`: of every sample seen so far, in an order that all trials share; None where there are none.
+    `correct` and `losses`: arrays over the samples so far, in an order that all trials share; None while training.
     """
 
     samples: int
@@ -32,30 +32,30 @@ class Seen:
     unit: str = "samples"
 
 
-def _unheard(seen: Seen) -> None:
-    """Nobody stops it."""
+def _ignore(result: PartialResult) -> None:
+    """No pruner: the trial runs to its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a trial is to do: its choices, and the recipe that they make (all but those of a configuration).
+    """A trial to run: its parameters, and the recipe that they give (configuration keys apart).
 
-    `begins`: the model of another trial at whose weights it begins. `show`: hears what it shows on its way, and raises
-    EndedEarly where that is enough.
+    `begins`: file of the model whose weights it inherits. `show`: takes intermediate results, and raises EndedEarly to
+    prune the trial.
     """
 
     params: dict[str, Any]
     recipe: Recipe
     context: Context
-    show: Callable[[Seen], None] = field(default=_unheard)
+    show: Callable[[PartialResult], None] = field(default=_ignore)
     begins: str = ""
 
 
 class TrialRun(Protocol):
-    """A way to run trials; one for a whole study, so that it can keep what they share."""
+    """Runs trials; one instance per study, so that trials can share data and models."""
 
     def key(self, order: Order) -> str:
-        """Equal for trials that must come to the same result; raises Invalid."""
+        """Equal for trials that have the same result; raises Invalid."""
         ...
 
     def costs(self, order: Order) -> dict[str, float]:

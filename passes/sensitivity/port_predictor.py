@@ -151,7 +151,7 @@ class PortPredictor:
             return fmt
         return least_error(fmt, self._sample, self._low, self._high, rounded)
 
-    def tried(self, candidate: Candidate, rounded: Rounding = Format.rounded) -> tuple[float, float]:
+    def kl_and_noise(self, candidate: Candidate, rounded: Rounding = Format.rounded) -> tuple[float, float]:
         """(predicted divergence, noise-to-signal ratio) of a candidate, without fitting."""
         prediction = self.predict(candidate, rounded)
         return prediction.kl, prediction.noise

@@ -14,7 +14,7 @@ import pytest
 from espalier.app.cli import main
 from espalier.model.errors import StorageError
 from espalier.model.trust import NAMED, SESSION
-from espalier.passes.search.fleet.model_transfer import handed
+from espalier.passes.search.fleet.model_transfer import shared_model
 from espalier.passes.search.fleet.serve import serve
 from espalier.passes.search.storage import load_study, open_storage
 from tests.passes.fleet.fleet_cases import cluster, postgres
@@ -148,8 +148,8 @@ def test_a_worker_runs_nothing_that_a_study_names(
 def test_a_digest_is_no_path(digest: str, tmp_path: Path) -> None:
     study = optuna.create_study(storage=open_storage(str(tmp_path / "a.journal")), study_name="a")
     study.set_user_attr("project", {"model": "m", "source": "s", "beside": {"/data.csv": digest}})
-    with pytest.raises(StorageError, match="no digest"):
-        handed(study)
+    with pytest.raises(StorageError, match="invalid digest"):
+        shared_model(study)
     study.set_user_attr("project", {"model": "m", "source": "s", "digest": digest or "x"})
-    with pytest.raises(StorageError, match="no digest"):
-        handed(study)
+    with pytest.raises(StorageError, match="invalid digest"):
+        shared_model(study)

@@ -30,7 +30,7 @@ from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import LINEAR, SearchSpec, Vary
-from espalier.passes.search.study import Plan, Running, begin
+from espalier.passes.search.study import Plan, StudyRun, begin
 from tests.benchmarks.record import report
 from tests.benchmarks.sst2 import LENGTH, SHARED, train
 
@@ -87,7 +87,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
     return found, time.process_time() - processor, time.perf_counter() - wall
 
 
-def begun(folder: Path, trials: int = OURS, **more: Any) -> Running:
+def begun(folder: Path, trials: int = OURS, **more: Any) -> StudyRun:
     """A search by chance that is ready."""
     made = Path(tempfile.mkdtemp())
     opened = open_any(str(folder), made, origin=Origin.TYPED)

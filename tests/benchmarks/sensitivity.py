@@ -227,7 +227,7 @@ def _edit(places: Any, file: Path, run: Graph, context: Context, fmt: Format) ->
         begun, start = time.process_time(), time.perf_counter()
         found = port_predictor(place, load(file), run, context.store, 1 << 16)
         assert found is not None
-        found.tried(Candidate(fmt))
+        found.kl_and_noise(Candidate(fmt))
         return time.process_time() - begun, time.perf_counter() - start
 
     took = [once() for _ in range(9)]

@@ -1,4 +1,4 @@
-"""Models of a search over architectures: each is checked, traced and filled once, and remembered by its values."""
+"""Builds the models of a search over architectures: each is checked, traced and initialised once, then cached."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from espalier.passes.recipes.replay import Memo
 from espalier.passes.search.architecture.configuration import Origin, origin_of, why_not
 from espalier.passes.structure.weight_inheritance import inherit
 
-KEPT = 1 << 30  # bytes of weights of architectures that stay in memory; others are made again when they are wanted
+MAX_BYTES = 1 << 30  # of weights in the cache; evicted architectures are built again
 
 
 class Impossible(PassError):
-    """No model can be made of a combination of values: it is left out before it costs anything."""
+    """A combination of values gives no model: it is pruned before it is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """An architecture: its source, its graph, its tensors, and what its trials share.
+    """An architecture: its source, its graph, its tensors, and the results that its trials share.
 
-    `share`: of its parameters that were inherited; `memo`: what has been run on it.
+    `share`: share of its parameters that were inherited; `memo`: results of steps on it.
     """
 
     info: SourceInfo
@@ -47,7 +47,7 @@ class Built:
 
 
 class Architect:
-    """Builds what configurations say. `trained`: the source's graph, whose weights are inherited where `inherits`."""
+    """Builds models of configurations. `trained`: the source's graph, whose weights are inherited if `inherits`."""
 
     def __init__(self, info: SourceInfo, trained: Graph, store: WeightStore, seed: int = 0, inherits: bool = True):
         self.origin: Origin = origin_of(info)
@@ -57,33 +57,33 @@ class Architect:
         self._reasons: dict[str, str] = {}
 
     def spec(self, values: Mapping[str, Any]) -> str:
-        """The `config:` source of these values, which names the architecture."""
+        """The `config:` source of these values, which identifies the architecture."""
         return self.origin.spec(values)
 
     def why_not(self, values: Mapping[str, Any]) -> str:
-        """Why these values make no model; empty where they do. Asked once of each combination."""
+        """Why these values give no model; empty if they do. Cached by combination."""
         name = self.spec(values)
         if name not in self._reasons:
             self._reasons[name] = why_not(self.origin, values)
         return self._reasons[name]
 
     def build(self, values: Mapping[str, Any]) -> Built:
-        """The model of these values, traced once; raises Impossible with the reason where there is none."""
+        """The model of these values; raises Impossible with the reason if there is none."""
         name = self.spec(values)
         if reason := self.why_not(values):
             raise Impossible(reason, "Leave this combination out of the space.")
         if name not in self._built:
             try:
-                self._built[name] = self._made(name)
+                self._built[name] = self._trace(name)
             except EspalierError as error:
                 self._reasons[name] = error.message
                 raise Impossible(error.message, error.hint) from error
-            while len(self._built) > 1 and sum(map(_bytes, self._built.values())) > KEPT:
+            while len(self._built) > 1 and sum(map(_bytes, self._built.values())) > MAX_BYTES:
                 self._built.popitem(last=False)
         self._built.move_to_end(name)
         return self._built[name]
 
-    def _made(self, spec: str) -> Built:
+    def _trace(self, spec: str) -> Built:
         import torch
 
         from espalier.model.opening import open_source
@@ -91,13 +91,13 @@ class Architect:
         with torch.random.fork_rng(devices=()):
             opened = open_source(spec, Path(tempfile.gettempdir()), self.origin.info.inputs, self.seed, cached=False)
         source = opened.project.source
-        held = self.origin.info
-        info = replace(source, tokenizer=held.tokenizer, text=held.text, label=held.label, classes=held.classes,
-                       data=held.data, name=title(spec))  # fmt: skip
+        origin = self.origin.info
+        info = replace(source, tokenizer=origin.tokenizer, text=origin.text, label=origin.label,
+                       classes=origin.classes, data=origin.data, name=title(spec))  # fmt: skip
         if not self.inherits:
             return Built(info, opened.project.base, opened.store, opened.callables)
-        found = inherit(opened.project.base, opened.store, self.trained, self.store)
-        return Built(info, found.graph, opened.store, opened.callables, found.share)
+        inherited = inherit(opened.project.base, opened.store, self.trained, self.store)
+        return Built(info, inherited.graph, opened.store, opened.callables, inherited.share)
 
     def keeps(self, spec: str) -> bool:
         """Whether the model of a `config:` source is still in memory."""
@@ -109,11 +109,11 @@ def _bytes(built: Built) -> int:
 
 
 def square(graph: Graph) -> set[str]:
-    """The Linear layers that an identity can stand for."""
+    """The ids of Linear layers that an identity can replace: as many inputs as outputs."""
     linear = [(n.id, weight_at(n, "weight", graph)) for n in graph if n.op == "linear"]
     return {i for i, name in linear if name is not None and len(set(graph.weights[name].shape)) == 1}
 
 
 def title(spec: str) -> str:
-    """What the project of a `config:` source is called."""
+    """The name of the project of a `config:` source."""
     return spec.partition("?")[0].replace("config:", "") + " (searched)"

@@ -1,6 +1,6 @@
-"""The configuration that a model came from, and what it says where some of its keys are others.
+"""The Hugging Face configuration of a model, and its variants.
 
-A candidate is named by a `config:` source, so whatever a search finds can be opened by anybody who has its name.
+A variant is named by a `config:` source, so the result of a search can be opened anywhere by its name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from espalier.model.sources.info import SourceInfo, demo_folder
 from espalier.model.sources.source import load_source
 
 Values = dict[str, Any]
-# Keys of a configuration that say nothing of the architecture, or that cannot be other than they are.
-ASIDE = ("architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "use_cache", "id2label",
+UNKNOWN_SOURCE = "The model's source is unknown, so no other architecture can be built."
+# Keys of a configuration that do not describe the architecture, or that cannot change.
+IGNORED = ("architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "use_cache", "id2label",
          "label2id", "_name_or_path")  # fmt: skip
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
 USUAL = ("num_hidden_layers", "num_layers", "num_attention_heads", "num_heads", "num_key_value_heads", "hidden_size",
@@ -27,10 +28,10 @@ USUAL = ("num_hidden_layers", "num_layers", "num_attention_heads", "num_heads", 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a model type and a task make of `values`, the keys that differ from the type's own.
+    """A configuration: model type (`kind`), task, and the `values` that differ from the type's defaults.
 
-    `aliases`: other names of keys. `known`: all keys there are. `info`: the source that it was read from. `attention`:
-    how attention is computed, where the source says so.
+    `aliases`: other names of keys. `known`: all keys. `info`: the source that it was read from. `attention`: the
+    attention implementation, if the source names one.
     """
 
     info: SourceInfo
@@ -50,51 +51,51 @@ class Origin:
         return self.aliases.get(name, name)
 
     def spec(self, changes: Mapping[str, Any]) -> str:
-        """The `config:` source in which `changes` take the place of the source's values."""
+        """The `config:` source with `changes` to the source's values."""
         values = self.values | {self.key(k): v for k, v in changes.items()}
-        words = {k: _word(v) for k, v in sorted(values.items())}
-        words |= {k: v for k, v in (("task", self.task), ("attn_implementation", self.attention)) if v}
-        return f"config:{self.kind}" + (f"?{urlencode(words, quote_via=quote, safe='[],{}:')}" if words else "")
+        query = {k: _text(v) for k, v in sorted(values.items())}
+        query |= {k: v for k, v in (("task", self.task), ("attn_implementation", self.attention)) if v}
+        return f"config:{self.kind}" + (f"?{urlencode(query, quote_via=quote, safe='[],{}:')}" if query else "")
 
 
 def origin_of(info: SourceInfo) -> Origin:
-    """The configuration that a source was made from; raises PassError where there is none."""
+    """The configuration of a source; raises PassError if there is none."""
     from espalier.model.sources.huggingface import TASKS, read_config
 
     attention = ""
     if info.spec.startswith("config:"):
-        wish = read_config(info.spec)
-        config, task, attention = wish.config, wish.task, wish.attention or ""
+        parsed = read_config(info.spec)
+        config, task, attention = parsed.config, parsed.task, parsed.attention or ""
     else:
         config = _read(info)
         task = _task(config, TASKS)
     cls = type(config)
     defaults: Values = cls().to_dict()
     aliases: dict[str, str] = dict(getattr(cls, "attribute_map", {}))
-    told = {k: v for k, v in config.to_diff_dict().items() if k not in ASIDE}
-    told |= {k: v for k, v in config.to_dict().items() if k not in ASIDE and k in defaults and v != defaults[k]}
+    changed = {k: v for k, v in config.to_diff_dict().items() if k not in IGNORED}
+    changed |= {k: v for k, v in config.to_dict().items() if k not in IGNORED and k in defaults and v != defaults[k]}
     if config.num_labels != cls().num_labels:
-        told["num_labels"] = config.num_labels
-    known = frozenset((set(defaults) | set(aliases) | {"num_labels"}) - set(ASIDE))
-    plain = _needed(config.model_type, {k: v for k, v in told.items() if k in known})
-    return Origin(info, config.model_type, task, plain, aliases, known, attention)
+        changed["num_labels"] = config.num_labels
+    keys = frozenset((set(defaults) | set(aliases) | {"num_labels"}) - set(IGNORED))
+    values = _needed(config.model_type, {k: v for k, v in changed.items() if k in keys})
+    return Origin(info, config.model_type, task, values, aliases, keys, attention)
 
 
 def why_not(origin: Origin, changes: Mapping[str, Any]) -> str:
-    """Why no model can be made of these values, in transformers' own words; empty where one can.
+    """Why these values give no model, in transformers' words; empty if they do.
 
-    The model is built and run without weights (torch's meta device): milliseconds, whatever its size.
+    The model is built and run without weights (torch's meta device): milliseconds at any size.
     """
     try:
         fault = _fault(origin, changes)
     except SourceError as error:
         return error.message
-    # What the meta device cannot do with the source's own values either is no fault of these.
+    # An error that the source's own values cause too is a limit of the meta device.
     return fault if fault and not _fault(origin, {}) else ""
 
 
 def _fault(origin: Origin, changes: Mapping[str, Any]) -> str:
-    """What the forward says of sizes that only meet there; raises SourceError where no model can be built."""
+    """The error of the model's forward, or empty; raises SourceError if no model can be built."""
     import torch
 
     spec = origin.spec(changes)
@@ -104,7 +105,7 @@ def _fault(origin: Origin, changes: Mapping[str, Any]) -> str:
     try:
         with torch.no_grad():
             loaded.model(**example)
-    # NotImplementedError, of what cannot run on meta, is one of them.
+    # RuntimeError includes NotImplementedError, of operations without a meta kernel.
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         return first_line(error)
     return ""
@@ -114,68 +115,68 @@ def _fault(origin: Origin, changes: Mapping[str, Any]) -> str:
 
 
 def check_origin(info: SourceInfo) -> str:
-    """Where a source's configuration lies, as far as can be told at once; raises PassError where there is none."""
-    head, _, rest = info.spec.partition(":")
+    """The folder or name of a source's configuration, without loading it; raises PassError if there is none."""
+    head, _, name = info.spec.partition(":")
     if head == "config":
         return info.spec
-    place = rest if head == "hf" else str(demo_folder(rest)) if head == "demo" else info.spec
-    if head != "hf" and not (Path(place) / "config.json").is_file():
-        raise PassError(f"{info.name} was not made from a configuration, so its architecture cannot be varied.",
+    location = name if head == "hf" else str(demo_folder(name)) if head == "demo" else info.spec
+    if head != "hf" and not (Path(location) / "config.json").is_file():
+        raise PassError(f"{info.name} has no configuration, so its architecture cannot be varied.",
                         "Open a Hugging Face folder, hf:NAME or config:TYPE?…, or vary formats, sparsity and "
                         "options.")  # fmt: skip
-    return place
+    return location
 
 
 def _read(info: SourceInfo) -> Any:
-    """The configuration beside a source's weights."""
+    """The configuration of a source."""
     from transformers import AutoConfig
 
     from espalier.model.network import offline_if_unreachable
     from espalier.model.sources.huggingface import quiet
 
-    place = check_origin(info)
+    location = check_origin(info)
     try:
         with quiet(), offline_if_unreachable():
-            return AutoConfig.from_pretrained(place, trust_remote_code=False)
+            return AutoConfig.from_pretrained(location, trust_remote_code=False)
     # Damaged files, unknown types: transformers and its parsers raise many types.
     except Exception as error:
         raise PassError(f"The configuration of {info.name} cannot be read: {first_line(error)}",
-                        "Put the model's config.json back.") from error  # fmt: skip
+                        "Restore the model's config.json.") from error  # fmt: skip
 
 
 def _task(config: Any, tasks: Iterable[str]) -> str:
-    """The task whose class the configuration names; the bare model's where it names none of them."""
+    """The task of the class that the configuration names; empty (the bare model) if it names none."""
     from transformers.models.auto import modeling_auto
 
     names = {"sequence-classification": "SEQUENCE_CLASSIFICATION", "causal-lm": "CAUSAL_LM",
              "masked-lm": "MASKED_LM", "token-classification": "TOKEN_CLASSIFICATION",
              "question-answering": "QUESTION_ANSWERING", "image-classification": "IMAGE_CLASSIFICATION",
              "seq2seq-lm": "SEQ_TO_SEQ_CAUSAL_LM"}  # fmt: skip
-    wish = (config.architectures or [""])[0]
+    architecture = (config.architectures or [""])[0]
     for task in tasks:
-        held: Mapping[str, Any] = getattr(modeling_auto, f"MODEL_FOR_{names.get(task, '')}_MAPPING_NAMES", {})
-        found = held.get(config.model_type, ())
-        if wish and wish in ((found,) if isinstance(found, str) else found):
+        mapping: Mapping[str, Any] = getattr(modeling_auto, f"MODEL_FOR_{names.get(task, '')}_MAPPING_NAMES", {})
+        classes = mapping.get(config.model_type, ())
+        if architecture and architecture in ((classes,) if isinstance(classes, str) else classes):
             return task
     return ""
 
 
 def _needed(kind: str, values: Values) -> Values:
-    """The values without those that follow from the others: a head's size, each layer's type."""
+    """The values without those derived from others, such as a head's size or each layer's type."""
     from espalier.model.sources.huggingface import make_config
 
     for key in list(values):
-        rest = {k: v for k, v in values.items() if k != key}
+        others = {k: v for k, v in values.items() if k != key}
         try:
-            if make_config(kind, rest).to_dict().get(key) == values[key]:
-                values = rest
+            if make_config(kind, others).to_dict().get(key) == values[key]:
+                values = others
         except SourceError:
-            continue  # without it the others do not fit
+            continue  # the others are invalid without it
     return values
 
 
-def _word(value: Any) -> str:
-    """As the `config:` form reads it again."""
+def _text(value: Any) -> str:
+    """The value in the form that `config:` sources parse."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return json.dumps(value, separators=(",", ":")) if isinstance(value, list | dict | tuple) else str(value)

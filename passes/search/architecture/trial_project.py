@@ -1,4 +1,4 @@
-"""A trial of another architecture as a project of its own: a recipe cannot turn one model into another's sizes."""
+"""A trial of another architecture as a project of its own, because a recipe cannot change a model's configuration."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from espalier.model.errors import OptionsError
 from espalier.passes.base import Context
 from espalier.passes.recipes.replay import Memo, milestones, replay
 from espalier.passes.search.architecture.building import Architect, Built, square
+from espalier.passes.search.architecture.configuration import UNKNOWN_SOURCE
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
 from espalier.passes.search.with_training import fitted_to
 
 
 def configured(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the configuration that a trial chose; empty where it keeps the model."""
+    """The configuration keys that a trial chose; empty if it keeps the model."""
     return {c.key: params[c.name] for c in space.active(params) if c.kind == "config" and c.name in params}
 
 
@@ -26,7 +27,7 @@ def source_of(search: Search, space: Space, params: Mapping[str, Any]) -> str:
     from espalier.passes.search.architecture.configuration import origin_of
 
     if search.info is None:
-        raise OptionsError("Where the model came from is not known, so no other can be built.", "Open its source.")
+        raise OptionsError(UNKNOWN_SOURCE, "Open it from its source.")
     return origin_of(search.info).spec(configured(space, params))
 
 
@@ -34,22 +35,22 @@ def chosen(
     search: Search, space: Space, params: Mapping[str, Any], context: Context, begins: str = "",
     memo: Memo | None = None,
 ) -> Project:  # fmt: skip
-    """The project of a trial: its configuration, inherited weights, and its recipe run, trainings too, as in the trial.
+    """The project of a trial: its configuration, inherited weights, and its recipe replayed with trainings.
 
-    `memo`: what the trial itself made. Its tensors are put into the store of `context`. Raises Impossible, and what a
-    step raises.
+    `memo`: the trial's own results. The tensors are written to the store of `context`. Raises Impossible, and errors of
+    the steps.
     """
     if search.info is None:
-        raise OptionsError("Where the model came from is not known, so no other can be built.", "Open its source.")
+        raise OptionsError(UNKNOWN_SOURCE, "Open it from its source.")
     architect = Architect(search.info, search.base, context.store, search.spec.seed, search.spec.inherit)
-    built = _held(architect.build(configured(space, params)), context)
+    built = _copied(architect.build(configured(space, params)), context)
     recipe = search.recipe_of(space, params, begins)
     recipe = fitted_to(recipe, set(built.graph.nodes), square(built.graph))
-    done = replay(built.graph, recipe, replace(built.context(context), store=context.store), memo)
-    return Project(built.info, built.graph, recipe, done.graph, milestones=milestones(recipe, done.results))
+    replayed = replay(built.graph, recipe, replace(built.context(context), store=context.store), memo)
+    return Project(built.info, built.graph, recipe, replayed.graph, milestones=milestones(recipe, replayed.results))
 
 
-def _held(built: Built, context: Context) -> Built:
+def _copied(built: Built, context: Context) -> Built:
     for weight in built.graph.weights.values():
         if weight.key:
             context.store.hold(built.store.get(weight.key))

@@ -1,6 +1,7 @@
-"""Places of a search among its workers: storages give out trials one by one, but none of them counts to a number.
+"""Claims trials so that workers of one study together run no more than the budget, which storages do not count.
 
-A worker takes a trial first and looks then who was before it; one too many waits as a spare, for a search that goes on.
+A worker first takes a trial, then counts the earlier ones. A trial beyond the budget is queued as a spare, for a search
+that is resumed.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-SPARE = "spare"  # a trial that waits, has no choices yet, and is none of those that were asked for
-ELSEWHERE = 0.2  # seconds until another look, where all places are taken and one may become free
-UNSETTLED = 10.0  # seconds that a worker may take from its trial to its place; one that died there is lost anyway
+SPARE = "spare"  # attribute of a queued trial beyond the budget, without parameters
+RECHECK = 0.2  # seconds until the next attempt while the budget is used up, as a trial may still be lost
+UNSETTLED = 10.0  # seconds that a worker may take to claim its trial; one that dies meanwhile is detected as lost
 
 
 def is_spare(trial: FrozenTrial) -> bool:
-    """Whether a trial only waits to be one."""
+    """Whether a trial is queued beyond the budget."""
     return trial.state.name == "WAITING" and bool(trial.user_attrs.get(SPARE))
 
 
-def claimed(study: Study, places: int) -> optuna.Trial | None:
-    """The next trial, one that waits or a new one, as `Study.ask` gives it; None where `places` others have begun."""
+def claimed(study: Study, budget: int) -> optuna.Trial | None:
+    """The next trial, queued or new, in the form of `Study.ask`; None if `budget` others have begun."""
     import optuna
 
     study._thread_local.cached_all_trials = None  # pyright: ignore[reportPrivateUsage]
-    mine = _taken(study)
-    if not _has_place(study, mine, places):
-        _lay_aside(study, mine)
-        time.sleep(ELSEWHERE)
+    mine = _take(study)
+    if not _is_within(study, mine, budget):
+        _put_back(study, mine)
+        time.sleep(RECHECK)
         return None
     storage = storage_of(study)
     storage.set_trial_user_attr(mine, WORKER, worker_name())
@@ -46,8 +47,8 @@ def claimed(study: Study, places: int) -> optuna.Trial | None:
     return optuna.Trial(study, mine)
 
 
-def _taken(study: Study) -> int:
-    """A trial that this worker alone has: the first that waits, spares after all others, else a new one."""
+def _take(study: Study) -> int:
+    """The id of a trial that this worker alone has: the first queued one, spares last, or a new one."""
     import optuna
     from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
@@ -59,26 +60,28 @@ def _taken(study: Study) -> int:
             if storage.set_trial_state_values(id_of(trial), TrialState.RUNNING):
                 storage.set_trial_user_attr(id_of(trial), BEAT, signature(0))
                 return id_of(trial)
-    # It beats from its first moment: a worker that is killed before it has its place is known to be dead.
+    # It has a heartbeat from the start, so that a worker that is killed before it claims the trial is detected.
     new = optuna.create_trial(state=TrialState.RUNNING, user_attrs={BEAT: signature(0)})
     return storage.create_new_trial(study._study_id, new)  # pyright: ignore[reportPrivateUsage]
 
 
-def _has_place(study: Study, mine: int, places: int) -> bool:
-    """Of workers that ask at one moment the lower number goes first; it waits for those that may be there already."""
+def _is_within(study: Study, mine: int, budget: int) -> bool:
+    """Whether fewer than `budget` trials come before this one: settled ones, and of unsettled ones those of lower
+    number. Waits until that is certain.
+    """
     until = time.monotonic() + UNSETTLED
     number = storage_of(study).get_trial(mine).number
     while True:
         others = [t for t in study.get_trials(deepcopy=False) if t.number != number and _counts(t)]
-        if sum(t.number < number or is_settled(t) for t in others) >= places:
+        if sum(t.number < number or is_settled(t) for t in others) >= budget:
             return False
-        if len(others) < places or time.monotonic() > until:
+        if len(others) < budget or time.monotonic() > until:
             return True
         time.sleep(0.02)
 
 
 def _counts(trial: FrozenTrial) -> bool:
-    """As `Trial.counts`, of a trial as the storage has it."""
+    """`Trial.counts` for a stored trial."""
     attrs = trial.user_attrs
     missed = trial.state.name == "PRUNED" and any(v > 0 for v in tried(lambda: violation_of(trial), {}).values())
     began = any(map(math.isfinite, trial.intermediate_values.values()))
@@ -87,14 +90,14 @@ def _counts(trial: FrozenTrial) -> bool:
 
 
 def is_settled(trial: FrozenTrial) -> bool:
-    """Whether a trial waits for its turn, has its place, or has ended."""
+    """Whether a trial is queued, claimed or ended."""
     return trial.state.name != "RUNNING" or bool(trial.user_attrs.get(WORKER))
 
 
-def _lay_aside(study: Study, mine: int) -> None:
+def _put_back(study: Study, mine: int) -> None:
     from optuna.trial import TrialState
 
     storage = storage_of(study)
-    if not storage.get_trial(mine).user_attrs.keys() - {BEAT}:  # one with choices of its own waits as what it is
+    if not storage.get_trial(mine).user_attrs.keys() - {BEAT}:  # one with parameters stays an ordinary queued trial
         storage.set_trial_user_attr(mine, SPARE, True)
     storage.set_trial_state_values(mine, TrialState.WAITING)

@@ -1,6 +1,6 @@
-"""Files beside a storage, known by their content: how a project reaches workers that share nothing but the storage.
+"""Content-addressed files beside a storage, through which workers that share only the storage get the project.
 
-A folder beside a journal or an SQLite file, a table in PostgreSQL, a second service at the port of a gRPC storage.
+A folder next to a journal or an SQLite file, a table in PostgreSQL, a second service on the port of a gRPC storage.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any, Protocol
 
 from espalier.model.errors import StorageError
 from espalier.model.files import explained, placing
+from espalier.model.private import redacted
 from espalier.passes.search.fleet.token import metadata, refused
-from espalier.passes.search.storage import TIMEOUT, address, database_url, path_of, scheme_of, shown
+from espalier.passes.search.storage import TIMEOUT, address, database_url, path_of, scheme_of
 
 CHUNK = 1 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -24,23 +25,23 @@ SERVICE = "espalier.Files"
 
 
 class Files(Protocol):
-    """Files by the SHA-256 of their bytes."""
+    """Files by SHA-256."""
 
     def has(self, digest: str) -> bool:
         """Whether the file is there."""
         ...
 
     def put(self, digest: str, chunks: Iterable[bytes]) -> None:
-        """Keep a file."""
+        """Store a file."""
         ...
 
     def get(self, digest: str) -> Iterator[bytes]:
-        """Its bytes, in pieces; raises StorageError where it is not there."""
+        """The file's bytes in pieces; raises StorageError if it is missing."""
         ...
 
 
 def is_digest(text: str) -> bool:
-    """Whether it is a SHA-256 in hexadecimal digits."""
+    """Whether `text` is a SHA-256 in hexadecimal digits."""
     return bool(_DIGEST.fullmatch(text))
 
 
@@ -51,33 +52,33 @@ def digest_of(path: Path) -> str:
 
 
 def pieces(path: Path) -> Generator[bytes]:
-    """A file's bytes."""
+    """A file's bytes, CHUNK at a time."""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             yield chunk
 
 
 def keep(folder: Path, digest: str, chunks: Iterable[bytes], name: str = "") -> Path:
-    """Write a file that must have this digest, whole or not at all; raises StorageError."""
+    """Write a file atomically and check its digest; raises StorageError. An existing file stays."""
     target = folder / (name or digest)
     if target.exists():
         return target
     with explained(target, StorageError):
         folder.mkdir(parents=True, exist_ok=True)
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     with placing(target, StorageError) as part:
         with part.open("wb") as file:
             for chunk in chunks:
-                found.update(chunk)
+                checksum.update(chunk)
                 file.write(chunk)
-        if found.hexdigest() != digest:
-            raise _altered()
+        if checksum.hexdigest() != digest:
+            raise _corrupted()
         part.chmod(0o644)  # other users' workers read it
     return target
 
 
-def _altered() -> StorageError:
-    return StorageError("A file arrived altered or cut off.", "Start the worker again.")
+def _corrupted() -> StorageError:
+    return StorageError("A file arrived corrupted or incomplete.", "Start the worker again.")
 
 
 def _no_digest(digest: str) -> StorageError:
@@ -117,7 +118,7 @@ class FolderFiles:
 
 
 class TableFiles:
-    """Files in a table of a database, in pieces; the last piece is empty, and tells that all are there."""
+    """Files in a table of a database, in pieces; an empty last piece marks a complete file."""
 
     def __init__(self, url: str) -> None:
         import sqlalchemy as sql
@@ -133,8 +134,8 @@ class TableFiles:
     def _rows(self, digest: str, *, empty: bool = False) -> Any:
         import sqlalchemy as sql
 
-        found = sql.select(self._table.c.data).where(self._table.c.digest == digest).order_by(self._table.c.part)
-        return found.where(sql.func.length(self._table.c.data) == 0) if empty else found
+        query = sql.select(self._table.c.data).where(self._table.c.digest == digest).order_by(self._table.c.part)
+        return query.where(sql.func.length(self._table.c.data) == 0) if empty else query
 
     def size(self) -> int:
         """The bytes of all files."""
@@ -149,19 +150,19 @@ class TableFiles:
             return database.execute(self._rows(digest, empty=True)).first() is not None
 
     def put(self, digest: str, chunks: Iterable[bytes]) -> None:
-        """Keep a file, all of it in one transaction; of two that do it at once, one does. Raises StorageError."""
+        """Store a file in one transaction; of two concurrent ones, one succeeds. Raises StorageError."""
         from sqlalchemy.exc import IntegrityError
 
         if not is_digest(digest):
             raise _no_digest(digest)
         try:
             with self._engine.begin() as database:
-                found = hashlib.sha256()
+                checksum = hashlib.sha256()
                 for part, data in enumerate(filter(None, chunks)):
-                    found.update(data)
+                    checksum.update(data)
                     database.execute(self._table.insert().values(digest=digest, part=part, data=data))
-                if found.hexdigest() != digest:
-                    raise _altered()
+                if checksum.hexdigest() != digest:
+                    raise _corrupted()
                 database.execute(self._table.insert().values(digest=digest, part=1 << 30, data=b""))
         except IntegrityError:
             if not self.has(digest):
@@ -177,13 +178,13 @@ class TableFiles:
 
 
 class GrpcFiles:
-    """Files behind a storage server of ours."""
+    """Files of a storage server that Espalier serves."""
 
     def __init__(self, url: str) -> None:
         import grpc
 
         host, port = address(url)
-        self._url, self._lost, self._said = url, grpc.RpcError, metadata(host, port)
+        self._url, self._rpc_error, self._metadata = url, grpc.RpcError, metadata(host, port)
         self._channel = grpc.insecure_channel(f"{host}:{port}")
         atexit.register(self._channel.close)
         self._has = self._channel.unary_unary(f"/{SERVICE}/Has")
@@ -193,22 +194,22 @@ class GrpcFiles:
     def has(self, digest: str) -> bool:
         """Whether the file is there."""
         try:
-            return self._has(digest.encode(), timeout=30, metadata=self._said) == b"1"
-        except self._lost as error:
+            return self._has(digest.encode(), timeout=30, metadata=self._metadata) == b"1"
+        except self._rpc_error as error:
             raise self._refused(error) from error
 
     def put(self, digest: str, chunks: Iterable[bytes]) -> None:
         """Keep a file."""
         try:
-            self._put(chain([digest.encode()], chunks), metadata=self._said)
-        except self._lost as error:
+            self._put(chain([digest.encode()], chunks), metadata=self._metadata)
+        except self._rpc_error as error:
             raise self._refused(error) from error
 
     def get(self, digest: str) -> Iterator[bytes]:
         """Its bytes."""
         try:
-            yield from self._get(digest.encode(), metadata=self._said)
-        except self._lost as error:
+            yield from self._get(digest.encode(), metadata=self._metadata)
+        except self._rpc_error as error:
             raise self._refused(error) from error
 
     def _refused(self, error: Any) -> StorageError:
@@ -219,21 +220,22 @@ class GrpcFiles:
         if error.code() == grpc.StatusCode.UNAUTHENTICATED:
             return refused(self._url)
         if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return StorageError(f"{self._url} takes no more files: {error.details()}",
-                                "Remove old files beside it, or give workers --project P.espalier.")  # fmt: skip
+            return StorageError(f"{self._url} accepts no more files: {error.details()}",
+                                "Remove old files of the server, or give workers --project P.espalier.")  # fmt: skip
         if error.code() == grpc.StatusCode.UNIMPLEMENTED:
-            return StorageError(f"{self._url} keeps studies but no files, so it cannot hand over a project.",
+            return StorageError(f"{self._url} stores studies but no files, so it cannot transfer a project.",
                                 "Start it with serve-storage, or give workers --project P.espalier.")  # fmt: skip
-        return StorageError(f"{self._url} broke off ({error.code().name.lower()}).", "Look whether it still runs.")
+        return StorageError(f"The connection to {self._url} is lost ({error.code().name.lower()}).",
+                            "Check that it still runs.")  # fmt: skip
 
 
 def files_of(url: str) -> Files:
     """The files beside the storage at `url`."""
-    return GrpcFiles(url) if scheme_of(url) == "grpc" else own_files_of(url)
+    return GrpcFiles(url) if scheme_of(url) == "grpc" else direct_files_of(url)
 
 
-def own_files_of(url: str) -> FolderFiles | TableFiles:
-    """The files beside a storage that is no server's."""
+def direct_files_of(url: str) -> FolderFiles | TableFiles:
+    """The files beside a storage without a server."""
     match scheme_of(url):
         case "postgresql":
             return TableFiles(url)
@@ -244,6 +246,6 @@ def own_files_of(url: str) -> FolderFiles | TableFiles:
 
 
 def describe(url: str) -> str:
-    """Where the files of a storage lie, in words."""
+    """The location of a storage's files, as a text."""
     path = path_of(url)
-    return f"{path}.files" if path else shown(url)
+    return f"{path}.files" if path else redacted(url)

@@ -1,5 +1,5 @@
-"""Heartbeats of workers, in the trials themselves, so that every kind of storage has them: a trial whose worker fell
-silent is failed and offered once more. Clocks are not compared: a beat is a count, and who looks times its standstill.
+"""Heartbeats of workers, stored in trials so that every kind of storage supports them: a trial whose worker is silent
+fails and is queued again. A beat is a count, and the observer times its standstill, so clocks are not compared.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
 WORKER, BEAT, ERROR, LOST, RETRY = "worker", "beat", "error", "lost", "retry_of"
 INTERVAL = float(os.environ.get("ESPALIER_BEAT", "10"))  # seconds between two beats
-SILENT = 6  # beats that fail to come before a worker counts as dead
-RETRIES = 2  # times that a trial whose worker died is offered again: what kills each worker is given up
+SILENT = 6  # missing beats after which a worker counts as dead
+RETRIES = 2  # times that a lost trial is queued again, as it may be what kills its workers
 
 
 def storage_of(study: Study) -> BaseStorage:
-    """Where a study lies."""
-    held: Any = study
-    return held._storage
+    """The storage of a study."""
+    untyped: Any = study
+    return untyped._storage
 
 
 def id_of(trial: FrozenTrial | Trial) -> int:
-    """What storages call a trial."""
-    held: Any = trial
-    return held._trial_id
+    """The storage's id of a trial."""
+    untyped: Any = trial
+    return untyped._trial_id
 
 
 @cache
 def home() -> str:
-    """What tells this machine's processes from those of others, containers included."""
+    """An identifier of this machine, or of this container."""
     facts = [socket.gethostname()]
     for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
         with contextlib.suppress(OSError):
@@ -53,7 +53,7 @@ def home() -> str:
 
 
 def _began(pid: int) -> str:
-    """When a process began, as the system counts; empty where there is none."""
+    """The start time of a process as a text; empty if it has ended."""
     import psutil
 
     try:
@@ -64,22 +64,22 @@ def _began(pid: int) -> str:
 
 
 def worker_name() -> str:
-    """This process as trials name it."""
+    """The name of this process in trials: host:pid."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def signature(count: int) -> list[Any]:
-    """A beat: its number, and whose it is."""
+    """A beat: its count, then machine, pid and start time of this process."""
     return [count, home(), os.getpid(), _began(os.getpid())]
 
 
 def is_dead(trial: FrozenTrial) -> bool:
-    """Whether a running trial's worker was a process of this machine that is no more."""
-    return is_gone(trial.user_attrs.get(BEAT))
+    """Whether the worker of a running trial was a process of this machine and has ended."""
+    return process_ended(trial.user_attrs.get(BEAT))
 
 
-def is_gone(beat: Any) -> bool:
-    """Whether a signature is that of a process of this machine that is no more."""
+def process_ended(beat: Any) -> bool:
+    """Whether a beat is from a process of this machine that has ended."""
     if not (isinstance(beat, list) and len(beat) == 4 and beat[1] == home()):
         return False
     return type(beat[2]) is int and 0 < beat[2] < 1 << 31 and _began(beat[2]) != beat[3]
@@ -87,7 +87,7 @@ def is_gone(beat: Any) -> bool:
 
 @contextlib.contextmanager
 def beating(study: Study, trial_id: int, interval: float = INTERVAL) -> Generator[None]:
-    """Show signs of life in a trial while it runs. A storage that is away for a while is no reason to stop."""
+    """Write a beat to a trial every `interval` seconds inside the block, also after an outage of the storage."""
     storage, end = storage_of(study), threading.Event()
     if storage.get_trial(trial_id).user_attrs.get(WORKER) != worker_name():
         storage.set_trial_user_attr(trial_id, WORKER, worker_name())
@@ -99,12 +99,12 @@ def beating(study: Study, trial_id: int, interval: float = INTERVAL) -> Generato
             count += 1
             try:
                 storage.set_trial_user_attr(trial_id, BEAT, signature(count))
-            # Thread boundary: whatever a storage raises, the trial goes on; silence is what others see.
+            # Thread boundary: the trial continues whatever a storage raises; other workers observe the silence.
             except Exception as error:  # noqa: BLE001
                 if isinstance(error, outages()):
-                    OUTAGE.away(STORAGE, reason(error))
+                    OUTAGE.begin(STORAGE, reason(error))
             else:
-                OUTAGE.back(STORAGE)
+                OUTAGE.end(STORAGE)
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()
@@ -117,49 +117,52 @@ def beating(study: Study, trial_id: int, interval: float = INTERVAL) -> Generato
 
 @dataclass(slots=True)
 class WorkerMonitor:
-    """Looks after the running trials of a study: `lost()` fails those whose worker is dead, and offers them again."""
+    """Observes the running trials of a study: `lost()` fails those whose worker is dead and queues them again.
+
+    `silence`: seconds without a beat after which a worker counts as dead.
+    """
 
     study: Study
     silence: float = INTERVAL * SILENT
-    _seen: dict[int, tuple[Any, float]] = field(default_factory=dict[int, tuple[Any, float]])
+    _beats: dict[int, tuple[Any, float]] = field(default_factory=dict[int, tuple[Any, float]])
 
     def lost(self) -> list[int]:
-        """The numbers of trials that were lost since the last look, each told to one worker only.
+        """The numbers of trials lost since the last call; each is reported to one worker only.
 
-        While the storage was away nobody could beat: silence begins when it is back.
+        During an outage of the storage no worker can beat: silence counts from its end.
         """
         from optuna.trial import TrialState
 
         now = time.monotonic()
         running = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        heard = OUTAGE.returned if OUTAGE.since is None else time.monotonic()
-        seen, self._seen = self._seen, {}
-        found: list[int] = []
+        reachable = OUTAGE.ended_at if OUTAGE.since is None else time.monotonic()
+        before, self._beats = self._beats, {}
+        numbers: list[int] = []
         for trial in running:
             beat = trial.user_attrs.get(BEAT)
-            last, since = seen.get(trial.number, (None, now))
-            since = max(since, heard) if last == beat and trial.number in seen else now
-            self._seen[trial.number] = (beat, since)
+            last, since = before.get(trial.number, (None, now))
+            since = max(since, reachable) if last == beat and trial.number in before else now
+            self._beats[trial.number] = (beat, since)
             silent = now - since
-            if (is_dead(trial) or silent > self.silence) and self._offer_again(trial, silent):
-                found.append(trial.number)
-        return found
+            if (is_dead(trial) or silent > self.silence) and self._requeue(trial, silent):
+                numbers.append(trial.number)
+        return numbers
 
-    def _offer_again(self, trial: FrozenTrial, silent: float) -> bool:
+    def _requeue(self, trial: FrozenTrial, silent: float) -> bool:
         worker = trial.user_attrs.get(WORKER, "Its worker")
         why = f"{worker} is gone" if is_dead(trial) else f"{worker} was silent for {silent:.0f} s"
         history = [*trial.user_attrs.get(RETRY, []), trial.number]
-        given_up = len(history) > RETRIES
-        end = f"given up after {len(history)} times." if given_up else "the trial is offered again."
+        last = len(history) > RETRIES
+        end = f"abandoned after {len(history)} attempts." if last else "the trial is queued again."
         if not fail(self.study, id_of(trial), f"{why}: {end}", lost=True):
             return False
-        if not given_up:  # as it ended: its worker may have chosen more since it was looked at
-            offer(self.study, storage_of(self.study).get_trial(id_of(trial)), history)
+        if not last:  # read again: its worker may have suggested more parameters
+            enqueue_again(self.study, storage_of(self.study).get_trial(id_of(trial)), history)
         return True
 
 
 def fail(study: Study, trial_id: int, why: str, *, lost: bool = False) -> bool:
-    """Fail a trial with its reason; False where another did, or it ended by itself."""
+    """Fail a trial with a reason; False if it has ended."""
     from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
 
@@ -174,27 +177,27 @@ def fail(study: Study, trial_id: int, why: str, *, lost: bool = False) -> bool:
 
 
 def tell(study: Study, trial: Trial, state: TrialState, values: Sequence[float] | None) -> None:
-    """How a trial ended; raises UpdateFinishedTrialError where it was taken for lost and is another worker's.
+    """Store how a trial ended; raises UpdateFinishedTrialError if it counts as lost and another worker has it.
 
-    Told twice it is told: a storage that broke off may have heard it the first time.
+    Idempotent, as a storage whose connection broke may have stored the first attempt.
     """
     from optuna.exceptions import UpdateFinishedTrialError
 
     try:
         study.tell(trial, None if values is None else [*values], state=state)
     except (UpdateFinishedTrialError, ValueError):
-        held = storage_of(study).get_trial(id_of(trial))
-        if not held.state.is_finished():
+        stored = storage_of(study).get_trial(id_of(trial))
+        if not stored.state.is_finished():
             raise
-        if held.user_attrs.get(LOST) or held.state != state:
-            raise UpdateFinishedTrialError(f"Trial {trial.number} was taken for lost.") from None
+        if stored.user_attrs.get(LOST) or stored.state != state:
+            raise UpdateFinishedTrialError(f"Trial {trial.number} counts as lost.") from None
 
 
-def offer(study: Study, trial: FrozenTrial, history: list[int]) -> None:
-    """Put a lost trial's choices back into the queue."""
+def enqueue_again(study: Study, trial: FrozenTrial, history: list[int]) -> None:
+    """Queue a lost trial's parameters."""
     import optuna
 
-    attrs = {k: v for k, v in trial.user_attrs.items() if k == "origin"}  # what it was before it ran
+    attrs = {k: v for k, v in trial.user_attrs.items() if k == "origin"}  # without the attributes of its run
     again = optuna.create_trial(
         state=optuna.trial.TrialState.WAITING, params=trial.params, distributions=trial.distributions,
         user_attrs={**attrs, RETRY: history}, system_attrs={**trial.system_attrs, **_fixed(trial)},
@@ -203,18 +206,18 @@ def offer(study: Study, trial: FrozenTrial, history: list[int]) -> None:
 
 
 def _fixed(trial: FrozenTrial) -> dict[str, Any]:
-    """What tells samplers that the choices are made."""
+    """The system attribute that makes samplers keep the parameters."""
     return {"fixed_params": dict(trial.params)} if trial.params else {}
 
 
 def give_back(study: Study, trial_id: int) -> None:
-    """Let another worker take a trial that this one will not end: it waits again, with the choices that it made."""
+    """Queue a trial again, with its parameters, because this worker stops."""
     from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
 
     storage = storage_of(study)
-    with contextlib.suppress(UpdateFinishedTrialError, *outages()), OUTAGE.hurried():
+    with contextlib.suppress(UpdateFinishedTrialError, *outages()), OUTAGE.exiting():
         for name, value in _fixed(storage.get_trial(trial_id)).items():
             storage.set_trial_system_attr(trial_id, name, value)
-        storage.set_trial_user_attr(trial_id, WORKER, "")  # who takes it next has to find a place first
+        storage.set_trial_user_attr(trial_id, WORKER, "")  # its next worker has to claim it first
         storage.set_trial_state_values(trial_id, TrialState.WAITING)

@@ -1,4 +1,4 @@
-"""Further workers on this machine: as many as memory has room for, each a process of its own that joins the study."""
+"""Further worker processes on this machine that join a study, as many as fit into memory."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from espalier.passes.search.fleet.heartbeat import worker_name
 from espalier.passes.search.fleet.memory import Capacity, free, resident
 from espalier.passes.search.fleet.worker import ENDED, PARENT, wait_for_others
 from espalier.passes.search.outage import OUTAGE
-from espalier.passes.search.storage import NAMED, broken_off, outages
+from espalier.passes.search.storage import STORAGE_VARIABLE, disconnected, outages
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
-    from espalier.passes.search.study import Running
+    from espalier.passes.search.study import StudyRun
 
 MAIN = Path(__file__).parents[3] / "__main__.py"
-PATIENCE = 20.0  # seconds for a worker to give its trial back
+PATIENCE = 20.0  # seconds for a worker to return its trial to the queue
 
 
 @dataclass(slots=True)
 class LocalWorkers:
-    """`wanted`: further workers. They start after this process's first trial, when it is known what one takes."""
+    """`wanted`: number of further workers. They start after this process's first trial, when its memory is known."""
 
     wanted: int
     storage: str
@@ -37,39 +37,40 @@ class LocalWorkers:
     plugins: tuple[str, ...] = ()
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
     _logs: Scratch = field(default_factory=Scratch)
-    _asked: bool = False
+    _started: bool = False
 
     @property
     def threads(self) -> int:
-        """Processor threads of each."""
+        """CPU threads of each worker."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return max(1, cores // (self.wanted + 1))
 
     def grow(self) -> None:
-        """Start as many as there is room for; once."""
-        if self._asked or not self.wanted:
+        """Start as many workers as fit into memory; only once."""
+        if self._started or not self.wanted:
             return
-        self._asked = True
-        room = Capacity(self.wanted, resident(), free())
-        self.tell(room.words)
-        for number in range(room.count):
+        self._started = True
+        capacity = Capacity(self.wanted, resident(), free())
+        self.tell(capacity.message)
+        for number in range(capacity.count):
             self._start(number)
 
     def _start(self, number: int) -> None:
-        words = [sys.executable, str(MAIN), "worker", "--study", self.study,
+        command = [sys.executable, str(MAIN), "worker", "--study", self.study,
                  "--threads", str(self.threads), *(w for p in self.plugins for w in ("--plugin", p))]  # fmt: skip
         threads = {f"{n}_NUM_THREADS": str(self.threads) for n in ("OMP", "MKL", "NUMBA")}
+        names = {PARENT: str(os.getpid()), STORAGE_VARIABLE: self.storage}
         with self._log(number).open("wb") as log:
-            worker = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log,
-                                      env={**os.environ, **threads, PARENT: str(os.getpid()), NAMED: self.storage},
+            worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log,
+                                      env={**os.environ, **threads, **names},
                                       start_new_session=True)  # fmt: skip
         self.workers.append(worker)
 
     def _log(self, number: int) -> Path:
         return self._logs.folder / f"{number}.log"
 
-    def look(self) -> None:
-        """Tell of workers that ended otherwise than they should."""
+    def report_failures(self) -> None:
+        """Report workers that ended with an error."""
         for number, worker in enumerate(self.workers):
             if worker.returncode is None and (code := worker.poll()):
                 with contextlib.suppress(OSError):
@@ -78,7 +79,7 @@ class LocalWorkers:
                     self.tell(f"Worker {worker.pid} ended: {why}")
 
     def stop(self) -> None:
-        """End all: politely, so that they give their trials back, then for good."""
+        """Terminate all workers, which then return their trials to the queue; kill those that take over PATIENCE s."""
         running = [w for w in self.workers if w.poll() is None]
         for worker in running:
             worker.terminate()
@@ -88,23 +89,23 @@ class LocalWorkers:
             except subprocess.TimeoutExpired:
                 worker.kill()
                 worker.wait()
-            if worker.stdin is not None:  # open until now: where it closes, the worker ends
+            if worker.stdin is not None:  # a worker ends when its standard input closes
                 worker.stdin.close()
         self._logs.close()
 
 
-def together(running: Running, local: LocalWorkers) -> Generator[Trial]:
-    """The trials of all workers of a study, until none runs any more."""
-    with OUTAGE.told(local.tell):
+def all_trials(running: StudyRun, local: LocalWorkers) -> Generator[Trial]:
+    """Yield the trials of all workers of a study until none runs."""
+    with OUTAGE.reporting(local.tell):
         try:
             yield from _all(running, local)
         except outages() as error:
-            raise broken_off(local.storage, error) from error
+            raise disconnected(local.storage, error) from error
         finally:
             local.stop()
 
 
-def _all(running: Running, local: LocalWorkers) -> Generator[Trial]:
+def _all(running: StudyRun, local: LocalWorkers) -> Generator[Trial]:
     from optuna.exceptions import UpdateFinishedTrialError
 
     while True:
@@ -112,12 +113,12 @@ def _all(running: Running, local: LocalWorkers) -> Generator[Trial]:
             with contextlib.closing(running.trials()) as trials:
                 for trial in trials:
                     yield trial
-                    local.look()
+                    local.report_failures()
                     if trial.state in ENDED and trial.worker == worker_name():
                         local.grow()
             why = running.why
-            if not wait_for_others(running.study, running.context.enough, local.tell, local.look):
-                yield from running.trials()  # what others told last
+            if not wait_for_others(running.study, running.context.enough, local.tell, local.report_failures):
+                yield from running.trials()  # the last results of other workers
                 running.why = why
                 return
         except UpdateFinishedTrialError:

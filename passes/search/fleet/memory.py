@@ -1,4 +1,4 @@
-"""How much memory a worker takes, and how many more there is room for: in the machine, or in its container."""
+"""The memory of a worker, and how many more fit into the machine or its container."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-RESERVE = 0.1  # of what is free, left to everything else
+RESERVE = 0.1  # share of the free memory that stays free
 _GROUP = Path("/sys/fs/cgroup")
 
 
 def resident() -> int:
-    """Bytes that this process alone holds."""
+    """Bytes of memory that are private to this process."""
     import psutil
 
     process = psutil.Process()
@@ -22,20 +22,20 @@ def resident() -> int:
 
 
 def free(group: Path = _GROUP) -> int:
-    """Bytes that further processes may take."""
+    """Bytes of free memory, within the limit of the control group `group`."""
     import psutil
 
-    found = int(psutil.virtual_memory().available)
+    available = int(psutil.virtual_memory().available)
     with contextlib.suppress(OSError, ValueError):
         limit, used = int((group / "memory.max").read_text()), int((group / "memory.current").read_text())
         cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines() if " " in line)
-        found = min(found, limit - used + int(cached.get("inactive_file", 0)))
-    return max(0, found)
+        available = min(available, limit - used + int(cached.get("inactive_file", 0)))
+    return max(0, available)
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many workers of a size there is room for."""
+    """How many of `wanted` workers of `each` bytes fit into `free` bytes."""
 
     wanted: int
     each: int
@@ -43,12 +43,12 @@ class Capacity:
 
     @property
     def count(self) -> int:
-        """How many of those that are wanted."""
+        """The number of workers to start."""
         return min(self.wanted, int(self.free * (1 - RESERVE)) // max(1, self.each))
 
     @property
-    def words(self) -> str:
-        """What is started, and why no more."""
+    def message(self) -> str:
+        """A sentence on how many are started, and why not more."""
         sizes = f"a worker takes {_giga(self.each)}, {_giga(self.free)} are free"
         if self.count == self.wanted:
             return f"Starting {self.count} more: {sizes}."

@@ -1,4 +1,4 @@
-"""A storage over gRPC: Optuna's proxy with the storage's files beside it, on one port."""
+"""Serves a storage over gRPC: Optuna's proxy and the storage's files on one port."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import StorageError
-from espalier.passes.search.fleet.files import SERVICE, Files, FolderFiles, TableFiles, own_files_of
+from espalier.passes.search.fleet.files import SERVICE, Files, FolderFiles, TableFiles, direct_files_of
 from espalier.passes.search.fleet.token import KEY
 from espalier.passes.search.storage import open_storage, require_grpc
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import grpc
 
 THREADS = 32
-MESSAGE = 16 << 20  # bytes of a message that a client sends
+MESSAGE = 16 << 20  # bytes of a request, at most
 ADDRESSES = "Write 127.0.0.1, 0.0.0.0 or the name of this machine."
-FILES = int(os.environ.get("ESPALIER_FILES", 10 * 10**9))  # bytes of all files of a server
+FILES = int(os.environ.get("ESPALIER_FILES", 10 * 10**9))  # bytes of all files of a server, at most
 
 
 def is_loopback(host: str) -> bool:
@@ -37,51 +37,51 @@ def is_loopback(host: str) -> bool:
 
 
 class Quota:
-    """How many bytes of files a server still takes."""
+    """The remaining bytes for files of a server. `limit`: of all files; `used`: by present ones."""
 
-    def __init__(self, most: int, held: int) -> None:
-        self._left, self._lock = most - held, threading.Lock()
+    def __init__(self, limit: int, used: int) -> None:
+        self._remaining, self._lock = limit - used, threading.Lock()
         self._counted: set[str] = set()  # digests of files that were put
 
     def limited(self, chunks: Iterator[bytes]) -> Generator[bytes]:
-        """The same chunks; raises QuotaError past the limit. What is not kept in the end is to be given back."""
+        """The chunks, counted; raises QuotaError past the limit. The caller returns what is not stored."""
         for chunk in chunks:
             with self._lock:
-                if len(chunk) > self._left:
+                if len(chunk) > self._remaining:
                     raise QuotaError(f"all files together may take {FILES / 1e9:.0f} GB.")
-                self._left -= len(chunk)
+                self._remaining -= len(chunk)
             yield chunk
 
     def put(self, files: Files, digest: str, chunks: Iterator[bytes]) -> None:
-        """Keep a file, counted once."""
-        known, kept, taken = files.has(digest), False, 0
+        """Store a file and count it once."""
+        exists, is_new, size = files.has(digest), False, 0
 
         def counted() -> Generator[bytes]:
-            nonlocal taken
+            nonlocal size
             for chunk in self.limited(chunks):
-                taken += len(chunk)
+                size += len(chunk)
                 yield chunk
 
         try:
             files.put(digest, counted())
-            with self._lock:  # two may put one file at once
-                kept = not known and digest not in self._counted
+            with self._lock:  # two clients may store one file at once
+                is_new = not exists and digest not in self._counted
                 self._counted.add(digest)
         finally:
-            if not kept:
+            if not is_new:
                 with self._lock:
-                    self._left += taken
+                    self._remaining += size
 
 
 class QuotaError(StorageError):
-    """A file that a server has no room for."""
+    """A file exceeds the quota of a server."""
 
 
 def serve(url: str, host: str, port: int, token: Callable[[int], str] | None = None) -> tuple[grpc.Server, int]:
-    """Serve the storage at `url`; returns the server, which runs, and its port (`port` 0: any that is free).
+    """Serve the storage at `url`; returns the running server and its port (`port` 0: any free one).
 
-    `token`: by port, what clients must say; without it everybody is served. Raises StorageError where the storage
-    cannot be opened or the port is taken.
+    `token`: port → the token of clients; None: no token is needed. Raises StorageError if the storage cannot be opened
+    or the port is in use.
     """
     require_grpc()
     import grpc
@@ -95,7 +95,7 @@ def serve(url: str, host: str, port: int, token: Callable[[int], str] | None = N
     server = grpc.server(ThreadPoolExecutor(THREADS, thread_name_prefix="storage"), options=bounds,
                          interceptors=[guard] if token else [])  # fmt: skip
     api_pb2_grpc.add_StorageServiceServicer_to_server(OptunaStorageProxyService(storage), server)  # type: ignore[no-untyped-call]
-    server.add_generic_rpc_handlers((_file_service(own_files_of(url)),))
+    server.add_generic_rpc_handlers((_file_service(direct_files_of(url)),))
     try:
         bound = server.add_insecure_port(f"{f'[{host}]' if ':' in host and '[' not in host else host}:{port}")
     except RuntimeError as error:
@@ -110,12 +110,12 @@ def serve(url: str, host: str, port: int, token: Callable[[int], str] | None = N
 
 def _refused(host: str, port: int) -> StorageError:
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     except OSError as error:
         return StorageError(f"The address {host} cannot be found ({error.strerror}).", ADDRESSES)
     try:
-        with socket.socket(found[0][0], socket.SOCK_STREAM) as tried:
-            tried.bind(found[0][4])
+        with socket.socket(addresses[0][0], socket.SOCK_STREAM) as probe:
+            probe.bind(addresses[0][4])
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
             return StorageError(f"{host} is no address of this machine.", ADDRESSES)
@@ -124,16 +124,17 @@ def _refused(host: str, port: int) -> StorageError:
 
 
 def _guard() -> Any:
-    """Refuses every call without the token, of studies as of files, before a byte of its message is read."""
+    """An interceptor that refuses every call without the token before its message is read."""
     import grpc
 
     class Guard(grpc.ServerInterceptor):
         token = ""
 
         def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
-            said = next((v for k, v in handler_call_details.invocation_metadata if k == KEY and isinstance(v, str)), "")
-            known = bool(self.token) and hmac.compare_digest(said.encode(), self.token.encode())
-            return continuation(handler_call_details) if known else refusal
+            metadata = handler_call_details.invocation_metadata
+            token = next((v for k, v in metadata if k == KEY and isinstance(v, str)), "")
+            valid = bool(self.token) and hmac.compare_digest(token.encode(), self.token.encode())
+            return continuation(handler_call_details) if valid else refusal
 
     def refuse(requests: Any, context: Any) -> Any:
         context.abort(grpc.StatusCode.UNAUTHENTICATED, "The token is missing or wrong.")

@@ -1,5 +1,5 @@
-"""One worker's part in a study: it needs only the storage and the study's name, runs trials until there are none left,
-and looks after those whose workers died.
+"""A worker of a study: given the storage and the study's name, it runs trials until none is left, and queues trials of
+dead workers again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from espalier.passes.search.fleet.model_transfer import receive
 from espalier.passes.search.outage import OUTAGE
 from espalier.passes.search.records import search_of
 from espalier.passes.search.search import Search
-from espalier.passes.search.storage import broken_off, load_study, open_storage, outages
+from espalier.passes.search.storage import disconnected, load_study, open_storage, outages
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
     from espalier.passes.search.study import Plan
 
-PARENT = "ESPALIER_PARENT"  # the process that a worker was started for, and does not outlive
+PARENT = "ESPALIER_PARENT"  # the pid of the process that started a worker; the worker ends with it
 ENDED = ("complete", "pruned", "failed")
 
 
 @dataclass(frozen=True, slots=True)
 class JoinOptions:
-    """What a worker joins. `project`: a model of its own; `trials` and `timeout` end its part, 0 sets no bound."""
+    """Options of a worker. `project`: its own model; `trials` and `timeout` (seconds) limit its share, 0: no limit."""
 
     storage: str
     study: str
@@ -44,92 +44,92 @@ class JoinOptions:
 
 @dataclass(slots=True)
 class WorkerState:
-    """What a worker has done so far, and whether that is enough."""
+    """The trials that a worker has run, and why it ended."""
 
-    wish: JoinOptions
+    options: JoinOptions
     begun: float = field(default_factory=time.monotonic)
     ended: list[Trial] = field(default_factory=list[Trial])
     why: str = ""
 
     def enough(self) -> bool:
-        """Whether it has done its share."""
+        """Whether it has reached a limit, or its parent has ended."""
         if (parent := os.environ.get(PARENT)) and os.getppid() != int(parent):
             return True
-        over = self.wish.timeout and time.monotonic() - self.begun >= self.wish.timeout
-        return bool(over) or bool(self.wish.trials and len(self.ended) >= self.wish.trials)
+        over = self.options.timeout and time.monotonic() - self.begun >= self.options.timeout
+        return bool(over) or bool(self.options.trials and len(self.ended) >= self.options.trials)
 
 
-def joined(
-    wish: JoinOptions, workdir: Path, progress: Progress, tell: Callable[[str], None], part: WorkerState
+def join_plan(
+    options: JoinOptions, workdir: Path, progress: Progress, tell: Callable[[str], None], state: WorkerState
 ) -> Plan:  # fmt: skip
-    """The search of a study that is there, on a model that is here; raises StorageError."""
+    """The plan of an existing study, on a model that is fetched if necessary; raises StorageError."""
     from espalier.passes.search.study import Plan
 
-    study = load_study(open_storage(wish.storage), wish.study)
-    search_of(study)  # before a model is fetched
-    received = receive(study, wish.storage, workdir, wish.project, tell)
+    study = load_study(open_storage(options.storage), options.study)
+    search_of(study)  # raises before a model is fetched
+    received = receive(study, options.storage, workdir, options.project, tell)
     spec, recipe, _ = search_of(study, received.moved)
-    score = replace(spec.score, data=wish.data) if wish.data else spec.score
+    score = replace(spec.score, data=options.data) if options.data else spec.score
     spec = replace(spec, study=study.study_name, score=score)
     project, opened = received.opened.project, received.opened
     context = Context(opened.store, spec.seed, progress, opened.callables, project.source.reading,
-                      enough=part.enough, base=project.base)  # fmt: skip
+                      enough=state.enough, base=project.base)  # fmt: skip
     search = Search(spec, recipe, project.base, project.source)
-    name = study.user_attrs.get("fingerprint", "") if received.moved or wish.data else ""
-    return Plan(search, context, wish.storage, resume=True, salt=os.getpid() % 100_003, fingerprint=name)
+    name = study.user_attrs.get("fingerprint", "") if received.moved or options.data else ""
+    return Plan(search, context, options.storage, resume=True, salt=os.getpid() % 100_003, fingerprint=name)
 
 
 # -- the loop
 
 
-def work(plan: Plan, part: WorkerState, tell: Callable[[str], None]) -> Generator[Trial]:
-    """Trials as they begin and end here. Ends when the study has, also the trials of workers that die meanwhile."""
-    with OUTAGE.told(tell):
+def work(plan: Plan, state: WorkerState, tell: Callable[[str], None]) -> Generator[Trial]:
+    """Yield trials as they begin and end here, until the study ends, lost trials of other workers included."""
+    with OUTAGE.reporting(tell):
         try:
-            yield from _worked(plan, part, tell)
+            yield from _worked(plan, state, tell)
         except outages() as error:
-            raise broken_off(plan.storage, error) from error
+            raise disconnected(plan.storage, error) from error
 
 
-def _worked(plan: Plan, part: WorkerState, tell: Callable[[str], None]) -> Generator[Trial]:
+def _worked(plan: Plan, state: WorkerState, tell: Callable[[str], None]) -> Generator[Trial]:
     from optuna.exceptions import UpdateFinishedTrialError
 
     study = None
     while True:
         try:
-            yield from _trials(plan, part)
-            if part.enough():
+            yield from _trials(plan, state)
+            if state.enough():
                 return
             study = study or load_study(open_storage(plan.storage), plan.search.spec.study)
-            if not wait_for_others(study, part.enough, tell):
+            if not wait_for_others(study, state.enough, tell):
                 return
         except UpdateFinishedTrialError:
             tell("A trial that ran here was ended by another worker.")
 
 
-def _trials(plan: Plan, part: WorkerState) -> Generator[Trial]:
+def _trials(plan: Plan, state: WorkerState) -> Generator[Trial]:
     from espalier.passes.search.study import begin
 
     running = begin(plan)
     with contextlib.closing(running.trials()) as trials:
         for trial in trials:
             if trial.state in ENDED and trial.worker == worker_name():
-                part.ended.append(trial)
+                state.ended.append(trial)
             yield trial
-    part.why = running.why
+    state.why = running.why
 
 
 def wait_for_others(
-    study: Study, enough: Callable[[], bool], tell: Callable[[str], None], look: Callable[[], None] = lambda: None
+    study: Study, enough: Callable[[], bool], tell: Callable[[str], None], check: Callable[[], None] = lambda: None
 ) -> bool:
-    """Until no trial runs anywhere; True where one was lost, so that there is something to do."""
+    """Wait until no trial runs; returns True as soon as one is lost and queued again."""
     from optuna.trial import TrialState
 
-    watch = WorkerMonitor(study)
+    monitor = WorkerMonitor(study)
     while not enough():
-        look()
-        if lost := watch.lost():
-            tell(f"Trial {', '.join(map(str, lost))} was lost with its worker, and is offered again.")
+        check()
+        if lost := monitor.lost():
+            tell(f"Trial {', '.join(map(str, lost))} was lost with its worker and is queued again.")
             return True
         if not study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             return False

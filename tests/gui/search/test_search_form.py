@@ -218,12 +218,12 @@ def test_the_bounds_of_the_pruner_are_fields(panel: SearchPanel) -> None:
 def test_an_architecture_is_varied_only_of_a_model_that_has_a_configuration(panel: SearchPanel) -> None:
     entry = Vary("config", key="num_hidden_layers", values="1, 2", per="all")
     panel.setup.put(SearchSpec(space=(entry,)))
-    assert "was not made from a configuration" in panel.setup.wrong.text()
+    assert "has no configuration" in panel.setup.wrong.text()
     assert not panel.setup.run_button.isEnabled()
     problems: list[str] = []
     panel._session.problem.connect(lambda error: problems.append(error.message))
     panel.start(SearchSpec(space=(entry,), score=DATA))
-    assert problems and "was not made from a configuration" in problems[0] and not panel.searches.studies
+    assert problems and "has no configuration" in problems[0] and not panel.searches.studies
 
 
 def test_fields_follow_the_theme(qtbot: QtBot, qapp: QApplication) -> None:

@@ -111,7 +111,7 @@ def on_a_full_disk(path: Path, text: str, **_: object) -> int:
 def test_a_trace_that_cannot_be_read_or_written_again_stays_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole or not at all; torch's own file is better than an end of the profile."""
+    """Ints or not at all; torch's own file is better than an end of the profile."""
     mlp, file = case("mlp"), tmp_path / "trace.json"
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_text", on_a_full_disk)

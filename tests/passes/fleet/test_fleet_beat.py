@@ -119,12 +119,12 @@ def test_silence_is_timed_by_who_looks(study: optuna.Study) -> None:
 def test_nobody_is_lost_because_the_storage_was_away(study: optuna.Study) -> None:
     begun(study, **{BEAT: [0, "another machine", 1, "1.00"]})
     watch, outage = WorkerMonitor(study, silence=0.15), heartbeat.OUTAGE
-    with outage.told(lambda text: None):
+    with outage.reporting(lambda text: None):
         assert watch.lost() == []
-        outage.away("it", "gone")
+        outage.begin("it", "gone")
         time.sleep(0.2)
         assert watch.lost() == []  # it answers again, before anybody has said so
-        outage.back("it")
+        outage.end("it")
         watch.silence = 60
         assert watch.lost() == []
         watch.silence = 0.15
@@ -149,7 +149,7 @@ def test_what_kills_each_worker_is_given_up(study: optuna.Study) -> None:
         begun(study, **{BEAT: dead()})
         assert watch.lost() == [round_]
     assert states(study) == ["FAIL"] * (heartbeat.RETRIES + 1)
-    assert "given up" in study.trials[-1].user_attrs[ERROR]
+    assert "abandoned" in study.trials[-1].user_attrs[ERROR]
 
 
 def test_a_trial_is_given_back_as_it_was(study: optuna.Study) -> None:
@@ -202,7 +202,7 @@ def test_who_leaves_while_the_storage_is_away_does_not_wait_for_it(
 
     monkeypatch.setattr(heartbeat.storage_of(study), "set_trial_user_attr", broken)
     give_back(study, id_of(trial))
-    assert limits == [outage.PARTING] and heartbeat.OUTAGE.limit == outage.LIMIT
+    assert limits == [outage.EXIT_LIMIT] and heartbeat.OUTAGE.limit == outage.LIMIT
 
 
 # -- over gRPC
@@ -243,7 +243,7 @@ def kept_and_fetched(files: Files) -> None:
 def test_files_in_a_folder(tmp_path: Path) -> None:
     kept_and_fetched(files_of(f"journal:{tmp_path}/a.journal"))
     files = FolderFiles(tmp_path / "a.journal.files")
-    with pytest.raises(StorageError, match="altered"):
+    with pytest.raises(StorageError, match="corrupted"):
         files.put("0" * 64, [b"abc"])
     with pytest.raises(StorageError, match="no digest"):
         files.put("../x", [b"abc"])
@@ -284,9 +284,9 @@ def test_a_port_that_is_taken(server: str, tmp_path: Path) -> None:
 
 def test_room_for_workers(tmp_path: Path) -> None:
     gib = 1 << 30
-    assert Capacity(3, gib, 100 * gib).count == 3 and "Starting 3 more" in Capacity(3, gib, 100 * gib).words
-    assert Capacity(7, 2 * gib, 10 * gib).count == 4 and "only 4 of 7" in Capacity(7, 2 * gib, 10 * gib).words
-    assert Capacity(2, 2 * gib, gib).count == 0 and "no more" in Capacity(2, 2 * gib, gib).words
+    assert Capacity(3, gib, 100 * gib).count == 3 and "Starting 3 more" in Capacity(3, gib, 100 * gib).message
+    assert Capacity(7, 2 * gib, 10 * gib).count == 4 and "only 4 of 7" in Capacity(7, 2 * gib, 10 * gib).message
+    assert Capacity(2, 2 * gib, gib).count == 0 and "no more" in Capacity(2, 2 * gib, gib).message
     assert 10 << 20 < resident() < 100 * gib and free() > 0
 
 

@@ -17,10 +17,10 @@ from espalier.passes.search.fleet.heartbeat import (
     LOST,
     RETRY,
     WORKER,
+    enqueue_again,
     fail,
     give_back,
     id_of,
-    offer,
     signature,
     storage_of,
 )
@@ -92,7 +92,7 @@ def test_what_was_lost_goes_before_spares(tmp_path: Path) -> None:
     study = open_study(open_storage(str(tmp_path / "a.journal")), "a", ("maximize",), "x")
     assert (first := claimed(study, 1)) and claimed(study, 1) is None
     assert fail(study, id_of(first), "gone", lost=True)
-    offer(study, study.trials[0], [0])
+    enqueue_again(study, study.trials[0], [0])
     assert study.trials[0].user_attrs[LOST] and (again := claimed(study, 1))
     assert study.trials[again.number].user_attrs[RETRY] == [0]
     assert claimed(study, 1) is None and sum(is_spare(t) for t in study.trials) == 1

@@ -18,8 +18,8 @@ from espalier.model.opening import Opened, open_any
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.fleet import model_transfer
-from espalier.passes.search.fleet.model_transfer import hand_over, handed, local_paths, receive
-from espalier.passes.search.fleet.worker import JoinOptions, WorkerState, joined, work
+from espalier.passes.search.fleet.model_transfer import hand_over, local_paths, receive, shared_model
+from espalier.passes.search.fleet.worker import JoinOptions, WorkerState, join_plan, work
 from espalier.passes.search.records import relocated
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
@@ -55,7 +55,7 @@ def received(study: optuna.Study, url: str, folder: Path, given: str | None = No
 def test_a_model_travels_once(model: Opened, tmp_path: Path, cache: Path) -> None:
     study, url = study_in(tmp_path)
     first = hand_over(study, url, model.project, model.store)
-    assert hand_over(study, url, model.project, model.store) == first == handed(study)
+    assert hand_over(study, url, model.project, model.store) == first == shared_model(study)
     assert len(list((tmp_path / "a.journal.files").iterdir())) == 1
     there = received(study, url, tmp_path / "w1")
     assert fingerprint(there.project.base) == fingerprint(model.project.base)
@@ -87,13 +87,13 @@ def test_the_projects_own_path_is_taken_while_it_is_the_same(model: Opened, tmp_
     save_project(other.project, other.store, path)  # another by now
     assert fingerprint(received(study, url, tmp_path / "v").project.base) == fingerprint(model.project.base)
     assert cache.exists()
-    with pytest.raises(StorageError, match="another model"):
+    with pytest.raises(StorageError, match="is not the model of"):
         received(study, url, tmp_path / "u", str(path))
 
 
 def test_what_cannot_travel_says_so(model: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study, url = study_in(tmp_path)
-    with pytest.raises(StorageError, match="what model it is of"):
+    with pytest.raises(StorageError, match="does not name its model"):
         received(study, url, tmp_path / "w")
     monkeypatch.setattr(model_transfer, "LIMIT", 1000)
     assert not hand_over(study, url, model.project, model.store).digest
@@ -107,7 +107,7 @@ def test_a_file_that_was_altered_is_refused(model: Opened, tmp_path: Path) -> No
     hand_over(study, url, model.project, model.store)
     (file,) = (tmp_path / "a.journal.files").iterdir()
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    with pytest.raises(StorageError, match="altered"):
+    with pytest.raises(StorageError, match="corrupted"):
         received(study, url, tmp_path / "w")
 
 
@@ -150,13 +150,13 @@ def test_a_worker_needs_only_storage_and_name(model: Opened, tmp_path: Path) -> 
     data.unlink()
     part = WorkerState(JoinOptions(url, "a", trials=2))
     (tmp_path / "w").mkdir()
-    plan = joined(part.wish, tmp_path / "w", lambda *_: None, lambda _: None, part)
+    plan = join_plan(part.options, tmp_path / "w", lambda *_: None, lambda _: None, part)
     plan.salt = 1  # else the process's number draws the trials, and a duplicate is one more
     assert Path(plan.search.spec.score.data).is_file() and plan.search.spec.score.data != str(data)
     seen = list(work(plan, part, lambda _: None))
     assert [t.state for t in seen] == ["running", "complete"] * 2 and len(part.ended) == 2
     part = WorkerState(JoinOptions(url, "a"))
-    plan = joined(part.wish, tmp_path / "w", lambda *_: None, lambda _: None, part)
+    plan = join_plan(part.options, tmp_path / "w", lambda *_: None, lambda _: None, part)
     plan.salt = 2
     assert sum(t.state == "complete" for t in work(plan, part, lambda _: None)) == 1  # of the three
     assert part.why and len(load_study(open_storage(url), "a").trials) == 3

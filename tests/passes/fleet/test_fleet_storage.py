@@ -16,6 +16,7 @@ import optuna
 import pytest
 
 from espalier.model.errors import StorageError
+from espalier.model.private import redacted
 from espalier.passes.search import project_studies
 from espalier.passes.search.fleet.serve import serve
 from espalier.passes.search.journal_file import Journal, JournalFile
@@ -27,7 +28,6 @@ from espalier.passes.search.storage import (
     open_study,
     path_of,
     scheme_of,
-    shown,
     study_names,
 )
 from tests.passes.fleet.fleet_cases import cluster, postgres, server
@@ -68,7 +68,7 @@ def test_urls(url: str, scheme: str, path: str | None) -> None:
 
 
 def test_passwords_are_not_shown() -> None:
-    assert shown("postgresql://me:secret@db:5432/x") == "postgresql://me:…@db:5432/x"
+    assert redacted("postgresql://me:secret@db:5432/x") == "postgresql://me:…@db:5432/x"
     with pytest.raises(StorageError) as caught:
         open_storage("postgresql://me:secret@127.0.0.1:1/x")
     assert "secret" not in str(caught.value) and "cannot be reached" in caught.value.message
@@ -138,7 +138,7 @@ def test_a_name_that_is_taken(kind: str, tmp_path: Path) -> None:
 def test_a_study_of_another_program_is_left_alone(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path / "a.journal"))
     optuna.create_study(storage=storage, study_name="theirs").add_trial(optuna.create_trial(value=1.0))
-    with pytest.raises(StorageError, match="not made by Espalier"):
+    with pytest.raises(StorageError, match="not from Espalier"):
         open_study(storage, "theirs", ("minimize",), "x")
     assert load_study(storage, "theirs").user_attrs == {}
 
@@ -289,7 +289,7 @@ def test_a_storage_over_grpc(server: str) -> None:
 
 def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("espalier.passes.search.storage.TIMEOUT", 1)
-    with pytest.raises(StorageError, match="nobody answered"):
+    with pytest.raises(StorageError, match="no answer"):
         open_storage("grpc://127.0.0.1:1")
 
 
@@ -320,7 +320,7 @@ def test_a_server_that_is_started_again_was_only_away(tmp_path: Path) -> None:
     told: list[str] = []
     thread = threading.Thread(target=restart)
     thread.start()
-    with OUTAGE.told(told.append):
+    with OUTAGE.reporting(told.append):
         study.tell(trial, 1.0)  # waits
         until(lambda: len(told) > 1)
     thread.join()

@@ -20,15 +20,15 @@ from tests.patience import until
 def test_each_is_told_once() -> None:
     told: list[str] = []
     held = Outage()
-    held.away("s", "nobody hears it yet")
-    with held.told(told.append):
-        held.back("s")
+    held.begin("s", "nobody hears it yet")
+    with held.reporting(told.append):
+        held.end("s")
         assert not told, "it was there when the telling began"
-        held.away("s", "refused.")
-        held.away("s", "again")
+        held.begin("s", "refused.")
+        held.begin("s", "again")
         assert len(told) == 1 and told[0].startswith("s does not respond since ") and "refused. Trying" in told[0]
-        held.back("s")
-        held.back("s")
+        held.end("s")
+        held.end("s")
     assert len(told) == 2 and told[1] == "s responds again after 0 s."
 
 
@@ -36,7 +36,7 @@ def test_a_call_that_hangs_is_told_while_it_hangs(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(outage, "SLOW", 0.05)
     told: list[str] = []
     held = Outage()
-    with held.told(told.append):
+    with held.reporting(told.append):
         held.retry("s", str, lambda: until(lambda: bool(told)))
         assert len(told) == 2 and "it does not answer" in told[0] and "responds again" in told[1]
 
@@ -52,7 +52,7 @@ def test_a_call_that_hangs_is_told_while_it_hangs(monkeypatch: pytest.MonkeyPatc
 def test_a_beat_that_fails_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     study = optuna.create_study()
     trial, told, storage = study.ask(), [], heartbeat.storage_of(study)
-    with outage.OUTAGE.told(told.append), beating(study, id_of(trial), interval=0.02):
+    with outage.OUTAGE.reporting(told.append), beating(study, id_of(trial), interval=0.02):
 
         def broken(*_: object) -> None:
             raise optuna.exceptions.StorageInternalError("connection refused")
@@ -76,7 +76,7 @@ def test_a_call_is_made_again_while_its_storage_is_away(monkeypatch: pytest.Monk
     def why(error: Exception) -> str:
         return str(error) if isinstance(error, ConnectionError) else ""
 
-    with held.told(told.append):
+    with held.reporting(told.append):
         assert held.retry("s", why, call) == 7
         assert len(told) == 2 and "refused" in told[0] and "responds again" in told[1]
         with pytest.raises(ZeroDivisionError):
@@ -99,7 +99,7 @@ def test_calls_of_a_storage_are_retried(tmp_path: Path, monkeypatch: pytest.Monk
 
     sqlalchemy.event.listen(engine, "before_cursor_execute", execute)
     told: list[str] = []
-    with outage.OUTAGE.told(told.append):
+    with outage.OUTAGE.reporting(told.append):
         assert optuna.create_study(storage=storage, study_name="a").trials == []
         assert not faults and len(told) == 2 and "locked" in told[0] and "responds again" in told[1]
         faults.append(sqlite3.OperationalError("disk I/O error"))

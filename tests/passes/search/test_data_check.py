@@ -126,4 +126,4 @@ def test_a_finished_study_is_gone_on_with_without_its_data(
     checked: list[int] = []
     monkeypatch.setattr("espalier.passes.search.study.check_data", lambda *_, **__: checked.append(1))
     assert not list(begun(mlp, tmp_path, resume=True, **wide).trials()) and not checked
-    assert begun(mlp, tmp_path, resume=True, trials=3, **wide).goes_on and checked
+    assert begun(mlp, tmp_path, resume=True, trials=3, **wide).has_trials_to_run and checked

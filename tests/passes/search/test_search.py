@@ -90,7 +90,7 @@ def test_families_are_products_and_leave_out_what_cannot_be() -> None:
     (Vary("identity", select=Select("type", ("relu",))), "selected nodes can be an identity", "linear"),
     (Vary("option", key="prune.sparsity"), "no values", "List"),
     (Vary("option", key="prune.sparsity", low=0.5, high=0.1), "no values", "List"),
-    (replace(BITS, when=When("later", (1,))), "no choice 'later' before it", "before"),
+    (replace(BITS, when=When("later", (1,))), "no choice 'later' before it", "earlier"),
 ])  # fmt: skip
 def test_what_cannot_vary_is_told(mlp: Opened, entry: Vary, said: str, hint: str) -> None:
     recipe = Recipe((Step("prune", PruneOptions()),))
@@ -190,7 +190,7 @@ def test_equal_seeds_give_equal_searches(mlp: Opened, tmp_path: Path) -> None:
 def test_a_grid_takes_everything_once_and_ends(mlp: Opened, tmp_path: Path) -> None:
     found = searched(mlp, tmp_path, spec(replace(BITS, per="all"), sampler="grid", trials=50))
     assert sorted(t.params["all.weight"] for t in found) == sorted(formats_of(BITS.values))
-    with pytest.raises(OptionsError, match="A grid cannot"):
+    with pytest.raises(OptionsError, match="A grid needs"):
         searched(mlp, tmp_path, spec(Vary("sparsity", low=0.0, high=0.5), sampler="grid", study="t"))
 
 
@@ -349,10 +349,10 @@ def test_the_terminator_ends_a_search_that_has_found_its_best(mlp: Opened, tmp_p
             next(trials)
         except StopIteration as end:
             why = end.value
-    assert why == "little is left to gain" and len(running.told) >= 30 and running.done < 60
+    assert why == "little is left to gain" and len(running.records) >= 30 and running.done < 60
     (tmp_path / "all").mkdir()
     every = searched(mlp, tmp_path / "all", replace(wish, sampler="grid", trials=64, terminator=False))
-    least, found = (min(t.values[0] for t in held) for held in (every, running.told.values()))
+    least, found = (min(t.values[0] for t in held) for held in (every, running.records.values()))
     assert found - least <= 0.01 * (max(t.values[0] for t in every) - least)
 
 

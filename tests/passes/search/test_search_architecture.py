@@ -84,7 +84,7 @@ def test_folder_gives_its_configuration(tmp_path: Path) -> None:
     "spec", ["demo:digits", "mine.py:make", "model.pt2", "model.packed.safetensors"]
 )  # fmt: skip
 def test_source_without_configuration_is_told(spec: str) -> None:
-    with pytest.raises(PassError, match="not made from a configuration") as caught:
+    with pytest.raises(PassError, match="has no configuration") as caught:
         origin_of(SourceInfo(spec, "it"))
     assert "formats" in caught.value.hint
 
@@ -216,7 +216,7 @@ def test_deeper_layers_are_chosen_only_where_they_are(source: Opened) -> None:
     ("entry", "message", "hint"),
     [
         (Vary("config", key="num_layers", values="1, 2"), "no 'num_layers'", "num_hidden_layers"),
-        (Vary("config", key="num_attention_heads", values="3, 5"), "No model can be made", "Correct"),
+        (Vary("config", key="num_attention_heads", values="3, 5"), "No model can be built", "Correct"),
         (Vary("identity", select=Select("regex", ("intermediate",))), "identity", ""),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_search_that_raises_before_its_first_trial_leaves_nothing(mlp: Opened,
 
     with pytest.raises(DataError):
         begin(plan(mlp, url, runner=broken))
-    asked = plan(mlp, url, heard=broken)
+    asked = plan(mlp, url, on_start=broken)
     with pytest.raises(DataError):
         list(run(asked))
     assert not study_names(open_storage(url))

@@ -15,11 +15,11 @@ from espalier.model.opening import Opened, open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Cancelled, Context
 from espalier.passes.running.splits import EvaluateOptions
-from espalier.passes.search import predicted_start, study, time_budget
+from espalier.passes.search import predicted_start, time_budget, warm_start
 from espalier.passes.search.refine import FRONT, ROUGH_FRONT
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
-from espalier.passes.search.study import Plan, Running, begin
+from espalier.passes.search.study import Plan, StudyRun, begin
 from espalier.passes.sensitivity import collect, gradient_statistics
 
 MLP = "demo:digits-mlp"
@@ -38,7 +38,7 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No gradients are known; there is no time for them before the first trial, and much after it."""
     monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(predicted_start, "SECONDS", 1e-6)
-    monkeypatch.setattr(study, "GATHERING", 600.0)
+    monkeypatch.setattr(warm_start, "MIN_GATHERING", 600.0)
 
 
 class Heard:
@@ -61,7 +61,7 @@ def never() -> bool:
 def worker(
     mlp: Opened, path: Path, wish: SearchSpec, heard: Heard, seed: int = 0, enough: Callable[[], bool] = never,
     **more: Any,
-) -> Running:  # fmt: skip
+) -> StudyRun:  # fmt: skip
     search = Search(wish, Recipe(), mlp.project.base, mlp.project.source)
     context = Context(mlp.store, seed, heard, base=mlp.project.base, enough=enough)
     return begin(Plan(search, context, f"journal://{path}/s.journal", **more))
@@ -80,8 +80,10 @@ def test_trials_begin_before_all_gradients_are_there(mlp: Opened, tmp_path: Path
     assert fronts[0][1] != fronts[1][1] == fronts[2][1]
     assert heard.gradients == ALL, "a pass was run twice, or not at all"
     assert heard.texts.count("predicting where to begin") == 2
-    origins = [t.origin for t in running.told.values()]
-    assert origins == ["front"] * 3 + ["tpe"] * (len(origins) - 3) and sum(t.counts for t in running.told.values()) == 4
+    origins = [t.origin for t in running.records.values()]
+    assert (
+        origins == ["front"] * 3 + ["tpe"] * (len(origins) - 3) and sum(t.counts for t in running.records.values()) == 4
+    )
 
 
 def test_after_the_last_trial_no_gradients_are_found(mlp: Opened, tmp_path: Path) -> None:
@@ -127,16 +129,16 @@ def test_other_workers_go_by_the_better_front(mlp: Opened, tmp_path: Path, monke
     trials = finder.trials()
     next(trials)
     other = worker(mlp, tmp_path, wish, Heard(), resume=True, salt=1)
-    assert other.proposer.next([], None) is not None
-    rough = other.proposer._refined  # pyright: ignore[reportPrivateUsage]
+    assert other.warm_start.proposer.next([], None) is not None
+    rough = other.warm_start.proposer._refined  # pyright: ignore[reportPrivateUsage]
     while finder.study.user_attrs[ROUGH_FRONT]:
         next(trials)
-    assert other.proposer.next([], None) is not None
-    better = other.proposer._refined  # pyright: ignore[reportPrivateUsage]
+    assert other.warm_start.proposer.next([], None) is not None
+    better = other.warm_start.proposer._refined  # pyright: ignore[reportPrivateUsage]
     assert rough is not None and better is not None
     assert rough.field.to_json() != better.field.to_json() == finder.study.user_attrs[FRONT]
-    assert other.proposer.next([], None) is not None
-    assert other.proposer._refined is better  # pyright: ignore[reportPrivateUsage]
+    assert other.warm_start.proposer.next([], None) is not None
+    assert other.warm_start.proposer._refined is better  # pyright: ignore[reportPrivateUsage]
     trials.close()
 
 

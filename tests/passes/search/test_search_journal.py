@@ -50,7 +50,7 @@ def test_a_large_study_holds_numbers_and_chooses_the_same(
     mlp: Opened, sampler: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = searched(mlp, tmp_path / "a.journal", sampler=sampler)
-    monkeypatch.setattr(samplers, "LONG", 1000)
+    monkeypatch.setattr(samplers, "MAX_TEXT", 1000)
     numbers = searched(mlp, tmp_path / "b.journal", sampler=sampler)
     assert [t.params for t in texts] == [t.params for t in numbers]
     assert all(isinstance(v, str) for t in numbers for v in t.params.values())
@@ -63,7 +63,7 @@ def test_a_large_study_holds_numbers_and_chooses_the_same(
 def test_a_study_goes_on_as_it_was_begun(mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.journal"
     first = searched(mlp, path)
-    monkeypatch.setattr(samplers, "LONG", 1000)
+    monkeypatch.setattr(samplers, "MAX_TEXT", 1000)
     searched(mlp, path, trials=8, resume=True)
     study = load_study(open_storage(str(path)), "s")
     assert len(study.trials) == 8 and all(isinstance(v, str) for t in study.trials for v in t.params.values())
@@ -72,7 +72,7 @@ def test_a_study_goes_on_as_it_was_begun(mlp: Opened, tmp_path: Path, monkeypatc
 
 def test_other_programs_read_it(mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Optuna's own storage, as the dashboard opens it."""
-    monkeypatch.setattr(samplers, "LONG", 1000)
+    monkeypatch.setattr(samplers, "MAX_TEXT", 1000)
     found = searched(mlp, tmp_path / "a.journal")
     backend = JournalFileBackend(str(tmp_path / "a.journal"))
     study = optuna.load_study(study_name="s", storage=optuna.storages.JournalStorage(backend))

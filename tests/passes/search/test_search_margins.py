@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from espalier.passes.search.margins import Known, climbed, learned
+from espalier.passes.search.margins import MeasuredMargins, fit_shifts, local_search
 
 LAYERS, VALUES, SAMPLES = 12, 5, 400
 KL = np.repeat(4.0 ** -np.arange(VALUES)[None], LAYERS, 0)
@@ -24,9 +24,9 @@ class World:
         """Of each sample under one configuration."""
         return self.base + self.shifts[np.arange(LAYERS), picks].sum(0)
 
-    def known(self, picks: np.ndarray) -> Known:
+    def known(self, picks: np.ndarray) -> MeasuredMargins:
         """What trials of these tell."""
-        return Known(picks, np.array([self.margins(p) for p in picks]), self.base)
+        return MeasuredMargins(picks, np.array([self.margins(p) for p in picks]), self.base)
 
 
 def some(count: int, seed: int) -> np.ndarray:
@@ -35,7 +35,7 @@ def some(count: int, seed: int) -> np.ndarray:
 
 def test_what_is_near_to_trials_is_known_and_what_is_far_is_not() -> None:
     world, picks = World(0), some(12, 1)
-    shifts = learned(world.known(picks), KL)
+    shifts = fit_shifts(world.known(picks), KL)
     near = picks[:1].copy()
     near[0, 0] = VALUES - 1
     shared, left = shifts.near(np.concatenate([picks[:1], near, some(1, 2)]))
@@ -53,7 +53,7 @@ def test_proposals_surpass_what_chance_finds(seed: int) -> None:
         known = world.known(picks)
         start = picks[int(known.accuracies.argmax())]
         tried = {tuple(p) for p in picks.tolist()}
-        found = climbed(learned(known, KL), [start], lambda many: many.min(1) >= 0, tried, SIZES, chance)
+        found = local_search(fit_shifts(known, KL), [start], lambda many: many.min(1) >= 0, tried, SIZES, chance)
         assert found is not None and tuple(found.tolist()) not in tried
         picks = np.concatenate([picks, found[None]])
     by_chance = max((world.margins(p) > 0).mean() for p in some(100, seed + 10))
@@ -62,7 +62,7 @@ def test_proposals_surpass_what_chance_finds(seed: int) -> None:
 
 def test_limits_hold_and_no_way_is_no_proposal() -> None:
     world, picks = World(0), some(6, 0)
-    shifts, chance = learned(world.known(picks), KL), np.random.default_rng(0)
-    found = climbed(shifts, [picks[0]], lambda many: many.sum(1) <= 20, set(), SIZES, chance)
+    shifts, chance = fit_shifts(world.known(picks), KL), np.random.default_rng(0)
+    found = local_search(shifts, [picks[0]], lambda many: many.sum(1) <= 20, set(), SIZES, chance)
     assert found is not None and found.sum() <= 20
-    assert climbed(shifts, [picks[0]], lambda many: many.sum(1) < 0, set(), SIZES, chance) is None
+    assert local_search(shifts, [picks[0]], lambda many: many.sum(1) < 0, set(), SIZES, chance) is None

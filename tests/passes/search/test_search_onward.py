@@ -19,7 +19,7 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.recipes.replay import replay
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.goals import best, wanted
-from espalier.passes.search.inherited_weights import discard, is_better, new_place, parent_of, tidy
+from espalier.passes.search.inherited_weights import discard, is_better, new_weights_file, parent_of, remove_unneeded
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
@@ -80,28 +80,28 @@ def test_who_is_begun_at(tmp_path: Path) -> None:
 def test_of_equal_trials_the_next_goal_decides_whose_weights_are_kept(tmp_path: Path) -> None:
     """As for the best: of equal accuracy the smaller."""
     want = wanted(replace(SPEC, goals=(Goal("accuracy"), Goal("size_bytes"))))
-    files = [new_place() for _ in range(5)]
+    files = [new_weights_file() for _ in range(5)]
     trials = [Trial(i, "complete", values=(0.9, 100 - 10 * i), kept=str(path)) for i, path in enumerate(files)]
     for trial in trials:
         Path(trial.kept).touch()
         assert best(trials[: trial.number + 1], want) is trial and is_better(trial, trials[: trial.number], want)
         assert not is_better(replace(trial, number=9), trials, want)
-    tidy(trials, want)
+    remove_unneeded(trials, want)
     assert [p.exists() for p in files] == [False, False, True, True, True]
 
 
 def test_weights_that_nobody_needs_go(tmp_path: Path) -> None:
     """Those that a trial began at stay, and those of the best; with the study all go, nothing elsewhere does."""
     other = tmp_path / "mine.espalier"
-    places = [new_place() for _ in range(6)] + [other]
+    places = [new_weights_file() for _ in range(6)] + [other]
     for path in places:
         path.touch()
     trials = [Trial(i, "complete", values=(i / 10,), kept=str(path)) for i, path in enumerate(places[:6])]
     trials += [Trial(6, "complete", values=(0.0,), kept=str(other)), Trial(7, begins=str(places[0]))]
-    tidy(trials, wanted(SPEC))
+    remove_unneeded(trials, wanted(SPEC))
     assert [p.exists() for p in places] == [True, False, False, True, True, True, True]
     os.utime(places[0], (0, 0))
-    assert not new_place().exists() and not places[0].exists() and places[5].exists()
+    assert not new_weights_file().exists() and not places[0].exists() and places[5].exists()
     discard(trials)
     assert [p for p in places if p.exists()] == [other]
 

@@ -86,7 +86,7 @@ def test_a_pruner_may_wait_before_it_judges(mlp: Opened, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("more", "said"), [
     ({}, "has no bound"), ({"lower": 0.9, "upper": 0.5}, "all of it"), ({"lower": float("nan")}, "all of it"),
-    ({"lower": 0.5, "rungs": ()}, "sees nothing of a trial"),
+    ({"lower": 0.5, "rungs": ()}, "gets no intermediate results"),
     ({"lower": 0.5, "goals": (Goal("weight_bits"),)}, "grows"),
     ({"lower": 0.5, "goals": (Goal(), Goal("loss"))}, "compares one figure"),
 ])  # fmt: skip

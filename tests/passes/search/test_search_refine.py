@@ -42,7 +42,7 @@ def test_every_proposal_is_new_and_holds_the_limit() -> None:
     refined = Refined(field(20.0), GOAL, 0)
     told: list[tuple[np.ndarray, Trial]] = []
     for number in range(25):
-        picks = refined.proposed(told)
+        picks = refined.propose(told)
         assert picks is not None and bits(picks) <= 20 and not any((p == picks).all() for p, _ in told)
         told.append((picks, trial(number, 0.78)))
 
@@ -52,20 +52,20 @@ def test_what_was_measured_counts() -> None:
     refined = Refined(field(30.0), GOAL, 1)
     told: list[tuple[np.ndarray, Trial]] = []
     for number in range(40):
-        picks = refined.proposed(told)
+        picks = refined.propose(told)
         assert picks is not None
         told.append((picks, trial(number, 0.8 if picks[0] == 1 else 0.7)))
     late = [int(p[0]) for p, _ in told[-10:]]
     assert late.count(1) >= 8
     blind = Refined(field(30.0), GOAL, 1)
     flat = [(p, trial(t.number, 0.7)) for p, t in told]
-    assert sum(int(p[0]) == 1 for _ in range(10) if (p := blind.proposed(flat)) is not None) < 8
+    assert sum(int(p[0]) == 1 for _ in range(10) if (p := blind.propose(flat)) is not None) < 8
 
 
 def test_missed_limits_make_it_careful() -> None:
     """A cost that is no exact sum may be missed by what should hold it."""
     missed = [(np.full(LAYERS, 3), Trial(i, "pruned", violation={"size": 1.0})) for i in range(9)]
-    found = [Refined(field(24.0), GOAL, s).proposed(missed) for s in range(5)]
+    found = [Refined(field(24.0), GOAL, s).propose(missed) for s in range(5)]
     assert all(p is not None and bits(p) <= 12 + 0.8 * (24 - 12) for p in found)
 
 
@@ -73,5 +73,5 @@ def test_missed_limits_make_it_careful() -> None:
 def test_it_travels_as_json(seed: int) -> None:
     held = field(18.0)
     again = read_field(json.loads(json.dumps(held.to_json())), held.problem.costs, held.problem.graph)
-    first, second = (Refined(f, GOAL, seed).proposed([]) for f in (held, again))
+    first, second = (Refined(f, GOAL, seed).propose([]) for f in (held, again))
     assert first is not None and second is not None and (first == second).all()

@@ -67,7 +67,7 @@ def test_texts_come_to_what_evaluate_tells(reviews: Opened, size: int) -> None:
         found = warm.measure(graph)
         told = run_step(graph, Step("evaluate", score), context(reviews)).report.summary
         assert (found["accuracy"], found["loss"]) == (told["accuracy"], told["loss"])
-    assert warm.results.held
+    assert warm.results.values
 
 
 def test_images_come_to_what_evaluate_tells(digits: Opened) -> None:
@@ -91,9 +91,9 @@ def logits(opened: Opened, kept: Results, graph: Any) -> Callable[[int], torch.T
     return lambda place: run(place)["logits"]
 
 
-@pytest.mark.parametrize("most", [results.MOST, 100_000, 0])
+@pytest.mark.parametrize("most", [results.MAX_BYTES, 100_000, 0])
 def test_logits_are_equal_however_much_is_kept(reviews: Opened, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "MOST", most)
+    monkeypatch.setattr(results, "MAX_BYTES", most)
     given = batches(reviews)
     kept = Results(given)
     for number, graph in enumerate(graphs(reviews, 4, "integer(width=3|6), float")):
@@ -103,7 +103,7 @@ def test_logits_are_equal_however_much_is_kept(reviews: Opened, most: int, monke
         with torch.no_grad():
             assert all(torch.equal(run(p), plain(**given[p])["logits"]) for p in places)
         assert kept.bytes <= most
-    assert bool(kept.held) == (most > 0)
+    assert bool(kept.values) == (most > 0)
 
 
 def test_what_is_the_same_is_not_computed_again(reviews: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

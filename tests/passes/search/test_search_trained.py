@@ -201,7 +201,7 @@ def test_mistakes_are_told_before_anything_runs(
 
 def test_source_without_configuration_is_told(digits: Opened, tmp_path: Path) -> None:
     spec = spec_of("before", Vary("config", key="hidden_size", values="8, 16"))
-    with pytest.raises(EspalierError, match="not made from a configuration"):
+    with pytest.raises(EspalierError, match="has no configuration"):
         ran(search_of(spec, digits), digits, tmp_path)
 
 

@@ -21,6 +21,7 @@ from espalier.app.features.search.commands.search_workers import add_workers, ch
 from espalier.app.features.search.commands.storages import look_into
 from espalier.app.words import THIN, change_words, left, noise_words, plural, time_words, training_words
 from espalier.model.document.recipe import Recipe
+from espalier.model.private import redacted
 from espalier.passes.costs.base import COSTS, timed_beside
 from espalier.passes.figure import OPENED, accuracy_of, change_of
 from espalier.passes.recipes.config import recipe_to_dict
@@ -31,11 +32,10 @@ from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.spec_file import filled, load_search
-from espalier.passes.search.storage import shown
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
-    from espalier.passes.search.study import Running
+    from espalier.passes.search.study import StudyRun
 
 LONG = 60.0  # seconds from which it is told how long a search still takes
 
@@ -160,10 +160,10 @@ def _searched(
 
     done, start = _Done(search, wanted(search.spec)), time.perf_counter()
     running = begin(Plan(search, target.context, storage, found.resume, memo=known_steps(target)))
-    done.space, done.trials, done.earlier = running.space, dict(running.told), running.done
+    done.space, done.trials, done.earlier = running.space, dict(running.records), running.done
     done.begun = time.perf_counter()
     if found.resume and not done.trials:
-        console.note(f"{shown(storage)} holds no trials of {search.spec.study!r}: the study starts again.")
+        console.note(f"{redacted(storage)} holds no trials of {search.spec.study!r}: the study starts again.")
     output.space = running.space
     try:
         with (
@@ -172,12 +172,12 @@ def _searched(
         ):
             _followed(trials, running, done, output, console)
         done.ended = running.why
-        done.trials = running.told | done.trials  # what was heard last is newer, where a storage was away
+        done.trials = running.records | done.trials  # what was heard last is newer, where a storage was away
     except KeyboardInterrupt:
         ended = sum(t.ended for t in done.all)
         output.write(done.all, _best_recipe(done))
         console.note(
-            f"Stopped after {ended} trials, which are kept in {shown(storage)}; run the same with --resume to continue."
+            f"Stopped after {ended} trials, kept in {redacted(storage)}; run the same with --resume to continue."
         )
         raise
     done.seconds = time.perf_counter() - start
@@ -185,7 +185,7 @@ def _searched(
 
 
 def _followed(
-    trials: Iterable[Trial], running: Running, done: _Done, output: Output, console: Console
+    trials: Iterable[Trial], running: StudyRun, done: _Done, output: Output, console: Console
 ) -> None:  # fmt: skip
     """Hear all of them."""
     for trial in trials:

@@ -23,6 +23,7 @@ from espalier.model.borders import opened_zip, read_member, tried
 from espalier.model.document.project import MOST_OWN, Project, save_project
 from espalier.model.document.recipe import Recipe
 from espalier.model.files import write_bytes, write_text
+from espalier.model.private import redacted
 from espalier.passes.export.recipe import to_toml
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.replay import Memo, milestones, replay
@@ -30,13 +31,13 @@ from espalier.passes.search import project_studies
 from espalier.passes.search.goals import best, wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
-from espalier.passes.search.storage import journal_url, shown
+from espalier.passes.search.storage import journal_url
 from espalier.passes.search.trial import Trial
 from espalier.passes.training.checkpoint_folders import home
 
 if TYPE_CHECKING:
-    from espalier.passes.search.study import Running
-    from espalier.passes.search.trained import Made
+    from espalier.passes.search.study import StudyRun
+    from espalier.passes.search.trained import TrialModel
 
 KINDS = (".espalier", ".toml", ".json", ".csv", *PICTURES)
 TEMPLATES = Path(__file__).resolve().parents[4] / "resources" / "studies"
@@ -70,7 +71,7 @@ class Storage:
     @property
     def shown(self) -> str:
         """For people: without a password."""
-        return shown(self.url)
+        return redacted(self.url)
 
 
 def storage_for(named: str | None, output: Output, target: Target) -> Storage:
@@ -101,7 +102,7 @@ class Output:
     def __init__(self, name: str | None, target: Target, search: Search, picture: Picture | None = None) -> None:
         self.path, self.target, self.search = Path(name) if name else None, target, search
         self.picture, self.space = picture, Space()
-        self._made: Made | None = None  # of the best, where the trial that made it ran here
+        self._made: TrialModel | None = None  # of the best, where the trial that made it ran here
         self._written = -PAUSE
         if self.path and self.path.suffix.lower() not in KINDS:
             raise UsageError(f"{name} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
@@ -122,9 +123,9 @@ class Output:
 
         return tried(read, None)
 
-    def better(self, trials: Sequence[Trial], recipe: Recipe | None, running: Running) -> None:
+    def better(self, trials: Sequence[Trial], recipe: Recipe | None, running: StudyRun) -> None:
         """A better one is known: tables at once, a project now and then, of what its trial made where that ran here."""
-        lead, made = best(trials, wanted(self.search.spec)), getattr(running.runner, "made", None)
+        lead, made = best(trials, wanted(self.search.spec)), getattr(running.runner, "last_model", None)
         if self._is_project and lead is not None:
             self._made = made(lead.params, lead.begins) if made else None
         if self.path is None or self._is_picture or (self._is_project and time.monotonic() - self._written < PAUSE):
@@ -163,7 +164,7 @@ class Output:
     def _project(self, trials: Sequence[Trial], recipe: Recipe | None, record: dict[str, bytes]) -> None:
         assert self.path is not None
         project = self.target.project
-        with self._made.lent(self.target.store) if self._made else contextlib.nullcontext():
+        with self._made.in_store(self.target.store) if self._made else contextlib.nullcontext():
             if recipe is not None and self.other:
                 save_project(self._architecture(trials), self.target.store, self.path, everything=True)
                 return

@@ -17,7 +17,7 @@ from espalier.model.trust import factory_of
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
-    from espalier.passes.search.study import Running
+    from espalier.passes.search.study import StudyRun
 
 MOST = 256
 
@@ -29,10 +29,10 @@ def add_workers(parser: Parser) -> None:
 
 
 def trials_of_all(
-    running: Running, storage: str, found: Arguments, target: Target, console: Console
+    running: StudyRun, storage: str, found: Arguments, target: Target, console: Console
 ) -> Generator[Trial]:
     """The trials of this process and of all others; a storage that is named holds the model for whoever joins."""
-    from espalier.passes.search.fleet.local_workers import LocalWorkers, together
+    from espalier.passes.search.fleet.local_workers import LocalWorkers, all_trials
 
     _hand_over(running, storage, found, target, console)
     local = LocalWorkers(found.workers - 1, storage, running.spec.study, console.note, tuple(found.plugin))
@@ -40,7 +40,7 @@ def trials_of_all(
         import torch
 
         torch.set_num_threads(local.threads)
-    return together(running, local)
+    return all_trials(running, local)
 
 
 def check_workers(found: Arguments) -> None:
@@ -49,10 +49,10 @@ def check_workers(found: Arguments) -> None:
         raise UsageError(f"--workers is {found.workers}.", f"It must be a whole number from 1 to {MOST}.")
 
 
-def _hand_over(running: Running, storage: str, found: Arguments, target: Target, console: Console) -> None:
+def _hand_over(running: StudyRun, storage: str, found: Arguments, target: Target, console: Console) -> None:
     if not found.storage and found.workers == 1:
         return
-    from espalier.passes.search.fleet.model_transfer import LIMIT, hand_over, read_by
+    from espalier.passes.search.fleet.model_transfer import LIMIT, hand_over, paths_read_by
 
     search = running.plan.search
     plain = [encode(search.spec), recipe_to_json(search.recipe)]
@@ -60,11 +60,11 @@ def _hand_over(running: Running, storage: str, found: Arguments, target: Target,
     console.progress(0, 0, "handing the model over")
     may = may_leave(found)
     made = hand_over(running.study, storage, target.project, target.store, path, plain, may)
-    for kept in sorted(p for p in read_by(target.project, plain) if found.storage and not may(p)):
-        console.note(f"{kept} is not handed over: a file names it, and it lies elsewhere than that file. "
+    for kept in sorted(p for p in paths_read_by(target.project, plain) if found.storage and not may(p)):
+        console.note(f"{kept} is not transferred: a file names it, and it lies elsewhere than that file. "
                      f"Add --trust {kept}, or have it at that path on each machine.")  # fmt: skip
     if not made.digest:
-        console.note(f"The model ({made.size / 1e9:.1f} GB) is larger than what is handed over ({LIMIT / 1e9:.1f} GB): "
+        console.note(f"The model ({made.size / 1e9:.1f} GB) is larger than what is transferred ({LIMIT / 1e9:.1f} GB): "
                      f"give workers elsewhere its project with --project.")  # fmt: skip
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, seconds
 from espalier.app.features.search.commands.storages import trying
-from espalier.model.private import private_folder
-from espalier.passes.search.fleet.token import TOKEN, TOKEN_FILE, given_token, served_token, token_file
-from espalier.passes.search.storage import PORT, journal_url, open_storage, shown, study_names
+from espalier.model.private import private_folder, redacted
+from espalier.passes.search.fleet.token import TOKEN, TOKEN_FILE, environment_token, served_token, token_file
+from espalier.passes.search.storage import PORT, journal_url, open_storage, study_names
 from espalier.passes.training.checkpoint_folders import home
 
 DETAILS = f"""examples
@@ -59,7 +59,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         tokens: list[str] = []
         server, port = serve(url, found.host, found.port, lambda port: tokens.append(served_token(port)) or tokens[0])
     address = f"grpc://{found.host}:{port}"
-    console.note(f"Serving {shown(url)} at {address}. Ctrl+C ends it.")
+    console.note(f"Serving {redacted(url)} at {address}. Ctrl+C ends it.")
     console.note(_about_token(tokens[0], port))
     if not is_loopback(found.host):
         console.note(OPEN)
@@ -67,14 +67,14 @@ def _run(found: Arguments, console: Console) -> Answer:
     _wait()
     server.stop(2).wait()
     took = time.monotonic() - start
-    data: dict[str, Any] = {"storage": shown(url), "address": address, "host": found.host, "port": port,
+    data: dict[str, Any] = {"storage": redacted(url), "address": address, "host": found.host, "port": port,
                             "studies": study_names(open_storage(url)), "seconds": round(took, 3)}  # fmt: skip
     return Answer(data, lambda: _lines(data))
 
 
 def _about_token(token: str, port: int) -> str:
     """The token, said once; one that was given is known already."""
-    if given_token():
+    if environment_token():
         return f"Clients must know the token of {TOKEN}."
     return f"Token: {token} (workers elsewhere need it in {TOKEN}; it lies in {token_file(port)})."
 

@@ -8,7 +8,8 @@ from collections.abc import Generator
 
 from espalier.app.commands.console import Console
 from espalier.model.errors import StorageError
-from espalier.passes.search.storage import damage_of, open_storage, scheme_of, shown, study_names
+from espalier.model.private import redacted
+from espalier.passes.search.storage import damage_of, open_storage, scheme_of, study_names
 
 PATIENCE = 2.0  # seconds until it is said that a storage does not answer
 
@@ -19,7 +20,7 @@ def trying(url: str, console: Console) -> Generator[None]:
     import optuna  # noqa: F401  # what it takes to import is no waiting for a storage
 
     doing = "Opening" if scheme_of(url) in ("journal", "sqlite") else "Trying to reach"
-    words = threading.Timer(PATIENCE, console.note, [f"{doing} {shown(url)} …"])
+    words = threading.Timer(PATIENCE, console.note, [f"{doing} {redacted(url)} …"])
     words.daemon = True
     words.start()
     try:

@@ -14,9 +14,10 @@ from espalier.app.commands.console import Console, cell, seconds, size
 from espalier.app.features.search.commands.interrupts import interruptible
 from espalier.app.features.search.commands.storages import trying
 from espalier.model.leftovers import scratch
+from espalier.model.private import redacted
 from espalier.passes.jobs.orphans import end_with_parent
 from espalier.passes.search.goals import wanted
-from espalier.passes.search.storage import NAMED, damage_of, load_study, open_storage, shown, study_names
+from espalier.passes.search.storage import STORAGE_VARIABLE, damage_of, load_study, open_storage, study_names
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -26,15 +27,15 @@ DETAILS = """examples
   main.py worker --storage grpc://server:13000 --study mixed-precision
   main.py worker --storage journal:/shared/studies.journal --study mixed-precision --trials 20
   main.py worker --storage postgresql://me:secret@db/studies --study mixed-precision --timeout 3600
-Any number may run, on any machines, and come and go: a trial whose worker is killed is offered again within a minute,
+Any number may run, on any machines, and come and go: a trial whose worker is killed is queued again within a minute,
 one that is stopped by Ctrl+C or SIGTERM (Slurm, Kubernetes) at once. The model comes from the path that it was
 searched at, where there is one, else once through the storage into a cache (ESPALIER_CACHE); --project names another
 copy, --data the data where they lie at another path here."""
 
 
 def _arguments(parser: Parser) -> None:
-    parser.add_argument("--storage", metavar="URL", default=os.environ.get(NAMED), help="grpc://HOST:PORT, "
-                        f"postgresql://…, journal:FILE (default: {NAMED} of the environment)")  # fmt: skip
+    parser.add_argument("--storage", metavar="URL", default=os.environ.get(STORAGE_VARIABLE), help="grpc://HOST:PORT, "
+                        f"postgresql://…, journal:FILE (default: {STORAGE_VARIABLE} of the environment)")  # fmt: skip
     parser.add_argument("--study", metavar="NAME", help="the study (default: the only one there is)")
     parser.add_argument("--project", metavar="P.espalier", help="path of the model on this machine")
     parser.add_argument("--data", metavar="DATA", help="the data that trials are scored on, where they lie here")
@@ -49,13 +50,13 @@ def _arguments(parser: Parser) -> None:
 
 def _run(found: Arguments, console: Console) -> Answer:
     from espalier.passes.search.fleet.memory import resident
-    from espalier.passes.search.fleet.worker import PARENT, JoinOptions, WorkerState, joined, work
+    from espalier.passes.search.fleet.worker import PARENT, JoinOptions, WorkerState, join_plan, work
 
     _check(found)
     if os.environ.get(PARENT):
         end_with_parent(sys.stdin.fileno())
     if not found.storage:
-        raise UsageError("--storage is missing.", f"Write worker --storage URL, or set {NAMED}.")
+        raise UsageError("--storage is missing.", f"Write worker --storage URL, or set {STORAGE_VARIABLE}.")
     with trying(found.storage, console):
         storage = open_storage(found.storage)
         name = found.study or _only(storage)
@@ -66,7 +67,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     with scratch() as folder, interruptible():
         try:
             console.progress(0, 0, f"joining {name}")
-            plan = joined(part.wish, folder, console.progress, console.note, part)
+            plan = join_plan(part.options, folder, console.progress, console.note, part)
             figures = wanted(plan.search.spec).figures
             _threads(found.threads)
             with contextlib.closing(work(plan, part, console.note)) as trials:
@@ -78,7 +79,7 @@ def _run(found: Arguments, console: Console) -> Answer:
             console.note(f"Stopped after {_trials(len(part.ended))}.{back}")
             raise
     took = time.monotonic() - part.begun
-    data = {"study": name, "storage": shown(found.storage), "ended": part.why or "as asked",
+    data = {"study": name, "storage": redacted(found.storage), "ended": part.why or "as asked",
             "trials": [_row(t) for t in part.ended], "seconds": round(took, 3), "resident": resident()}  # fmt: skip
     return Answer(data, lambda: _lines(data, part.ended))
 

@@ -339,7 +339,7 @@ def _against(session: Session, spec: SearchSpec) -> dict[str, Any]:
 
 
 def check_source(space: Space, source: SourceInfo) -> None:
-    """Raises PassError where an architecture is to be varied that was not made from a configuration."""
+    """Raises PassError where an architecture is to be varied that has no configuration."""
     if any(c.kind == "config" for c in space.choices):
         from espalier.passes.search.architecture.configuration import check_origin  # with what it needs of models
 
