@@ -65,11 +65,13 @@ def holds(name: str) -> int:
     return count
 
 
+@pytest.mark.sampled(0.4)
 @pytest.mark.parametrize("name", [*ZOO, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW_ZOO)])
 def test_of_the_zoo(name: str) -> None:
     assert (holds(name) > 0) == (name not in ("many", "tied"))
 
 
+@pytest.mark.sampled(0.3)
 @pytest.mark.parametrize("name", [*RANDOM, *(pytest.param(n, marks=pytest.mark.slow) for n in MORE)])
 def test_of_random_architectures(name: str) -> None:
     assert holds(name) > 0
