@@ -129,6 +129,7 @@ def lost_in(study: optuna.Study) -> list[int]:
     return [t.number for t in lost]
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.parametrize("kind", ["journal", "server", "postgres"])
 def test_workers_die_and_stop(kind: str, folder: Path, request: pytest.FixtureRequest) -> None:
     url = f"journal:{folder}/study.journal" if kind == "journal" else request.getfixturevalue(kind)
@@ -168,6 +169,7 @@ def away(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[str, Ca
         held.stop(None).wait()
 
 
+@pytest.mark.sampled(0.34)
 def test_a_storage_that_goes_away_costs_no_trial(
     away: tuple[str, Callable[[], None], Callable[[], None]], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,6 +146,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_every_format_trains_through(base: Graph, name: str) -> None:
     fmt = CHOICES.get(name) or str(FORMATS.get(name)())
