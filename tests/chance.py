@@ -2,7 +2,7 @@
 
 `HYPOTHESIS_PROFILE=thorough` gives each property 20 times its examples, whatever its own settings say. A product of
 parameters that is marked `sampled(share)` runs that share of its cases, drawn by the seed; all of them under `thorough`
-and where a test is named on the command line.
+and where a test is named on the command line. Cases that are marked with the same `by` are drawn alike in all tests.
 """
 
 from __future__ import annotations
@@ -94,11 +94,17 @@ def sample(config: pytest.Config, items: list[pytest.Item]) -> None:
             products.setdefault((item.nodeid.partition("[")[0], mark.args[0]), []).append(item)
     left_out = set[pytest.Item]()
     for (_, share), cases in products.items():
-        drawn = sorted(cases, key=lambda item: number(config, item.nodeid))
+        drawn = sorted(cases, key=lambda case: number(config, _name(case)))
         left_out.update(drawn[max(1, round(share * len(cases))) :])
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+
+
+def _name(case: pytest.Item) -> str:
+    """By what a case is drawn: what the mark says it shares with cases of other tests, or its own name."""
+    mark = case.get_closest_marker("sampled")
+    return mark.kwargs.get("by", case.nodeid) if mark else case.nodeid
 
 
 def thorough() -> bool:
