@@ -32,8 +32,6 @@ class Chart(pg.PlotWidget):
         super().__init__(parent, enableMenu=False)  # menus made and thrown away were a third of a plot's making
         self.look: Palette = tokens(self)
         self.plot: Any = self.getPlotItem()  # pyqtgraph makes its methods while it runs
-        menu = self.plot.ctrlMenu  # made all the same, with no parent: it would outlive the plot
-        menu.setParent(self, menu.windowFlags())
         self.plot.hideButtons()
         self.plot.setMouseEnabled(x=False, y=False)
         self.plot.layout.setContentsMargins(0, 0, 0, 0)
