@@ -2,7 +2,7 @@
 
 `HYPOTHESIS_PROFILE=thorough` gives each property 20 times its examples, whatever its own settings say. A product of
 parameters that is marked `sampled(share)` runs that share of its cases, drawn by the seed; all of them under `thorough`
-and where a test is named on the command line.
+and where a test is named on the command line. Cases that are marked with the same `by` are drawn alike in all tests.
 """
 
 from __future__ import annotations
@@ -72,21 +72,21 @@ def share(config: pytest.Config, given: dict[str, Any]) -> None:
 
 def repeat(config: pytest.Config) -> str:
     """What repeats this run's examples."""
-    chosen = f"HYPOTHESIS_PROFILE={PROFILE} " if TIMES[PROFILE] > 1 else ""
+    chosen = f"HYPOTHESIS_PROFILE={PROFILE} " if thorough() else ""
     return f"{chosen}.venv/bin/python -m pytest --hypothesis-seed={config.option.hypothesis_seed}"
 
 
 def multiply(items: Iterable[pytest.Item]) -> None:
     """As many examples as the profile says, each function once."""
     tests = {item.function for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}
-    for test in tests if TIMES[PROFILE] > 1 else ():
+    for test in tests if thorough() else ():
         own: settings = getattr(test, DRAWN)
         setattr(test, DRAWN, settings(own, max_examples=own.max_examples * TIMES[PROFILE]))
 
 
 def sample(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out of each product of parameters what this run's seed does not draw: at least one case of each runs."""
-    if TIMES[PROFILE] > 1 or any("::" in word for word in config.args):
+    if thorough() or any("::" in word for word in config.args):
         return
     products: dict[tuple[str, float], list[pytest.Item]] = {}
     for item in items:
@@ -94,13 +94,24 @@ def sample(config: pytest.Config, items: list[pytest.Item]) -> None:
             products.setdefault((item.nodeid.partition("[")[0], mark.args[0]), []).append(item)
     left_out = set[pytest.Item]()
     for (_, share), cases in products.items():
-        drawn = sorted(cases, key=lambda item: _draw(config, item))
+        drawn = sorted(cases, key=lambda case: number(config, _name(case)))
         left_out.update(drawn[max(1, round(share * len(cases))) :])
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
 
 
-def _draw(config: pytest.Config, item: pytest.Item) -> int:
-    """A number of this run and this case, the same in all processes of the run."""
-    return zlib.crc32(f"{config.option.hypothesis_seed} {item.nodeid}".encode())
+def _name(case: pytest.Item) -> str:
+    """By what a case is drawn: what the mark says it shares with cases of other tests, or its own name."""
+    mark = case.get_closest_marker("sampled")
+    return mark.kwargs.get("by", case.nodeid) if mark else case.nodeid
+
+
+def thorough() -> bool:
+    """Whether all cases of each product run."""
+    return TIMES[PROFILE] > 1
+
+
+def number(config: pytest.Config, name: str) -> int:
+    """A number of this run and a name, the same in all processes of the run."""
+    return zlib.crc32(f"{config.option.hypothesis_seed} {name}".encode())

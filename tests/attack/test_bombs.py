@@ -19,6 +19,7 @@ from espalier.model.document.project import load_project, save_project
 from espalier.model.errors import Damage, ProjectError
 from espalier.model.store.weights import WeightStore
 from tests.model.project_cases import make
+from tests.patience import PATIENCE, budget
 
 ZEROS = bytes(1 << 20)
 DEEP, DIGITS = 100_000, "1" * 100_000
@@ -51,10 +52,10 @@ def _grown(path: Path, name: str, megabytes: int) -> None:
 @pytest.mark.parametrize("name", ["graph.json", "reports.json", "studies/a.journal", "sweeps/a.jsonl", "kernels.json"])
 def test_a_member_that_unpacks_to_gigabytes_is_refused(name: str, project: Path) -> None:
     _grown(project, name, 600)
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(ProjectError, match=r"unpacks to|more than the project") as caught:
         load_project(project, WeightStore(project.parent))
-    assert time.perf_counter() - begin < 1 and caught.value.hint
+    assert time.process_time() - begin < budget(1) and caught.value.hint
 
 
 @pytest.mark.parametrize(("rows", "text"), [(200_000_000, ""), (2_000_000, "x" * 1_000_000)])
@@ -69,9 +70,11 @@ def test_a_small_table_of_many_rows_takes_no_memory(rows: int, text: str, tmp_pa
             file.write_table(pyarrow.table({"label": column}))
     assert path.stat().st_size < 1 << 20
     words = [sys.executable, "-c", READ, str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE)
     told, seconds, megabytes = done.stdout.split("|")
-    assert "unpacks to more than" in told and float(seconds) < 2 and float(megabytes) < 200, done.stdout + done.stderr
+    assert "unpacks to more than" in told and float(seconds) < budget(2) and float(megabytes) < 200, (
+        done.stdout + done.stderr
+    )
 
 
 READ = """
@@ -81,12 +84,12 @@ import pandas, pyarrow.parquet
 from espalier.model.data.base import LoadOptions
 from espalier.model.data.tables import read_table
 from espalier.model.errors import DataError
-before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
 try:
     told = len(read_table(Path(sys.argv[1]), LoadOptions()))
 except DataError as error:
     told = error
-print(told, time.perf_counter() - begun, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024, sep="|")
+print(told, time.process_time() - begun, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024, sep="|")
 """
 
 
@@ -128,10 +131,10 @@ def test_a_long_list_of_members_is_not_read(project: Path) -> None:
     with zipfile.ZipFile(project, "a") as archive:
         for number in range(MOST_DIRECTORY // 100):
             archive.writestr(f"{number}/{'x' * 50}", b"")
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(ProjectError, match="too many members"):
         load_project(project, WeightStore(project.parent))
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < budget(1)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -146,10 +149,10 @@ def test_a_packing_without_a_bound_is_refused(method: int, project: Path) -> Non
                                              *((parse_toml, t) for t in TOMLS.values())],
                          ids=[*(f"json-{n}" for n in TEXTS), *(f"toml-{n}" for n in TOMLS)])  # fmt: skip
 def test_texts_without_end_are_refused_at_once(parse: Callable[[str], object], text: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises((Damage, ValueError, RecursionError)):
         parse(text)
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < budget(1)
 
 
 def test_what_people_write_is_within_the_limits() -> None:

@@ -172,7 +172,8 @@ def two_lines(code: int, capsys: Capture) -> str:
 
 
 def cases() -> list[object]:
-    return [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in WRITES]
+    rest = [pytest.mark.slow, pytest.mark.sampled(0.4)]
+    return [pytest.param(n, marks=[] if n in QUICK else rest) for n in WRITES]
 
 
 @pytest.mark.parametrize("room", [0, 6000, 40_000])

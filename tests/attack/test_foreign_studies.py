@@ -60,12 +60,25 @@ def code(tmp_path: Path, marker: Path) -> Path:
     return file
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    """A study with two trials."""
-    spec, path = tmp_path / "s.toml", tmp_path / "s.journal"
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The journal of a study with two trials."""
+    folder = tmp_path_factory.mktemp("searched")
+    spec, path = folder / "s.toml", folder / "s.journal"
     spec.write_text(SPEC)
-    assert main(["search", "demo:digits-mlp", str(spec), "--storage", f"journal:{path}"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ESPALIER_STATE", str(folder / "state"))
+        patch.setenv("ESPALIER_CACHE", str(folder / "cache"))
+        assert main(["search", "demo:digits-mlp", str(spec), "--storage", f"journal:{path}"]) == 0
+    return path.read_bytes()
+
+
+@pytest.fixture
+def journal(searched: bytes, tmp_path: Path) -> Path:
+    """The study, and its description beside it."""
+    (tmp_path / "s.toml").write_text(SPEC)
+    path = tmp_path / "s.journal"
+    path.write_bytes(searched)
     return path
 
 

@@ -1,6 +1,7 @@
 """Files of strangers through the command line, a window and a worker: nothing of them runs, fails inside or hangs.
 
-Each of `strangers` is a file whose payload writes a marker. What they are opened with is counted and told.
+Each of `strangers` is a file whose payload writes a marker. What they are opened with is counted and told. A run draws
+by its seed which of them it opens by which surface; all of them by every surface under `make test-all`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, Queue
+from random import Random
 from typing import Any
 
 import psutil
@@ -31,12 +33,12 @@ from tests.attack.mutants.calling import command
 from tests.attack.strangers.made import Place, Stranger, seeds
 from tests.attack.strangers.models import MODELS
 from tests.attack.strangers.others import MODEL, OTHERS
+from tests.chance import number, thorough
 from tests.patience import PATIENCE
 
 SECONDS, MEGABYTES = 20.0, 500.0
 ALL = {**MODELS, **OTHERS}
-# Of each kind, for every run of the tests; the others are slow.
-SLICE = tuple(sorted(ALL))[::5]
+FEW, SHARE = 6, 0.25  # of the files, in the quick form and in a run of all tests
 
 
 @dataclass(slots=True)
@@ -302,32 +304,40 @@ def _rest(window: Any, qtbot: QtBot, name: str, counts: Counts) -> None:
 # -- counted
 
 
+def drawn(config: pytest.Config, surface: str, count: int) -> tuple[str, ...]:
+    """As many of the files as this run opens by a surface; all in a thorough run."""
+    names = sorted(ALL)
+    return tuple(names if thorough() else sorted(Random(number(config, surface)).sample(names, count)))
+
+
 def test_there_are_fifty_of_many_kinds() -> None:
     assert len(ALL) >= 50 and len(MODELS) >= 30 and len(OTHERS) >= 20
 
 
-def test_the_command_line_runs_nothing(home: Path) -> None:
-    counts = by_command(SLICE, home)
+def test_the_command_line_runs_nothing(home: Path, pytestconfig: pytest.Config) -> None:
+    counts = by_command(drawn(pytestconfig, "command", FEW), home)
     assert counts.clean, counts.told
 
 
 @pytest.mark.gui
-def test_a_worker_runs_nothing(home: Path, tmp_path: Path) -> None:
-    counts = by_worker(SLICE, home, tmp_path / "work")
+def test_a_worker_runs_nothing(home: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    counts = by_worker(drawn(pytestconfig, "worker", FEW), home, tmp_path / "work")
     assert counts.clean, counts.told
 
 
 @pytest.mark.gui
-def test_a_window_runs_nothing(home: Path, window: Any, qtbot: QtBot) -> None:
-    counts = by_window(SLICE, home, window, qtbot)
+def test_a_window_runs_nothing(home: Path, window: Any, qtbot: QtBot, pytestconfig: pytest.Config) -> None:
+    counts = by_window(drawn(pytestconfig, "window", FEW), home, window, qtbot)
     assert counts.clean, counts.told
 
 
 @pytest.mark.slow
 @pytest.mark.gui
-def test_nothing_of_all_of_them_runs(home: Path, window: Any, qtbot: QtBot, tmp_path: Path) -> None:
-    """Every file by every surface."""
-    names = tuple(sorted(ALL))
+def test_nothing_of_many_runs(
+    home: Path, window: Any, qtbot: QtBot, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """The same files by every surface."""
+    names = drawn(pytestconfig, "all", round(SHARE * len(ALL)))
     found = {"command line": by_command(names, home), "worker": by_worker(names, home, tmp_path / "all"),
              "window": by_window(names, home, window, qtbot)}  # fmt: skip
     for surface, counts in found.items():

@@ -13,6 +13,7 @@ from espalier.app.cli import main
 from espalier.model.errors import OptionsError
 from espalier.model.opening import open_any
 from espalier.passes.select import Select, chosen, matches
+from tests.patience import budget
 
 ENDLESS = r"^(\w+)+!$|^(?:(?:.|_){1,9}){1,99}\W\W$"
 
@@ -23,9 +24,9 @@ def test_a_recipe(pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     options = {"rules": [{"select": {"by": "regex", "values": [pattern]}, "formats": {}}]}
     recipe.write_text(json.dumps({"steps": [{"pass": "quantize", "options": options}]}))
     main(["report", "demo:digits-mlp"])  # what is imported only once
-    start = time.monotonic()
+    start = time.process_time()
     assert main(["run", "demo:digits-mlp", str(recipe)]) == 2
-    assert time.monotonic() - start < 5  # of which the pattern takes half a second
+    assert time.process_time() - start < budget(5)  # of which the pattern takes half a second
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 2 and all(len(line) < 300 for line in told)
 
@@ -42,7 +43,7 @@ def test_a_selection_asked_node_by_node_ends(tmp_path: Path) -> None:
             faults += 1
     with pytest.raises(OptionsError, match="takes more than"):
         chosen(graph, select, lambda n: True, "looked at")
-    assert faults and time.thread_time() - start < 2
+    assert faults and time.thread_time() - start < budget(2)
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # PEFT asks transformers

@@ -22,6 +22,7 @@ from espalier.passes.search.fleet.files import SERVICE, FolderFiles, GrpcFiles
 from espalier.passes.search.fleet.serve import Quota, QuotaError, serve
 from espalier.passes.search.fleet.token import KEY, TOKEN, TOKEN_FILE, served_token, token_file
 from espalier.passes.search.storage import open_storage, study_names
+from tests.patience import PATIENCE
 
 WORD = "a-token-of-the-test-0123"
 
@@ -150,7 +151,7 @@ def test_altered_files_cost_nothing(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_one_file_that_two_put_at_once_counts_once(folder: Path) -> None:
-    quota, files, both = Quota(3_000_000, 0), FolderFiles(folder / "files"), threading.Barrier(2, timeout=30)
+    quota, files, both = Quota(3_000_000, 0), FolderFiles(folder / "files"), threading.Barrier(2, timeout=PATIENCE)
     data, other = b"y" * 1_000_000, b"z" * 2_000_000
 
     def slowly() -> Iterator[bytes]:
@@ -178,7 +179,7 @@ def test_a_message_has_a_limit(port: int) -> None:
 
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         put = channel.stream_unary(f"/{SERVICE}/Put")
-        assert code_of(lambda: put(large(), metadata=said, timeout=60)) == "RESOURCE_EXHAUSTED"
+        assert code_of(lambda: put(large(), metadata=said, timeout=PATIENCE)) == "RESOURCE_EXHAUSTED"
         assert code_of(lambda: channel.unary_unary(f"/{SERVICE}/Has")(b"x" * (17 << 20), metadata=said)) != "OK"
 
 

@@ -37,6 +37,7 @@ def forgotten() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(0.34)
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated")  # the compiler does
 @pytest.mark.parametrize("name", ALL)
 def test_it_compiles_whole(name: str) -> None:

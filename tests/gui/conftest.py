@@ -16,7 +16,8 @@ from espalier.app.session import session as session_module
 from espalier.app.session.session import Session
 from espalier.app.settings import Settings
 from espalier.app.shell.window import Window
-from espalier.app.widgets.style import Appearance
+from espalier.app.theme import LIGHT
+from espalier.app.widgets.style import Appearance, sheet
 from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.graph.graph import Graph, Node, Ref
@@ -175,19 +176,31 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(QSettings(str(tmp_path / "settings.ini"), QSettings.Format.IniFormat))
 
 
+@pytest.fixture(scope="session")
+def worn() -> list[Appearance]:
+    """What the application wears, newest last."""
+    return []
+
+
 @pytest.fixture
-def window(qtbot: QtBot, qapp: QApplication, runner: list[FakeRunner], settings: Settings) -> Iterator[Window]:
+def appearance(qapp: QApplication, worn: list[Appearance]) -> Appearance:
+    """One for all windows, as long as it is light and nothing else was put on: that takes as long as a panel."""
+    if not worn or worn[-1].mode != "light" or qapp.styleSheet() != sheet(LIGHT):
+        worn.append(Appearance(qapp, "light"))
+    return worn[-1]
+
+
+@pytest.fixture
+def window(qtbot: QtBot, appearance: Appearance, runner: list[FakeRunner], settings: Settings) -> Iterator[Window]:
     """The window, panels_built and shown, with no model open."""
-    appearance = Appearance(qapp, "light")
     made = Window(Session(), settings, appearance)
     made.resize(1200, 800)
     made.show()
     made.build_panels()
     yield made
-    made.close_now()
+    made.leave()
     made.session.deleteLater()
     made.deleteLater()
-    appearance.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 

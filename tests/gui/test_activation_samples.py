@@ -12,7 +12,7 @@ from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import AnalyseJob
 from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.conftest import FakeRunner
-from tests.gui.test_window_panels import quantise
+from tests.gui.recipes import quantise
 
 pytestmark = pytest.mark.gui
 

@@ -31,7 +31,7 @@ def test_the_first_layout_comes_back_whole(opened: Window, qtbot: QtBot) -> None
         opened.docks.docks[name].hide()
     qtbot.wait(50)
     opened.docks.reset()
-    qtbot.wait(50)
+    qtbot.waitUntil(lambda: len(bars()) == 2)
     assert {name: opened.dockWidgetArea(dock) for name, dock in opened.docks.docks.items()} == first
     assert not any(dock.isFloating() or dock.isHidden() for dock in opened.docks.docks.values())
-    assert len(bars()) == 2 and opened.property(BEFORE) is None
+    assert opened.property(BEFORE) is None

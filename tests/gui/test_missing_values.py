@@ -20,7 +20,7 @@ from espalier.passes.base import NoOptions, Report
 from espalier.passes.jobs.kinds import Done, Failed, LogLine, SaveJob, Started, Stopped
 from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
-from tests.gui.test_window_panels import quantise
+from tests.gui.recipes import quantise
 
 pytestmark = pytest.mark.gui
 

@@ -19,7 +19,7 @@ from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.training.options import FinetuneOptions
 from tests.gui.bert import open_bert
 from tests.gui.conftest import FakeRunner, open_small
-from tests.gui.test_window_panels import quantise
+from tests.gui.recipes import quantise
 
 pytestmark = pytest.mark.gui
 

@@ -47,6 +47,10 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 SPECIAL = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e-40, 3.4e38, -3.4e38, 65504, 65519, -0.3, 448, 465, 2.5]
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+# Each type has loops of its own, which take a second each to compile.
+float32_and_some = pytest.mark.parametrize(
+    "dtype", [torch.float32, *(pytest.param(d, marks=pytest.mark.sampled(0.25)) for d in DTYPES[1:])], ids=str
+)
 
 
 @pytest.fixture(autouse=True)
@@ -94,14 +98,14 @@ def test_every_format_has_a_fast_version() -> None:
     assert all((cls, "cpu") in FAST for cls in PLANS)
 
 
-@pytest.mark.sampled(0.3)
+@pytest.mark.sampled(0.1)
 @pytest.mark.parametrize("fmt", FORMS, ids=str)
 @each_dtype
 def test_bits_on_the_contract_inputs(fmt: Format, dtype: torch.dtype) -> None:
     agrees(fmt, torch.from_numpy(probes(fmt, 4000)).to(dtype))
 
 
-@pytest.mark.sampled(0.3)
+@pytest.mark.sampled(0.1)
 @pytest.mark.parametrize("fmt", [*FORMS, *OTHERS], ids=str)
 @each_dtype
 def test_bits_on_rows_of_every_kind(fmt: Format, dtype: torch.dtype) -> None:
@@ -142,7 +146,7 @@ def test_blocks_taken_side_by_side(text: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("fmt", DEFAULTS, ids=str)
-@each_dtype
+@float32_and_some
 def test_ordinary_tensors_never_need_the_definition(
     fmt: Format, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +193,7 @@ def test_given_scales(fmt: ScaledFormat, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("fmt", DEFAULTS, ids=str)
-@each_dtype
+@float32_and_some
 def test_gradients_are_those_of_the_definition(fmt: Format, dtype: torch.dtype) -> None:
     x = tame(dtype).requires_grad_()
     upstream = tame(dtype, seed=4)

@@ -55,6 +55,7 @@ def gated(fmt: Format, x: Tensor) -> bool:
     return torch.equal(torch.ones_like(inside) if found[1] is None else found[1], inside)
 
 
+@pytest.mark.sampled(0.4)
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [(text, dtype) for text in KINDS for dtype in DTYPES if dtype == torch.float32 or text in HALVES],

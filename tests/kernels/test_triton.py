@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from espalier.model.formats.base import FAST, Format
+from tests.chance import number, thorough
 from tests.kernels.test_fake_quant import DEFAULTS, each_dtype, tame
 from tests.patience import PATIENCE
 
@@ -24,13 +25,13 @@ needs_triton = pytest.mark.skipif(
 )
 
 
-def run(script: str, tmp_path: Path, **environment: str) -> str:
+def run(script: str, tmp_path: Path, *words: str, **environment: str) -> str:
     """What a script here prints after RESULT, in an interpreter of its own: triton reads its settings on import."""
     paths = os.pathsep.join(
         [str(ROOT / "roots"), str(ROOT), str(BESIDE), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
     every = os.environ | {"PYTHONPATH": paths, "TRITON_CACHE_DIR": str(tmp_path)} | environment
-    command = [sys.executable, "-W", "ignore", str(HERE / script)]
+    command = [sys.executable, "-W", "ignore", str(HERE / script), *words]
     done = subprocess.run(command, env=every, capture_output=True, text=True, timeout=10 * PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.rpartition("RESULT")[2]
@@ -38,15 +39,17 @@ def run(script: str, tmp_path: Path, **environment: str) -> str:
 
 @pytest.mark.slow
 @needs_triton
-def test_bits_of_every_format_when_interpreted(tmp_path: Path) -> None:
-    told = json.loads(run("triton_bits.py", tmp_path, TRITON_INTERPRET="1"))
+def test_bits_of_every_format_when_interpreted(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    drawn = str(number(pytestconfig, "triton_bits")), "1" if thorough() else "0.15"
+    told = json.loads(run("triton_bits.py", tmp_path, *drawn, TRITON_INTERPRET="1"))
     assert told["wrong"] == [] and len(told["ran"]) == 15
 
 
 @pytest.mark.slow
 @needs_triton
-def test_all_kernels_compile_for_a_gpu(tmp_path: Path) -> None:
-    assert int(run("triton_compiles.py", tmp_path)) == 17
+def test_all_kernels_compile_for_a_gpu(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    drawn = str(number(pytestconfig, "triton_compiles")), "3" if thorough() else "1"
+    assert int(run("triton_compiles.py", tmp_path, *drawn)) == 17
 
 
 @pytest.mark.gpu

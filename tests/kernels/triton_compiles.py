@@ -1,7 +1,11 @@
-"""Compiles every Triton kernel for an H100-class GPU, which needs no GPU; prints how many there were."""
+"""Compiles every Triton kernel for an H100-class GPU, which needs no GPU; prints how many there were.
+
+Arguments: a seed and how many of the three types it draws for each kernel.
+"""
 
 from __future__ import annotations
 
+import random
 import sys
 
 import torch
@@ -19,7 +23,8 @@ KINDS = {int: "i32", float: "fp32"}
 
 
 def main() -> None:
-    """One format a kernel, all dtypes, with a gate and without."""
+    """One format a kernel, types as drawn, with a gate and without."""
+    drawn, count = random.Random(int(sys.argv[1])), int(sys.argv[2])
     done: set[str] = set()
     target = GPUTarget("cuda", 90, 32)
     for fmt in [*DEFAULTS, *FORMS]:
@@ -29,7 +34,7 @@ def main() -> None:
             continue
         kernel = launch.kernel
         kinds = [KINDS[type(c)] for c in launch.numbers] if launch.numbers else ["*fp32"]
-        for pointer in POINTERS.values():
+        for pointer in drawn.sample(list(POINTERS.values()), count):
             for gated in (False, True):
                 types = [pointer, pointer, "*u8" if gated else pointer, "i32", "fp32", *kinds]
                 fixed = {"BLOCK": 16, "WIDTH": 16, "ROWS": 128, "GATED": gated, "BOUND": True, "CHIP": True}
@@ -42,7 +47,7 @@ def main() -> None:
         if kernel.__name__ in done:
             continue
         kinds = ["*fp32" if isinstance(c, torch.Tensor) else "fp32" for c in constants]
-        for pointer in POINTERS.values():
+        for pointer in drawn.sample(list(POINTERS.values()), count):
             for gated in (False, True):
                 types = [pointer, pointer, "*u8" if gated else pointer, "i32", "fp32", *kinds, "i32", "i32", "i32"]
                 held = {"BLOCK": 1, "WIDTH": 2048, "ROWS": 1, "GATED": gated, "BOUND": True, "CHIP": True, "CUT": 2}

@@ -22,7 +22,7 @@ from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import Adapter, Precision, Sparsity, TensorMeta
 from espalier.model.symbols import evaluate
 from espalier.model.torch.targets import function_of
-from tests.model.zoo import MODELS, SLOW, case
+from tests.model.zoo import MODELS, SLOW, case, slow
 from tests.strategies import args, formats, metas, sparsities, words
 
 Break = Callable[[Graph], Graph]
@@ -166,7 +166,7 @@ def test_foreign_code_is_a_warning_and_comes_last() -> None:
 # -- graphs in JSON
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in MODELS])
+@pytest.mark.parametrize("name", [slow(n) if n in SLOW else n for n in MODELS])
 def test_real_graphs_round_trip(name: str) -> None:
     graph = case(name).graph
     back = graph_from_json(json.loads(json.dumps(graph_to_json(graph), allow_nan=False)))

@@ -26,7 +26,7 @@ from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.running.observing import tap
 from espalier.passes.select import Select
 from espalier.passes.transform.quantize import quantize
-from tests.model.zoo import MODELS, SLOW, case, copied, run, tensors
+from tests.model.zoo import MODELS, SLOW, case, copied, run, slow, tensors
 
 pytest.importorskip("numba", reason="only fast versions write over their input")
 assert passes
@@ -222,7 +222,7 @@ def effective(module: nn.Module) -> tuple[Tensor, Tensor]:
     return layer.tensor("weight"), layer.tensor("bias")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in MODELS])
+@pytest.mark.parametrize("name", [slow(n) if n in SLOW else n for n in MODELS])
 def test_models_of_all_kinds_give_the_same(name: str) -> None:
     """With a format on all that takes one; twice, since what was written over must not be read by the next run."""
     held = case(name)

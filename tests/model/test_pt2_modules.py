@@ -22,7 +22,7 @@ from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.transform.prune import prune
-from tests.model.zoo import MODELS, SLOW, case, run, same
+from tests.model.zoo import MODELS, SLOW, case, run, same, slow
 from tests.patience import PATIENCE
 
 NAMES = [n for n in MODELS if n != "choosy"]
@@ -47,7 +47,7 @@ def calls(graph: Graph) -> list[tuple[str, str, object]]:
     return [(n.target, n.op, n.attrs["class"]) for n in graph if n.call == "call_module"]
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in NAMES])
+@pytest.mark.parametrize("name", [slow(n) if n in SLOW else n for n in NAMES])
 def test_a_file_has_the_modules_of_its_model_and_computes_the_same(name: str, tmp_path: Path) -> None:
     held, store = case(name), WeightStore(tmp_path)
     traced = revived(name, store)

@@ -20,7 +20,7 @@ from espalier.model.torch.shape_check import differences
 from espalier.model.trace import module_recovery
 from espalier.model.trace.trace import Traced, trace
 from espalier.model.trust import Origin
-from tests.model.zoo import MODELS, SLOW, case
+from tests.model.zoo import MODELS, SLOW, case, slow
 
 X = {"x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1))}
 
@@ -136,7 +136,7 @@ def test_what_keeps_its_shape_is_checked() -> None:
     assert not check(graph.replace(replace(graph["r"], ports=same)))
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in MODELS])
+@pytest.mark.parametrize("name", [slow(n) if n in SLOW else n for n in MODELS])
 def test_the_zoo_agrees(name: str) -> None:
     """No shape of any model differs from its exported program's; those with no way out are recorded."""
     held = case(name)

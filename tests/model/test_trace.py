@@ -22,13 +22,13 @@ from espalier.model.torch.build import build
 from espalier.model.trace.trace import trace
 from espalier.passes.analysis.count_dropout import count_dropout
 from espalier.passes.base import Context, NoOptions
-from tests.model.zoo import MODELS, OWN, SLOW, case, copied, run, same, tensors
+from tests.model.zoo import MODELS, OWN, SLOW, case, copied, run, same, slow, tensors
 
 EXPORTED = [n for n in MODELS if n != "choosy"]
 
 
 def each(*names: str) -> pytest.MarkDecorator:
-    marked = [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in names or MODELS]
+    marked = [slow(n) if n in SLOW else n for n in names or MODELS]
     return pytest.mark.parametrize("name", marked)
 
 

@@ -16,14 +16,14 @@ from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Precision
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.build import build, parameters_of, read_back
-from tests.model.zoo import MODELS, SLOW, Case, case, copied, run, same, tensors
+from tests.model.zoo import MODELS, SLOW, Case, case, copied, run, same, slow, tensors
 
 TRAINABLE = [n for n in MODELS if n not in ("in-place-input", "bert-ids", "bert-eager")]
 DROPOUT = ("mlp", "bert", "gpt2", "choosy", "t5")
 
 
 def each(names: list[str]) -> pytest.MarkDecorator:
-    marked = [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in names]
+    marked = [slow(n) if n in SLOW else n for n in names]
     return pytest.mark.parametrize("name", marked)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
@@ -307,7 +308,13 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Inputs]]] = {
     "swin": _config("swin", _SWIN),
 }
 SLOW = ("roberta", "distilbert", "t5", "swin", "mixtral", "resnet", "vit", "llama")
+SHARE = 0.4  # of the slow ones, for each run of the tests: the same in all files, so that the others are never traced
 OWN = tuple(n for n, make in MODELS.items() if "_own" in make.__qualname__)
+
+
+def slow(name: str) -> Any:
+    """A parameter for a model that takes seconds."""
+    return pytest.param(name, marks=[pytest.mark.slow, pytest.mark.sampled(SHARE, by=name)])
 
 
 @dataclass

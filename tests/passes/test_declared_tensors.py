@@ -18,7 +18,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Sparsity
 from espalier.model.registry import PASSES
 from espalier.model.store.weights import Tensor, WeightStore
-from espalier.model.trace.trace import trace
+from espalier.model.trace.trace import Traced, trace
 from espalier.passes.base import Context, Report, StepResult, run_step, transform
 from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.choices.prune import PruneOptions
@@ -47,15 +47,21 @@ class Half(nn.Module):
         return (self.head(y) + self.tied(y)).float()
 
 
-@pytest.fixture
-def half(tmp_path: Path) -> Iterator[tuple[Graph, Context]]:
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Traced, WeightStore]:
+    """A store only gains: all tests may share it."""
     torch.manual_seed(0)
     model = Half().eval()
     model.bn.running_mean.uniform_(-1, 1)
     model.bn.running_var.uniform_(0.5, 2)
-    store = WeightStore(tmp_path)
-    traced = trace(model.bfloat16(), {"x": torch.randn(2, 1, 8, 8)}, store)
-    yield traced.graph, Context(store, callables=traced.callables)
+    store = WeightStore(tmp_path_factory.mktemp("half"))
+    return trace(model.bfloat16(), {"x": torch.randn(2, 1, 8, 8)}, store), store
+
+
+@pytest.fixture
+def half(traced: tuple[Traced, WeightStore]) -> Iterator[tuple[Graph, Context]]:
+    model, store = traced
+    yield model.graph, Context(store, callables=model.callables)
     unload_plugins()
 
 

@@ -116,6 +116,7 @@ def test_exact_mode_is_the_model(name: str) -> None:
     torch.testing.assert_close(got.float(), want, atol=0.01, rtol=0)
 
 
+@pytest.mark.sampled(0.5)
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def x_width(made: BlockExponent) -> int:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(makers())
 def test_blocks_equal_their_integer_model(tmp_path_factory: pytest.TempPathFactory, case: Made) -> None:
     first, second, rng = case
@@ -120,7 +120,7 @@ def layers(draw: st.DrawFn) -> tuple[LinearBlocks, tuple[np.ndarray, ...]]:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(layers())
 def test_a_layer_of_blocks_equals_its_integer_model(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[LinearBlocks, tuple[np.ndarray, ...]]

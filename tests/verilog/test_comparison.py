@@ -97,7 +97,7 @@ def choices(draw: st.DrawFn) -> Choose:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(choices(), st.integers(0, 2**32 - 1))
 def test_choices_equal_their_integer_model(tmp_path_factory: pytest.TempPathFactory, made: Choose, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -106,7 +106,7 @@ def test_choices_equal_their_integer_model(tmp_path_factory: pytest.TempPathFact
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(FORMATS, st.data(), st.booleans())
 def test_thresholds_equal_their_integer_model(
     tmp_path_factory: pytest.TempPathFactory, form: Fixed, data: st.DataObject, below: bool

@@ -36,7 +36,7 @@ def tables(draw: st.DrawFn) -> Template:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(tables(), st.integers(0, 2**32 - 1))
 def test_tables_equal_their_integer_models(tmp_path_factory: pytest.TempPathFactory, made: Template, seed: int) -> None:
     checked(made, seed, tmp_path_factory.mktemp("builds"))
@@ -54,7 +54,7 @@ def pairs(draw: st.DrawFn) -> Pair:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(pairs(), st.integers(0, 2**32 - 1))
 def test_pairs_equal_their_integer_model(tmp_path_factory: pytest.TempPathFactory, made: Pair, seed: int) -> None:
     checked(made, seed, tmp_path_factory.mktemp("builds"))
@@ -89,7 +89,7 @@ def chains(draw: st.DrawFn) -> Template:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(chains(), st.integers(0, 2**32 - 1))
 def test_chains_equal_their_integer_models(tmp_path_factory: pytest.TempPathFactory, made: Template, seed: int) -> None:
     checked(made, seed, tmp_path_factory.mktemp("builds"))

@@ -47,7 +47,7 @@ def folds(draw: st.DrawFn) -> Template:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(folds(), st.integers(0, 2**32 - 1))
 def test_folds_equal_their_integer_models(tmp_path_factory: pytest.TempPathFactory, made: Template, seed: int) -> None:
     checked(made, seed, tmp_path_factory.mktemp("builds"))
@@ -80,7 +80,7 @@ def scaled(draw: st.DrawFn) -> ScaleShift:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(scaled(), st.integers(0, 2**32 - 1))
 def test_constants_equal_their_integer_model(
     tmp_path_factory: pytest.TempPathFactory, made: ScaleShift, seed: int
@@ -105,7 +105,7 @@ def depthwise(draw: st.DrawFn) -> Depthwise:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(depthwise(), st.integers(0, 2**32 - 1))
 def test_depthwise_equals_its_integer_model(
     tmp_path_factory: pytest.TempPathFactory, made: Depthwise, seed: int

@@ -123,6 +123,7 @@ def test_scales_raise_no_warnings(opened: Opened, emitted: Emitted, name: str) -
     assert not lint(texts(lower(folded, opened.store, EmitOptions())), "top").findings
 
 
+@pytest.mark.sampled(0.34)
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.slow

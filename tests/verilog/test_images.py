@@ -123,6 +123,7 @@ def test_integers_equal_the_fake_quantised_model(module: str, body: str, shape: 
     equal(found, quantised(found))
 
 
+@pytest.mark.sampled(0.34)
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.slow

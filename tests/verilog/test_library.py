@@ -185,6 +185,7 @@ def simulated(folder: Path, name: str) -> Design:
     return design
 
 
+@pytest.mark.sampled(0.34)
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.slow

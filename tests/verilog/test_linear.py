@@ -53,7 +53,7 @@ def linears(draw: st.DrawFn) -> tuple[Linear, np.random.Generator]:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(linears())
 def test_equals_its_integer_model(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[Linear, np.random.Generator]

@@ -64,7 +64,7 @@ def conversions(draw: st.DrawFn) -> Case:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(layers())
 def test_a_layer_of_signs_equals_its_integer_model(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     made, rng = case
@@ -76,7 +76,7 @@ def test_a_layer_of_signs_equals_its_integer_model(tmp_path_factory: pytest.Temp
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(conversions())
 def test_a_conversion_equals_its_integer_model(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     made, rng = case

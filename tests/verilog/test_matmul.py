@@ -45,7 +45,7 @@ def matmuls(draw: st.DrawFn) -> tuple[MatMul, np.random.Generator]:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(matmuls())
 def test_equals_its_integer_model(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[MatMul, np.random.Generator]

@@ -34,7 +34,7 @@ def norms(draw: st.DrawFn) -> tuple[Norm, np.random.Generator]:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(norms())
 def test_equals_its_integer_model(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[Norm, np.random.Generator]

@@ -50,6 +50,7 @@ def test_integers_equal_the_fake_quantised_model(module: str, body: str, shape: 
     equal(found, quantised(found))
 
 
+@pytest.mark.sampled(0.34)
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.slow
@@ -92,7 +93,7 @@ def test_a_residual_block_with_batch_norms(folds: bool) -> None:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(st.data())
 def test_divide(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     def form() -> Fixed:

@@ -35,7 +35,7 @@ def test_what_is_no_loop_is_told() -> None:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(orders(), st.integers(1, 3), st.integers(0, 2**32 - 1))
 def test_reorder(tmp_path_factory: pytest.TempPathFactory, order: np.ndarray, par: int, seed: int) -> None:
     stream = Stream(1, len(order) * par, Fixed(5, 2), par)
@@ -48,7 +48,7 @@ def test_reorder(tmp_path_factory: pytest.TempPathFactory, order: np.ndarray, pa
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(st.data())
 def test_pick(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     period, rounds, par = (data.draw(st.integers(1, m)) for m in (7, 3, 3))

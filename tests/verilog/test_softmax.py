@@ -29,7 +29,7 @@ def softmaxes(draw: st.DrawFn) -> Softmax:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(softmaxes(), st.integers(0, 2**32 - 1))
 def test_equals_its_integer_model(tmp_path_factory: pytest.TempPathFactory, made: Softmax, seed: int) -> None:
     rng = np.random.default_rng(seed)

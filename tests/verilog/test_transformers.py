@@ -126,6 +126,7 @@ def test_what_is_added_to_scores_and_is_no_mask_is_told(tmp_path: Path) -> None:
         host(**inputs(graph))
 
 
+@pytest.mark.sampled(0.34)
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def repeated(weight: list[int], frac: int) -> tuple[Unrolled, np.random.Generato
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(layers())
 @example(shifted(1, 0, 1))
 @example(shifted(0, 2, 2))
@@ -140,7 +140,7 @@ def walks(draw: st.DrawFn) -> Lines:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(walks().filter(lambda made: fits(made.walk)))
 def test_windows_come_whole(tmp_path_factory: pytest.TempPathFactory, made: Lines) -> None:
     codes = (random_codes(np.random.default_rng(0), made.inputs[0], 4),)

@@ -38,7 +38,7 @@ def chained(now: Stream, then: Stream) -> Design:
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(st.data())
 def test_any_to_any(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     rows, size = (data.draw(st.sampled_from((1, 2, 4, 6))) for _ in range(2))

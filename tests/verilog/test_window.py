@@ -63,7 +63,7 @@ def test_holds_what_torch_unfolds(axes: tuple[tuple[int, ...], ...], channels: i
 
 @needs_icarus
 @pytest.mark.rtl
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(windows())
 def test_equals_its_integer_model(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[Window, np.random.Generator]

@@ -39,7 +39,8 @@ def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = E
 
     from espalier.app.settings import Settings
     from espalier.app.shell.application import make_application, make_window
-    from tests.attack.soak.user import User, settle
+    from tests.attack.soak.hands import settle
+    from tests.attack.soak.user import User
 
     faulthandler.enable()
     application = make_application()
@@ -85,7 +86,7 @@ def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = E
 
 def _minutes(user: Any, watch: Watch, inside: list[float], minutes: float, actions: int, every: float) -> list[Sample]:
     """Act at an even pace; the time at rest does not count."""
-    from tests.attack.soak.user import settle
+    from tests.attack.soak.hands import settle
 
     samples, begun, rested, due = list[Sample](), time.monotonic(), 0.0, every
     while True:

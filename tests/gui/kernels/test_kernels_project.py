@@ -8,31 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from espalier.app.features.kernels.actions import panel_of
 from espalier.app.features.kernels.runs import KernelRuns
 from espalier.app.features.kernels.state.runs import MEMBER, kernel_runs_of
 from espalier.app.shell.window import Window
 from espalier.kernels.bench.results import compared, load
 from espalier.kernels.bench.spec import KernelError
-from espalier.passes.jobs.kernel import KernelsJob, LabJob
+from espalier.passes.jobs.kernel import KernelsJob
 from espalier.passes.jobs.kinds import Done, Found, OpenJob, OpenResult
 from tests.gui.conftest import FakeRunner, open_small, small_project
-from tests.gui.kernels.kernels_lab import LAB, row
-from tests.gui.kernels.test_kernels_panel import begin, job, measured, quiet
+from tests.gui.kernels.kernel_runs import begin, job, measured
+from tests.gui.kernels.kernels_lab import row
 
 pytestmark = pytest.mark.gui
-
-
-@pytest.fixture
-def page(window: Window, runner: list[FakeRunner]) -> KernelRuns:
-    """The tab in front, of a window with the small model."""
-    window.live.enabled = False
-    open_small(window, runner)
-    quiet(runner)
-    made = panel_of(window.host).page("Run")
-    assert isinstance(made, KernelRuns)
-    runner[-1].tell(job(runner, LabJob), Done(LAB))
-    return made
 
 
 def test_a_saved_file_is_what_the_command_line_reads(

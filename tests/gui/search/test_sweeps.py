@@ -177,7 +177,7 @@ def test_a_point_is_clicked_and_its_recipe_used(panel: SweepsPanel, runner: list
         runner[-1].tell(info, Found(outcome))
     runner[-1].tell(info, Done(4))
     panel.chart.resize(600, 260)
-    qtbot.wait(50)
+    qtbot.waitUntil(lambda: panel.chart.viewport().width() > 500)
     spot = panel.chart.spot(2, found[3].score["accuracy"]).toPoint()
     assert panel.chart.near(spot.toPointF()) == (0, 2) and panel.chart.near(QPoint(2, 2).toPointF()) is None
     assert "width 8" in panel.chart.words_at(0, 2) and "70 %" in panel.chart.words_at(0, 2)

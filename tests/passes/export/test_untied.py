@@ -45,6 +45,7 @@ def made(kind: str, home: Path) -> Path:
     return home
 
 
+@pytest.mark.sampled(0.25)
 @pytest.mark.slow
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -81,11 +81,12 @@ def cluster() -> Generator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="espalier-pg-"))
     if user:
         shutil.chown(folder, "postgres")
-    with socket.socket() as free:
+    made = Cluster(programs, user, folder, 0)
+    made.run("initdb", "-D", f"{folder}/data", "-U", "tests", "-A", "trust", "--no-sync")
+    with socket.socket() as free:  # as late as can be: another program may take the port
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    made = Cluster(programs, user, folder, port)
-    made.run("initdb", "-D", f"{folder}/data", "-U", "tests", "-A", "trust", "--no-sync")
+    made = replace(made, port=port)
     made.start()
     try:
         made.run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "tests", "studies")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,11 +18,11 @@ from espalier.passes.search.fleet.heartbeat import BEAT, LOST, RETRY
 from espalier.passes.search.fleet.serve import serve
 from espalier.passes.search.storage import journal_url, load_study, open_storage, study_names
 from tests.passes.fleet.fleet_cases import Cluster, cluster, postgres, server
-from tests.patience import PATIENCE, until
+from tests.passes.fleet.warm import Command, Warm
+from tests.patience import until
 
 __all__ = ["cluster", "postgres", "server"]
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[3]
 TRIALS = 10
 SPEC = f"""
 study = "nap"
@@ -62,7 +60,16 @@ COSTS.add("nap", Cost("nap", "Nap", "s", "low", "sleeps", None, measure=measure)
 """
 
 
-STARTED: list[subprocess.Popen[str]] = []
+WARM: list[Warm] = []
+STARTED: list[Command] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The process that forks all others."""
+    WARM.append(Warm(tmp_path_factory.mktemp("warm")))
+    yield
+    WARM.pop().close()
 
 
 @pytest.fixture
@@ -72,17 +79,17 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "nap.py").write_text(NAP)
     yield tmp_path
     while STARTED:
-        with STARTED.pop() as process:
-            process.kill()
+        process = STARTED.pop()
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
 
 
-def start(folder: Path, *words: str, gate: bool = False, free: int = 0) -> subprocess.Popen[str]:
-    """main.py, in a group of its own."""
-    command = [sys.executable, str(ROOT / "main.py"), *words, "--plugin", str(folder / "nap.py")]
+def start(folder: Path, *words: str, gate: bool = False, free: int = 0) -> Command:
+    """What main.py does, in a process and a group of its own."""
     threads = {f"{n}_NUM_THREADS": "1" for n in ("OMP", "NUMBA")}
     own = {"ESPALIER_CACHE": str(folder / "cache"), **({"GATE": str(folder / "go"), "FREE": str(free)} if gate else {})}
-    STARTED.append(subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                    env={**os.environ, **threads, **own}, start_new_session=True))  # fmt: skip
+    command = [*words, "--plugin", str(folder / "nap.py")]
+    STARTED.append(WARM[0].begin(command, folder, {**os.environ, **threads, **own}))
     return STARTED[-1]
 
 
@@ -92,7 +99,7 @@ def study_at(url: str, name: str = "nap") -> optuna.Study | None:
     return load_study(storage, name) if name in study_names(storage) else None
 
 
-def runs_in(folder: Path, study: optuna.Study, process: subprocess.Popen[str]) -> int | None:
+def runs_in(folder: Path, study: optuna.Study, process: Command) -> int | None:
     """The trial that a process is in the midst of: it naps."""
     assert process.poll() is None, process.communicate()
     if not (folder / f"naps-{process.pid}").exists():
@@ -102,9 +109,9 @@ def runs_in(folder: Path, study: optuna.Study, process: subprocess.Popen[str]) -
     return next((t.number for t in mine if len(t.params) == 3), None)
 
 
-def end(process: subprocess.Popen[str], code: int = 0) -> str:
+def end(process: Command, code: int = 0) -> str:
     """What it said; the exit code must be this."""
-    out, told = process.communicate(timeout=PATIENCE)
+    out, told = process.communicate()
     assert process.returncode == code, told
     return out + told
 
@@ -122,6 +129,7 @@ def lost_in(study: optuna.Study) -> list[int]:
     return [t.number for t in lost]
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.parametrize("kind", ["journal", "server", "postgres"])
 def test_workers_die_and_stop(kind: str, folder: Path, request: pytest.FixtureRequest) -> None:
     url = f"journal:{folder}/study.journal" if kind == "journal" else request.getfixturevalue(kind)
@@ -161,6 +169,7 @@ def away(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[str, Ca
         held.stop(None).wait()
 
 
+@pytest.mark.sampled(0.34)
 def test_a_storage_that_goes_away_costs_no_trial(
     away: tuple[str, Callable[[], None], Callable[[], None]], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

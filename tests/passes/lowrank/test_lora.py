@@ -45,11 +45,11 @@ from espalier.passes.select import Select
 from espalier.passes.transform.finetune import FinetuneOptions
 from espalier.passes.transform.fold_batch_norm import FoldBatchNormOptions
 from espalier.passes.transform.fuse_lora import FuseLoraOptions
-from tests.model.zoo import MODELS, SLOW, run
+from tests.model.zoo import MODELS, SLOW, run, slow
 from tests.passes.lowrank.lora_cases import Case, case, equal, near, results, step, trained
 
 ANY = Select("regex", (".",))
-EACH = [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in MODELS]
+EACH = [slow(n) if n in SLOW else n for n in MODELS]
 LINEARS = Select("type", ("linear",))
 FORMATS = QuantizeOptions((Rule(LINEARS, {"weight": Integer(6, 4), "data_in": Integer(8, 4)}),))
 

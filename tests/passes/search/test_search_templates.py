@@ -34,6 +34,7 @@ def test_it_is_read_and_written_again(path: Path) -> None:
     assert "demo" in about and any(w in about for w in ("second", "minute")), "it says how long it takes"
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda p: p.stem)
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

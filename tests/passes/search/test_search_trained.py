@@ -225,6 +225,7 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     return open_source("demo:reviews", tmp_path_factory.mktemp("reviews"))
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["nas", "compression-aware", "lora-and-bits"])
 def test_templates_run_on_the_demo(name: str, reviews: Opened, trainings: list[int], tmp_path: Path) -> None:

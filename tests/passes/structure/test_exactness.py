@@ -14,7 +14,7 @@ from espalier.passes.structure.masks import dead, masked
 from espalier.passes.structure.removal import Removal
 from espalier.passes.structure.sets import Structure, Units, structure_of
 from espalier.passes.structure.shape_check import disagreement
-from tests.model.zoo import Case
+from tests.model.zoo import Case, slow
 from tests.passes.structure.cases import differ, named, shaken
 
 LIKE = Sparsity("random", 0.5, "local", None, 0, "units")
@@ -65,11 +65,12 @@ def holds(name: str) -> int:
     return count
 
 
-@pytest.mark.parametrize("name", [*ZOO, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW_ZOO)])
+@pytest.mark.parametrize("name", [*ZOO, *(slow(n) for n in SLOW_ZOO)])
 def test_of_the_zoo(name: str) -> None:
     assert (holds(name) > 0) == (name not in ("many", "tied"))
 
 
+@pytest.mark.sampled(0.3)
 @pytest.mark.parametrize("name", [*RANDOM, *(pytest.param(n, marks=pytest.mark.slow) for n in MORE)])
 def test_of_random_architectures(name: str) -> None:
     assert holds(name) > 0

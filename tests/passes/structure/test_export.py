@@ -52,6 +52,7 @@ def exported(spec: str, steps: tuple[Step, ...], folder: Path) -> tuple[Opened, 
     return opened, project, folder / "out"
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "steps", "sizes"),

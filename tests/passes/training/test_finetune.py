@@ -1,15 +1,8 @@
-"""Fine-tuning trains the graph as it is: it learns, masks hold, frozen weights stay, equal seeds agree, and what was
-trained is never trained again."""
+"""Fine-tuning trains the graph: what is learned, what stays, which weights are kept."""
 
 from __future__ import annotations
 
 import math
-import tempfile
-import threading
-import time
-from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,55 +11,17 @@ import torch
 from torch import nn
 from transformers import TrainerControl, TrainerState
 
-from espalier.app.jobs.runner import JobRunner
-from espalier.model.document.project import keys_of, load_project, save_project
-from espalier.model.document.recipe import Recipe, Step
-from espalier.model.errors import DataError, EspalierError, GraphError, OptionsError, PassError
+from espalier.model.document.recipe import Step
+from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph
-from espalier.model.opening import Opened, open_source
-from espalier.model.registry import FORMATS, PASSES
-from espalier.model.store.weights import WeightStore
+from espalier.model.registry import FORMATS
 from espalier.model.torch.build import build, parameters_of, read_back, unpack_mask
 from espalier.model.torch.tensors import to_torch
-from espalier.model.trace.trace import trace
-from espalier.passes.base import Cancelled, Context, Report, run_step
-from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, Metric, OpenJob, ReplayJob
+from espalier.passes.base import Cancelled, Context, run_step
 from espalier.passes.recipes.config import decode_options
-from espalier.passes.recipes.replay import Memo, milestones, prefix_keys, replay
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.training.watch import Watch
-from espalier.passes.transform.finetune import FinetuneOptions
-from tests.patience import PATIENCE
-from tests.registered import lend_pass
-
-DATA = "demo:digits"
-SHORT: dict[str, Any] = {"data": DATA, "max_steps": 6, "batch_size": 16, "train_limit": 128, "validation_limit": 90,
-                         "learning_rate": 1e-3}  # fmt: skip
-
-
-@cache
-def opened() -> Opened:
-    return open_source("demo:digits-mlp", Path(tempfile.mkdtemp(prefix="espalier-tests-")))
-
-
-@pytest.fixture
-def base() -> Graph:
-    return opened().project.base
-
-
-def context(**hooks: Any) -> Context:
-    return Context(opened().store, **hooks)
-
-
-def finetuned(graph: Graph, held: Context | None = None, seed: int = 0, **options: Any) -> tuple[Graph, Report]:
-    step = Step("finetune", decode_options("finetune", SHORT | options), seed)
-    done = run_step(graph, step, held or context())
-    return done.graph, done.report
-
-
-def values(graph: Graph, store: WeightStore | None = None) -> dict[str, torch.Tensor]:
-    held = store or opened().store
-    return {n: to_torch(held.get(w.key)).clone() for n, w in graph.weights.items() if w.key}
+from tests.passes.training.digits import DATA, context, finetuned, opened, values
 
 
 def with_pass(graph: Graph, name: str, **options: Any) -> Graph:
@@ -91,9 +46,6 @@ def shaken(graph: Graph, amount: float = 0.5) -> Graph:
 def accuracy(graph: Graph) -> float:
     options = EvaluateOptions(DATA, "validation")
     return float(run_step(graph, Step("evaluate", options), context()).report.summary["accuracy"])
-
-
-# -- learning
 
 
 def test_it_learns(base: Graph) -> None:
@@ -156,9 +108,6 @@ def test_each_optimiser_and_schedule_trains(base: Graph, optimiser: str, schedul
     assert rates[-1] < rates[3] if schedule != "constant" else rates[-1] == rates[3]
 
 
-# -- what stays
-
-
 def test_masks_hold_and_pruned_weights_stay_zero(base: Graph) -> None:
     pruned = with_pass(base, "prune", sparsity=0.6)
     after, _ = finetuned(pruned, weight_decay=0.1, keep="last")
@@ -191,15 +140,13 @@ def test_nothing_left_to_train_is_said(base: Graph) -> None:
         finetuned(base, freeze=[{"by": "name", "values": ["nowhere"]}])
 
 
-# -- formats
-
-
 CHOICES = {
     "scaled_integer": "scaled_integer(width=4, granularity=channel, group=8)",
     "integer": "integer(width=6, frac_width=4)",
 }
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_every_format_trains_through(base: Graph, name: str) -> None:
     fmt = CHOICES.get(name) or str(FORMATS.get(name)())
@@ -232,9 +179,6 @@ def test_learned_scales_move_and_do_not_decay(base: Graph) -> None:
     assert scales and all(not torch.equal(values(after)[n], values(graph)[n]) for n in scales)
     held, _ = finetuned(graph, weight_decay=1.0, learning_rate=1e-8, keep="last")
     assert all(torch.allclose(values(held)[n], values(graph)[n], rtol=1e-5) for n in scales)
-
-
-# -- the best, early, by hand
 
 
 def test_the_best_weights_are_kept(base: Graph) -> None:
@@ -323,199 +267,3 @@ def test_without_validation_an_epoch_is_a_row(base: Graph) -> None:
     assert [(r["step"], r["epoch"]) for r in report.rows] == [(8, 1), (16, 2), (20, 2.5)]
     assert all(r["validation_loss"] is None and r["training_loss"] > 0 for r in report.rows)
     assert after != base and report.summary["kept_step"] == 20
-
-
-# -- mistakes
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "text"),
-    [
-        ({"data": ""}, DataError, "no data"),
-        ({"train_split": "spring"}, DataError, "no split 'spring'"),
-        ({"data": "demo:reviews"}, DataError, "needs the input|cannot take"),
-        ({"learning_rate": 0.0}, OptionsError, "learning_rate"),
-        ({"warm_up": 1.5}, OptionsError, "warm_up"),
-        ({"batch_size": 0}, OptionsError, "batch_size"),
-        ({"optimiser": "magic"}, OptionsError, "magic"),
-    ],
-)
-def test_mistakes_are_told(base: Graph, options: dict[str, Any], error: type[EspalierError], text: str) -> None:
-    with pytest.raises(error, match=text) as found:
-        finetuned(base, **options)
-    assert found.value.hint
-
-
-class Diverging(nn.Module):
-    """A loss that grows without end under gradient descent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(64, 10)
-
-    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-        logits = self.head(x.flatten(1))
-        return {"loss": -(logits**4).mean(), "logits": logits}
-
-
-def test_a_training_that_diverges_says_so(tmp_path: Path) -> None:
-    store = WeightStore(tmp_path)
-    example = {"x": torch.zeros(4, 1, 8, 8), "labels": torch.zeros(4, dtype=torch.int64)}
-    graph = trace(Diverging().eval(), example, store).graph
-    with pytest.raises(PassError, match="diverged"):
-        finetuned(graph, Context(store), learning_rate=10.0, optimiser="sgd", clip=0.0, schedule="constant")
-
-
-class TwoClasses(nn.Module):
-    """Tells fewer classes apart than the data has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(64, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(x.flatten(1))
-
-
-def test_too_few_classes_are_told(tmp_path: Path) -> None:
-    store = WeightStore(tmp_path)
-    graph = trace(TwoClasses().eval(), {"x": torch.zeros(2, 1, 8, 8)}, store).graph
-    with pytest.raises(DataError, match="the model 2"):
-        finetuned(graph, Context(store))
-
-
-class OwnLoss(nn.Module):
-    """Ten times the cross-entropy: told apart from ours."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(64, 10)
-
-    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-        logits = self.head(x.flatten(1))
-        return {"loss": 10 * nn.functional.cross_entropy(logits, labels), "logits": logits}
-
-
-def test_a_models_own_loss_is_what_trains(tmp_path: Path) -> None:
-    store = WeightStore(tmp_path)
-    torch.manual_seed(0)
-    example = {"x": torch.zeros(4, 1, 8, 8), "labels": torch.zeros(4, dtype=torch.int64)}
-    graph = trace(OwnLoss().eval(), example, store).graph
-    _, report = finetuned(graph, Context(store), learning_rate=1e-8)
-    assert 20 < report.rows[0]["validation_loss"] < 30  # ten times ln 10
-
-
-class ManyLabels(nn.Module):
-    """A label for each position."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(8, 10)
-
-    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return nn.functional.cross_entropy(self.head(x).flatten(0, -2), labels.flatten())
-
-
-def test_models_that_are_no_classifiers_are_refused(tmp_path: Path) -> None:
-    store = WeightStore(tmp_path)
-    example = {"x": torch.zeros(4, 1, 8, 8), "labels": torch.zeros(4, 8, dtype=torch.int64)}
-    graph = trace(ManyLabels().eval(), example, store).graph
-    with pytest.raises(GraphError, match="only classifiers"):
-        finetuned(graph, Context(store))
-
-
-# -- once is enough
-
-
-@pytest.fixture
-def trainings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One entry per training that was run."""
-    runs: list[int] = []
-    spec = PASSES.get("finetune")
-
-    def counted(graph: Graph, options: FinetuneOptions, held: Context) -> tuple[Graph, Report]:
-        runs.append(1)
-        return spec.run(graph, options, held)
-
-    lend_pass(monkeypatch, replace(spec, run=counted))
-    return runs
-
-
-def recipe(*more: Step) -> Recipe:
-    prune = Step("prune", decode_options("prune", {"sparsity": 0.3}))
-    return Recipe((prune, Step("finetune", decode_options("finetune", SHORT)), *more))
-
-
-def pruned(ratio: float) -> Step:
-    return Step("prune", decode_options("prune", {"sparsity": ratio}))
-
-
-def test_edits_after_a_training_do_not_train_again(trainings: list[int], base: Graph) -> None:
-    memo = Memo(limit=4)
-    for ratio in (0.4, 0.5, 0.6, 0.7, 0.8, 0.5):
-        replay(base, recipe(pruned(ratio)), context(), memo)
-    replay(base, recipe(), context(), memo)
-    assert len(trainings) == 1 and len(memo.graphs) == 4
-
-
-def test_a_saved_project_holds_what_was_trained(trainings: list[int], base: Graph, tmp_path: Path) -> None:
-    whole = recipe(pruned(0.5))
-    done = replay(base, whole, context())
-    kept = milestones(whole, done.results)
-    assert set(kept) == {2}
-    project = replace(opened().project, recipe=whole, graph=done.graph, milestones=kept)
-    save_project(project, opened().store, tmp_path / "p.espalier")
-    store = WeightStore(tmp_path)
-    back = load_project(tmp_path / "p.espalier", store)
-    assert back.milestones == kept and back.graph == done.graph
-    memo = Memo()
-    for count, graph in back.milestones.items():
-        memo.remember(back.recipe.active[:count], graph)
-    other = replay(back.base, recipe(pruned(0.7)), Context(store), memo)
-    assert len(trainings) == 1 and prefix_keys(whole.active)[1] in memo.graphs
-    assert values(other.graph, store).keys() == values(done.graph).keys()
-    assert all(torch.equal(v, values(done.graph)[n]) for n, v in values(other.graph, store).items())
-
-
-def test_the_last_step_needs_no_milestone(trainings: list[int], base: Graph) -> None:
-    done = replay(base, recipe(), context())
-    assert milestones(recipe(), done.results) == {}
-
-
-def test_in_the_worker_figures_arrive_and_stop_and_keep_works(tmp_path: Path) -> None:
-    """A real process: open, train without end, ask it to finish at the third figure; a project holds the result."""
-    heard: list[JobEvent] = []
-    told = threading.Event()
-    runner = JobRunner(lambda e: (heard.append(e), told.set()))
-
-    def end(job: Any, keep_at: int = 0) -> Any:
-        info = runner.submit("job", job)
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            told.wait(0.1)
-            told.clear()
-            own = [e.event for e in list(heard) if e.job.id == info.id]
-            if keep_at and sum(isinstance(e, Metric) for e in own) >= keep_at:
-                runner.stop_and_keep(info.id)
-            if own and isinstance(own[-1], TERMINAL):
-                assert isinstance(own[-1], Done), own[-1]
-                return own[-1].result, info
-        raise AssertionError("the job did not end")
-
-    try:
-        found, _ = end(OpenJob("demo:digits-mlp", tmp_path / "work"))
-        step = Step("finetune", decode_options("finetune", SHORT | {"max_steps": 100_000, "keep": "last"}))
-        job = ReplayJob(found.project.base, Recipe((step,)), found.locations, tmp_path / "work", found.project.source)
-        done, info = end(job, keep_at=3)
-    finally:
-        runner.close()
-    summary = done.results[-1].report.summary
-    assert summary["ended"] == "stopped by hand" and 0 < summary["steps"] < 100_000
-    assert done.graph != found.project.base and keys_of(done.graph) <= done.locations.keys()
-    assert [s for s, _ in info.metrics["training loss"]] == list(range(1, summary["steps"] + 1))
-    assert info.metrics["validation accuracy"][-1][0] == summary["steps"]
-
-
-def test_it_lasts_and_takes_a_job() -> None:
-    spec = PASSES.get("finetune")
-    assert spec.lasting and not spec.instant and spec.options() == FinetuneOptions()
