@@ -198,7 +198,7 @@ def window(qtbot: QtBot, appearance: Appearance, runner: list[FakeRunner], setti
     made.show()
     made.build_panels()
     yield made
-    made.leave()
+    made.close_now()
     made.session.deleteLater()
     made.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)

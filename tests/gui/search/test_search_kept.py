@@ -142,6 +142,24 @@ def test_what_a_dead_window_had_found_is_found_again(
     assert now.dirty
 
 
+def test_a_trial_that_ran_at_the_last_save_and_ended_in_a_dead_window_is_found(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window
+) -> None:
+    """Both files hold as many trials then."""
+    info = begin(panel, runner)
+    feed(runner, info, [trial(0), replace(trial(1), state="running", values=())])
+    panel.searches.write()
+    document = window.session.document
+    assert document
+    extras = dict(document.project.extras)
+    feed(runner, info, [trial(1, 0.95)])
+    project_studies.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n{"op_code":4}\n')
+    quiet(runner)
+    files._NOTES.clear()
+    open_small(window, runner, replace(small_project("demo:small"), extras=extras))
+    assert panel.study and panel.study.trials[1].state == "complete" and not panel.study.trials[1].lost
+
+
 def test_the_note_of_a_study_goes_with_its_document(
     panel: SearchPanel, runner: list[FakeRunner], window: Window
 ) -> None:
@@ -205,12 +223,12 @@ def test_what_comes_is_not_copied_at_every_moment(
     monkeypatch.setattr(document, "keep", lambda name, data: kept_now.append(name))
     for number in range(5):
         feed(runner, info, [trial(number, 0.9)])
-    assert document.dirty and not panel.searches._wait.isActive() and not kept_now
+    assert document.dirty and not panel.searches._write_timer.isActive() and not kept_now
     panel.searches.write()  # as saving does
     assert member_of("formats 1") in kept_now
     window.session.saved.emit()
     feed(runner, info, [trial(5, 0.9)])
-    assert panel.searches._wait.isActive()
+    assert panel.searches._write_timer.isActive()
 
 
 def test_trials_are_copied_and_saved(panel: SearchPanel, runner: list[FakeRunner], tmp_path: Path) -> None:

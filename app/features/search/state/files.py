@@ -132,7 +132,7 @@ def add_line(path: Path, line: str) -> None:
 
 
 def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[tuple[Trial, ...], Callable[[], None]]:
-    """The trials of a study that a window which is gone had found, where they are more than `known`.
+    """The trials of a study that a window which is gone had found, where more of them have ended than `known`.
 
     Its journal takes the place of the one from the project, so that the search goes on from there. What is called
     forgets where they were, once they are kept elsewhere.
@@ -148,13 +148,18 @@ def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[tuple[Tri
         elif key and note.name.startswith(f"{key}-"):
             trials = _trials(path)
             journal = _journal(path)
-            if len(trials) > max(known, len(found)) and journal.exists():
+            if ended(trials) > max(known, ended(found)) and journal.exists():
                 found = trials
                 write_bytes(project_studies.path_for(workdir, name), journal.read_bytes())
             done.append(left)
             continue
         left.release()
     return found, lambda: _forget_all(done)
+
+
+def ended(trials: Iterable[Trial]) -> int:
+    """How many trials have a result; one that a project holds as running may have got its own after the save."""
+    return sum(t.state != "running" for t in trials)
 
 
 def _forget_all(notes: Iterable[Locked]) -> None:

@@ -14,6 +14,7 @@ from espalier.app.features.search.state.files import (
     Copies,
     add_line,
     begin_record,
+    ended,
     follow_name,
     let_go,
     record_path,
@@ -391,7 +392,7 @@ def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool
     except EspalierError:
         return None
     folder = document.store.folder
-    more, forget = recovered(held.key, folder, name, len(held.trials))
+    more, forget = recovered(held.key, folder, name, ended(held.trials))
     study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline, against=held.against)
     for trial in (*held.trials, *more):
         study.take(cut_off(trial) if trial.state == "running" else trial)
