@@ -19,6 +19,8 @@ from espalier.app.features.jobs.panel import JobsPanel
 from espalier.app.features.kernels import actions as kernels
 from espalier.app.features.kernels.panel import KernelsPanel
 from espalier.app.features.log.panel import LogPanel
+from espalier.app.features.nodes import actions as nodes
+from espalier.app.features.nodes.panel import NodesPanel
 from espalier.app.features.outline.panel import OutlinePanel
 from espalier.app.features.plots import actions as plots
 from espalier.app.features.plots.panel import PlotsPanel
@@ -62,6 +64,7 @@ DOCKS: tuple[Spec, ...] = (
     Spec("inspector", "Inspector", RIGHT, InspectorPanel),
     Spec("training", "Training", RIGHT, TrainingPanel),
     Spec("jobs", "Jobs", BOTTOM, JobsPanel),
+    Spec("nodes", "Nodes", BOTTOM, NodesPanel, nodes.connect),
     Spec("tables", "Tables", BOTTOM, TablesPanel),
     Spec("plots", "Plots", BOTTOM, PlotsPanel, plots.connect),
     Spec("sweeps", "Sweeps", BOTTOM, SweepsPanel, sweep.connect),
@@ -78,8 +81,8 @@ DOCKS: tuple[Spec, ...] = (
 # All sizes are in pixels.
 SIDE_WIDTH, MIN_BOTTOM_WIDTH = 262, 300
 MIN_HEIGHT = {"outline": 92, "recipe": 56}  # of lists at the left while another panel is maximised
-OPEN_HEIGHT = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300, "hardware": 340,
-             "kernels": 340}  # fmt: skip
+OPEN_HEIGHT = {"plots": 240, "nodes": 260, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300,
+               "hardware": 340, "kernels": 340}  # fmt: skip
 EMPTY_HEIGHT = 170  # of a panel that shows only its introduction
 MAP_HEIGHT = 340  # of a heat map with more than eight rows
 # Shares of the window's height that a panel takes by itself at most; the rest stays for the graph.

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from espalier.app.figures.captions import title as op_title
 from espalier.app.shell.find_field import Entry, rank
+from espalier.app.words import plural
+from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Node
+from espalier.passes.query import find_nodes, selection_of
 
 if TYPE_CHECKING:
     from espalier.app.host import Host
@@ -26,6 +29,8 @@ class QuickFind:
 
     def entries(self, text: str) -> list[Entry]:
         """Commands whose title fits well, then nodes, then the other commands; all commands for an empty text."""
+        if (query := self._query(text)) is not None:
+            return query
         commands = self._commands(text)
         if not text:
             return [e for _, e in commands]
@@ -54,12 +59,31 @@ class QuickFind:
                 entries.append((score, Entry(spec.title, "Model › Plug-in passes", "command", run)))
         return sorted(entries, key=lambda pair: pair[0]) if text else entries
 
+    def _query(self, text: str) -> list[Entry] | None:
+        """The nodes of an expression or a regular expression, all of them as the first entry; None for plain text."""
+        document = self._host.session.document
+        if document is None:
+            return None
+        try:
+            if (select := selection_of(text)) is None:
+                return None
+            ids = find_nodes(document.graph, select)
+        except EspalierError as error:
+            return [Entry(error.message, error.hint, "query", lambda: None)]
+        return [self._all(ids, text), *(self._node(document.graph[i]) for i in ids[:NODES])] if ids else []
+
+    def _all(self, ids: tuple[str, ...], text: str) -> Entry:
+        return Entry(f"Select {plural(len(ids), 'node')}", text, "query", lambda: self._host.session.select(ids))
+
     def _nodes(self, text: str) -> list[Entry]:
         document = self._host.session.document
         if document is None:
             return []
         nodes = document.graph.nodes
-        return [self._node(nodes[i]) for i in self._host.canvas.find(text)[:NODES] if i in nodes]
+        ids = tuple(i for i in self._host.canvas.find(text) if i in nodes)
+        every = [self._all(ids, text)] if len(ids) > 1 else []
+        entries = [self._node(nodes[i]) for i in ids[:NODES]]
+        return [*entries[:5], *every, *entries[5:]]
 
     def _node(self, node: Node) -> Entry:
         name = node.target if node.call == "call_module" else node.id

@@ -1,0 +1,1 @@
+"""The table of all nodes: facts and choices as columns, filtered by text or expression."""
