@@ -122,7 +122,7 @@ class NodesPanel(QWidget):
             rows, text, message = [], "", f"{error.message} {error.hint}"
         self.table.show_rows(rows)
         self.table.rows.set_filter(text)
-        self.message.setText(message)
+        self.message.show_text(message)
         self._counts.setText(f"{len(self.table.rows.shown)} of {plural(len(self._rows), 'node')}")
         self.table.mark_nodes(self._session.selection)
 
