@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any
 
-from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal
+from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal, SignalInstance
 
 from espalier.app.figures.parts import Stop, Stopped
 from espalier.model.errors import EspalierError
@@ -34,14 +34,15 @@ class Previews(QObject):
     """Ask with `ask`; what is not known yet arrives later in `ready(slot, key, result)`.
 
     A slot has one wish: a newer one replaces it and stops its work. `work(stop)` should ask `stop()` at times. The last
-    `keep` results are kept with their keys; keep few where a key holds a graph.
+    `keep` results are kept with their keys, until the signal `until` at most; keep few where a key holds a graph, or a
+    result large arrays.
     """
 
     ready = Signal(str, object, object)
     failed = Signal(str, object)
     _done = Signal(str, object, object, object)
 
-    def __init__(self, parent: QObject | None = None, keep: int = KEPT) -> None:
+    def __init__(self, parent: QObject | None = None, keep: int = KEPT, until: SignalInstance | None = None) -> None:
         super().__init__(parent)
         self._keep = keep
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
@@ -53,6 +54,8 @@ class Previews(QObject):
         self._pause.timeout.connect(self._begin)
         self._due, self._patience = 0.0, 0
         self._done.connect(self._arrived)
+        if until is not None:
+            until.connect(self.clear)
 
     def ask(self, slot: str, key: Hashable, work: Work) -> Any | None:
         """The result when it is known, else None, and it will be told by `ready`."""
@@ -80,11 +83,15 @@ class Previews(QObject):
         with self._lock:
             self._waiting.pop(slot, None)
 
-    def close(self) -> None:
-        """Drop all wishes and wait for what runs; call it before the owner goes."""
+    def clear(self) -> None:
+        """Drop all wishes and results."""
         for slot in list(self._wishes):
             self.forget(slot)
         self._kept.clear()
+
+    def close(self) -> None:
+        """Drop all wishes and wait for what runs; call it before the owner goes."""
+        self.clear()
         QThreadPool.globalInstance().waitForDone(5000)
 
     def _wait(self, patience: int) -> None:

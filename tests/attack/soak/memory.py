@@ -26,7 +26,7 @@ class _Mallinfo(ctypes.Structure):
     """`struct mallinfo2` of glibc ≥ 2.33."""
 
     _fields_ = [(name, ctypes.c_size_t) for name in
-                "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]  # fmt: skip
+                ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]]  # fmt: skip
 
 
 def regions() -> dict[str, float]:
