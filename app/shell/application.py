@@ -29,8 +29,10 @@ from espalier.app.widgets.paper import write_image
 from espalier.app.widgets.style import Appearance
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.leftovers import scratch
+from espalier.passes.jobs.heap import share_arenas
 
 SETTLED = 5000  # milliseconds after which all that stays for good has been made
+ARENAS = 2  # of the heap: the threads beside the window's hardly ever allocate at the same time
 IDLE = 2000  # milliseconds after which a pooled thread that has nothing to do ends, and what it holds open
 SWITCH = 0.001  # seconds that a thread which computes may keep the window's waiting; Python's own are 5 ms
 
@@ -39,6 +41,7 @@ def make_application(arguments: Sequence[str] = ()) -> QApplication:
     """The one QApplication, named so that settings find their place."""
     app = QApplication.instance()
     if not isinstance(app, QApplication):
+        share_arenas(ARENAS)
         QGuiApplication.setDesktopFileName("espalier")
         app = QApplication(["espalier", *arguments])
     app.setApplicationName("Espalier")

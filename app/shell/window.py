@@ -21,6 +21,7 @@ from espalier.app.shell.finding import Finding
 from espalier.app.shell.frame import MenuRow, StatusLine, TitleLabel, toolbar
 from espalier.app.shell.furnishing import Furnishing
 from espalier.app.shell.host import WindowHost
+from espalier.app.shell.memory import FreeMemory
 from espalier.app.shell.ownership import Ownership
 from espalier.app.shell.palette import FindField
 from espalier.app.shell.plugins import Plugins
@@ -50,6 +51,7 @@ class Window(QMainWindow):
         self.host, self.ownership = WindowHost(self, self), Ownership(self, session, self.banner)
         self._furnishing = Furnishing(self, self.host, self._make_canvas, self.furnish)
         self.services = Services(self, self.host, self)
+        self._free_memory = FreeMemory(session, self)
         self.actions_table = self.services.menus(self.menus, self.finder.begin)
         self.finding = Finding(self.host, self.actions_table, self.plugins, self.services.forms)
         self._panels = self.actions_table.submenu("View", "Panels", "reset_layout")
