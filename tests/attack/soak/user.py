@@ -36,6 +36,7 @@ from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxint import MXInt
 from espalier.passes.transform.finetune import FinetuneOptions
+from tests.attack.soak.inner import inner, windows
 from tests.attack.soak.watch import Watch
 
 T = TypeVar("T")
@@ -234,8 +235,8 @@ class User:
     # -- panels
 
     def _inside(self, panel: QWidget) -> list[QWidget]:
-        return [w for w in panel.findChildren(QWidget)
-                if w.isVisible() and w.isEnabled() and w.width() > 3 and w.height() > 3
+        return [w for w in inner(panel, QWidget)
+                if w.isEnabled() and w.width() > 3 and w.height() > 3
                 and (w.focusPolicy() != Qt.FocusPolicy.NoFocus or isinstance(w, QAbstractButton))]  # fmt: skip
 
     def poke(self, panel: QWidget) -> str:
@@ -299,7 +300,7 @@ class User:
         return self.watch.trail[-1]
 
     def tab(self) -> str:
-        bars = [b for b in self.window.findChildren(QTabBar) if b.isVisible() and b.count() > 1]
+        bars = [b for b in inner(self.window, QTabBar) if b.count() > 1]
         if not bars:
             return self.dock()
         bar = self.pick(bars)
@@ -484,7 +485,7 @@ class User:
             popup = QApplication.activePopupWidget()
             if popup is not None:
                 popup.close()
-        for widget in QApplication.topLevelWidgets():
+        for widget in windows():
             with contextlib.suppress(RuntimeError):  # it went with the one before it
                 if isinstance(widget, QDialog) and widget.isVisible():
                     widget.reject()
@@ -505,21 +506,6 @@ class User:
         self.session.close()  # one may have been opened meanwhile
         self.window.banner.clear()
         settle(0.7)
-
-    def look_round(self) -> None:
-        """Look at each panel and at each page of it: what is made when it is first looked at is no growth."""
-        self.session.open("demo:digits-mlp")
-        end = time.monotonic() + 180
-        while self.session.document is None and time.monotonic() < end:
-            settle(0.1)
-        for name in self.window.docks.docks:
-            self.window.show_dock(name)
-            settle(0.1)
-            for bar in [b for b in self.window.docks.docks[name].findChildren(QTabBar) if b.isVisible()]:
-                for place in range(bar.count()):
-                    bar.setCurrentIndex(place)
-                    settle(0.05)
-        self.rest()
 
     def warm(self, patience: float = 180.0) -> None:
         """Have a worker that has done something, whatever became of the one before; then rest."""
