@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from PySide6.QtCore import QObject, QRectF, Signal
+from PySide6.QtCore import QObject, QRectF, Qt, Signal
 from PySide6.QtWidgets import QMenu, QWidget
 
 from espalier.app.canvas.cards import Card, LegendCard, Minimap
@@ -130,6 +130,7 @@ class Chrome(QObject):
             self.turn_wanted.emit()
             return
         menu = QMenu(self.canvas)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         for mode, title in self._modes.items():
             action = menu.addAction(title[:1].upper() + title[1:])
             action.setCheckable(True)

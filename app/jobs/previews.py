@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any
 
-from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal
+from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal, SignalInstance
 
 from espalier.app.figures.parts import Stop, Stopped
 from espalier.model.errors import EspalierError
@@ -34,14 +34,17 @@ class Previews(QObject):
     """`ask` returns a cached result, or computes it and emits `ready(slot, key, result)`.
 
     A slot has one request: a newer one replaces it and stops its work. `work(stop)` should call `stop()` at times. The
-    last `cache_size` results are cached with their keys; use few if a key holds a graph.
+    last `cache_size` results are cached with their keys, until the signal `until` at most; use few if a key holds a
+    graph, or a result large arrays.
     """
 
     ready = Signal(str, object, object)
     failed = Signal(str, object)
     _done = Signal(str, object, object, object)
 
-    def __init__(self, parent: QObject | None = None, cache_size: int = CACHE_SIZE) -> None:
+    def __init__(
+        self, parent: QObject | None = None, cache_size: int = CACHE_SIZE, until: SignalInstance | None = None
+    ) -> None:
         super().__init__(parent)
         self._cache_size = cache_size
         self._cache: OrderedDict[Hashable, Any] = OrderedDict()
@@ -53,6 +56,8 @@ class Previews(QObject):
         self._pause_timer.timeout.connect(self._start)
         self._due, self._pauses_left = 0.0, 0
         self._done.connect(self._arrived)
+        if until is not None:
+            until.connect(self.clear)
 
     def ask(self, slot: str, key: Hashable, work: Work) -> Any | None:
         """The cached result; None if `ready` will deliver it later."""
@@ -80,11 +85,15 @@ class Previews(QObject):
         with self._lock:
             self._queue.pop(slot, None)
 
-    def close(self) -> None:
-        """Drop all requests and wait for the running work (5 s at most); call it before the owner is destroyed."""
+    def clear(self) -> None:
+        """Drop all requests and results."""
         for slot in list(self._requests):
             self.forget(slot)
         self._cache.clear()
+
+    def close(self) -> None:
+        """Drop all requests and wait for the running work (5 s at most); call it before the owner is destroyed."""
+        self.clear()
         QThreadPool.globalInstance().waitForDone(5000)
 
     def _pause(self, pauses_left: int) -> None:

@@ -116,7 +116,7 @@ class Estimate(QObject):
         self.last: dict[str, float] = {}  # accuracy and loss measured last
         self._costs: dict[Choice, Part] = {}
         self._layout: tuple[Graph, Graph, tuple[Place, ...]] | None = None
-        self._previews = Previews(self)
+        self._previews = Previews(self, until=session.opened)
         self._previews.ready.connect(lambda slot, key, predictions: self._on_predictions(predictions))
         self._previews.failed.connect(lambda slot, error: self._on_predictions({}))
         session.opened.connect(self._forget)

@@ -29,8 +29,10 @@ from espalier.app.widgets.paper import write_image
 from espalier.app.widgets.style import Appearance
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.leftovers import scratch
+from espalier.passes.jobs.heap import share_arenas
 
 SETTLED = 5000  # milliseconds after which all long-lived objects exist
+ARENAS = 2  # of the heap: the threads beside the window's hardly ever allocate at the same time
 IDLE = 2000  # milliseconds after which an idle thread of the pool ends and releases its files
 SWITCH = 0.001  # seconds until a computing thread yields the interpreter to the window; Python's default is 5 ms
 
@@ -39,6 +41,7 @@ def make_application(arguments: Sequence[str] = ()) -> QApplication:
     """Create the QApplication, or return the existing one, with the names that QSettings uses."""
     app = QApplication.instance()
     if not isinstance(app, QApplication):
+        share_arenas(ARENAS)
         QGuiApplication.setDesktopFileName("espalier")
         app = QApplication(["espalier", *arguments])
     app.setApplicationName("Espalier")

@@ -8,16 +8,29 @@ from __future__ import annotations
 import ctypes
 import os
 
-_TRIM, _MMAP = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
+_TRIM, _MMAP, _ARENA_MAX = -1, -3, -8  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX of malloc.h
 _KEPT, _ALONE = 1 << 30, 32 << 20  # bytes that stay; from how many on a tensor gets memory of its own
 
 
 def keep_freed_memory() -> bool:
     """Ask glibc for it, once a process; whether it heard. What the user says in MALLOC_… variables is left."""
+    return _set(_TRIM, _KEPT) and _set(_MMAP, _ALONE)
+
+
+def share_arenas(count: int) -> bool:
+    """Let all threads allocate from `count` arenas, whose free memory then serves all; whether glibc heard.
+
+    By itself it makes an arena for each of up to 8 threads a processor, and each stays as large as it ever was. To be
+    called before there are threads. What the user says in MALLOC_… variables is left.
+    """
+    return _set(_ARENA_MAX, count)
+
+
+def _set(option: int, value: int) -> bool:
     if any(name.startswith("MALLOC_") for name in os.environ):
         return False
     mallopt = _function("mallopt")
-    return mallopt is not None and bool(mallopt(_TRIM, _KEPT)) and bool(mallopt(_MMAP, _ALONE))
+    return mallopt is not None and bool(mallopt(option, value))
 
 
 def give_back() -> None:

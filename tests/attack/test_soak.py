@@ -17,7 +17,7 @@ from espalier.app.shell.window import Window
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import Failed, JobEvent, JobInfo, PluginJob
 from tests.attack.soak import watch as watch_module
-from tests.attack.soak.runner import apart
+from tests.attack.soak.runner import Plan, apart
 from tests.attack.soak.watch import INSIDE, Sample, Watch, ratios
 
 pytestmark = pytest.mark.gui
@@ -26,7 +26,7 @@ SAMPLE = Sample(0, 0, 200, 3000, 5000, 6, 20, 100_000, 400, 10, 1, 9)
 
 @pytest.mark.slow
 def test_slice() -> None:
-    found = apart(0, 0.1, 40)
+    found = apart(Plan(0, 0.1, 40, cold=True))
     assert found["problems"] == []
     assert 5 <= found["actions"] <= 40 and len(found["samples"]) == 1, "as many as a loaded machine has time for"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -54,3 +55,42 @@ def test_other_c_libraries_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap, "_function", lambda name: None)
     assert not heap.keep_freed_memory()
     heap.give_back()
+
+
+ARENAS = """
+import ctypes, sys, tempfile, threading
+from pathlib import Path
+from espalier.passes.jobs.heap import share_arenas
+heard = share_arenas(2) if sys.argv[1] == "share" else True
+ready = threading.Barrier(12)
+def work():
+    ready.wait()
+    ctypes.CDLL(None).free(ctypes.c_void_p(malloc(1000)))
+    ready.wait()
+malloc = ctypes.CDLL(None).malloc
+malloc.restype = ctypes.c_void_p
+threads = [threading.Thread(target=work) for _ in range(12)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+with tempfile.TemporaryDirectory() as folder:
+    name = Path(folder) / "info"
+    stream = ctypes.c_void_p(libc.fopen(str(name).encode(), b"w"))
+    libc.malloc_info(0, stream)
+    libc.fclose(stream)
+    print(int(heard), name.read_text().count("<heap nr"))
+"""
+
+
+def _arenas(mode: str) -> tuple[bool, int]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_") and k != "GLIBC_TUNABLES"}
+    done = subprocess.run([sys.executable, "-c", ARENAS, mode], env=clean, capture_output=True, text=True, check=True)
+    heard, many = done.stdout.split()
+    return heard == "1", int(many)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are glibc's")
+def test_threads_share_arenas() -> None:
+    assert _arenas("leave")[1] > 2
+    assert _arenas("share") == (True, 2)

@@ -52,7 +52,7 @@ class WavesView(QWidget):
         self.show_file = link("Show file", self._show_file)
         self._pages, self._words = QStackedWidget(), empty_state(NOT_RUN)
         self._folder: Path | None = None
-        self._previews = Previews(self)
+        self._previews = Previews(self, cache_size=2)
         self._build()
         self.order.edited.connect(self._sort)
         self.view.node_chosen.connect(self.node_chosen)

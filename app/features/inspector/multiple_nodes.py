@@ -63,7 +63,7 @@ class LowestSqnrMonitor(QObject):
     def __init__(self, session: Session, samples: ActivationSamples) -> None:
         super().__init__(samples)
         self._session, self._samples = session, samples
-        self._previews = Previews(self)
+        self._previews = Previews(self, until=session.opened)
         self._previews.ready.connect(lambda port, key, found: self._on_result(port, found))
         self._previews.failed.connect(self._failed)
         self._nodes: tuple[str, ...] = ()

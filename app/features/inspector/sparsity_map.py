@@ -36,7 +36,7 @@ class SparsityMapView(QWidget):
     def __init__(self, session: Session, eager: bool) -> None:
         super().__init__()
         self._session = session
-        self._previews = Previews(self)
+        self._previews = Previews(self, until=session.opened)
         self._previews.ready.connect(self._ready)
         self._previews.failed.connect(lambda _, error: self.description.setText(str(error)))
         self._key: Hashable = None

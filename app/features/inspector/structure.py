@@ -28,7 +28,7 @@ class StructureSection(QWidget):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self._previews = Previews(self, cache_size=8)
+        self._previews = Previews(self, cache_size=8, until=session.opened)
         self._previews.ready.connect(lambda _, __, found: self._show(found))
         self._previews.failed.connect(lambda *_: self.hide())
         self.rows, self.description = FactRows(), QLabel(wordWrap=True)

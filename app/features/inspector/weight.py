@@ -52,7 +52,7 @@ class WeightSection(QWidget):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self._previews = Previews(self)
+        self._previews = Previews(self, until=session.opened)
         self._previews.ready.connect(self._ready)
         self._previews.failed.connect(self._failed)
         self.samples = ActivationSamples(session, self)

@@ -75,7 +75,7 @@ class ProfilePage(MeasurementTab):
     def _connect(self) -> None:
         super()._connect()
         session = self._session
-        self._previews = Previews(self)
+        self._previews = Previews(self, cache_size=0)  # each run has a number of its own
         self._previews.ready.connect(lambda slot, key, run: self._show_run(run))
         session.selection_changed.connect(self._selected)
         self.timeline.nodes_chosen.connect(session.select)

@@ -54,7 +54,7 @@ class TrainingPanel(Owing):
         self.estimate = TrainingEstimate(session, self.options, lambda: self._job is not None)
         self.time = link("Estimate the time", lambda: self.estimate.ask(automatic=False))
         self.resume, self.restart = QPushButton("Continue"), QPushButton("Restart")
-        self._previews = Previews(self)
+        self._previews = Previews(self, cache_size=0)  # each wish has a key of its own
         self._build()
         self._connect()
         self._opened()

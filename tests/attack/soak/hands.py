@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from espalier.app.shell.window import Window
+from tests.attack.soak.inner import inner
 from tests.attack.soak.watch import Watch
 
 T = TypeVar("T")
@@ -109,8 +110,8 @@ class Hands:
     # -- panels
 
     def _inside(self, panel: QWidget) -> list[QWidget]:
-        return [w for w in panel.findChildren(QWidget)
-                if w.isVisible() and w.isEnabled() and w.width() > 3 and w.height() > 3
+        return [w for w in inner(panel, QWidget)
+                if w.isEnabled() and w.width() > 3 and w.height() > 3
                 and (w.focusPolicy() != Qt.FocusPolicy.NoFocus or isinstance(w, QAbstractButton))]  # fmt: skip
 
     def poke(self, panel: QWidget) -> str:
@@ -135,20 +136,20 @@ class Hands:
         return what
 
     def _poke_other(self, widget: QWidget) -> None:
-        inner = widget.viewport() if isinstance(widget, QAbstractItemView) else widget
+        area = widget.viewport() if isinstance(widget, QAbstractItemView) else widget
         match self.drawn.randrange(6):
             case 0:
                 self._key(widget)
             case 1:
-                self.wheel(inner)
+                self.wheel(area)
             case 2:
-                self.drag(inner)
+                self.drag(area)
             case 3:
-                QTest.mouseDClick(inner, Button.LeftButton, NONE, self._place(inner))
+                QTest.mouseDClick(area, Button.LeftButton, NONE, self._place(area))
             case _:
-                QTest.mouseMove(inner, self._place(inner))
-                QTest.mouseClick(inner, self.pick((Button.LeftButton, Button.LeftButton, Button.RightButton)), NONE,
-                                 self._place(inner))  # fmt: skip
+                QTest.mouseMove(area, self._place(area))
+                QTest.mouseClick(area, self.pick((Button.LeftButton, Button.LeftButton, Button.RightButton)), NONE,
+                                 self._place(area))  # fmt: skip
 
     def poke_inspector(self) -> str:
         self.window.show_dock("inspector")
@@ -174,7 +175,7 @@ class Hands:
         return self.watch.trail[-1]
 
     def tab(self) -> str:
-        bars = [b for b in self.window.findChildren(QTabBar) if b.isVisible() and b.count() > 1]
+        bars = [b for b in inner(self.window, QTabBar) if b.count() > 1]
         if not bars:
             return self.dock()
         bar = self.pick(bars)

@@ -1,9 +1,12 @@
 """Soaks, seed by seed, each in a process of its own with settings, state and temporary files of its own.
 
     python -m tests.attack.soak [--minutes 60] [--actions 5000] [--seeds 20] [--first 0] [-o build/soak.json]
+                                [--details build/soak.jsonl]
 
-Each minute the window is brought to rest (no document, no job, no dialog) and what it holds is counted; what grows is
-told as the last count by that of minute 5, or of half the time where that is less.
+At first each feature is used once, so that what is imported and made for it does not count as growth. Then, each
+minute, the window is brought to rest (no document, no job, no dialog) and what it holds is counted; what grows is told
+as the last count by that of minute 5, or of half the time where that is less. The details of each count (memory by
+region and allocator, objects by class, descriptors) are a line of JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,16 +32,37 @@ ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = 5.0  # minutes
 EVERY = 60.0  # seconds between two counts
 HUNG = 120  # seconds of one action after which the window is taken for hung
+WARMING = 1800  # seconds that using each feature once may take
 NESTED = 500  # milliseconds between two looks for a dialog that holds the loop
 
 
-def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = EVERY) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Of one soak. `cold`: without using each feature once before. `details`: the file for a line a count."""
+
+    seed: int
+    minutes: float
+    actions: int
+    every: float = EVERY
+    cold: bool = False
+    details: Path | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """As arguments of this program."""
+        more = [*(["--cold"] if self.cold else []), *(["--details", str(self.details)] if self.details else [])]
+        return [*f"--one {self.seed} --minutes {self.minutes} --actions {self.actions} --every {self.every}".split(),
+                *more]  # fmt: skip
+
+
+def soak(plan: Plan, folder: Path) -> dict[str, Any]:
     """One window under one pair of hands; what was found."""
     from PySide6.QtCore import QSettings, QTimer
     from PySide6.QtWidgets import QApplication, QDialog
 
     from espalier.app.settings import Settings
     from espalier.app.shell.application import make_application, make_window
+    from tests.attack.soak.first_uses import look_round, use_all
     from tests.attack.soak.hands import settle
     from tests.attack.soak.user import User
 
@@ -51,7 +75,7 @@ def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = E
     window.build_panels()
     files = folder / "files"
     files.mkdir()
-    user, inside = User(window, watch, Random(seed), files), [0.0]
+    user, inside = User(window, watch, Random(plan.seed), files), [0.0]
 
     def free() -> None:
         """Leave a dialog that runs a loop of its own: no action would follow."""
@@ -59,15 +83,27 @@ def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = E
         if inside[0] and time.monotonic() - inside[0] > 1 and isinstance(modal, QDialog):
             modal.reject()
 
+    def do(act: Callable[[], object]) -> None:
+        """An action that may run a loop of its own, or raise."""
+        inside[0] = time.monotonic()
+        try:
+            watch.turn(act)
+        except Exception as error:  # noqa: BLE001  # what a slot raises where no event loop is between
+            watch._crashed("", error)
+        inside[0] = 0.0
+        watch.look()
+
     clock = QTimer(interval=NESTED)
     clock.timeout.connect(free)
     clock.start()
     settle(1)
-    user.look_round()
+    user.warm()
+    look_round(user) if plan.cold else use_all(user, do)
+    user.rest()
     gc.collect()
     gc.freeze()  # as the program itself does once all that stays has been made
     try:
-        samples = _minutes(user, watch, inside, minutes, actions, every)
+        samples = _minutes(user, watch, inside, plan)
     finally:
         clock.stop()
         user.rest()
@@ -75,19 +111,20 @@ def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = E
         window.close_now()
         settle(0.2)
         closing = time.monotonic() - begun
-    reference = min(REFERENCE, minutes / 2)
+    reference = min(REFERENCE, plan.minutes / 2)
     return {
-        "seed": seed, "minutes": minutes, "actions": watch.action, "problems": watch.problems,
+        "seed": plan.seed, "minutes": plan.minutes, "actions": watch.action, "problems": watch.problems,
         "ratios": ratios(samples, reference), "longest": watch.longest, "loaded": watch.loaded,
         "closing_s": round(closing, 2), "told": dict(watch.told.most_common(30)),
         "samples": [asdict(s) for s in samples],
     }  # fmt: skip
 
 
-def _minutes(user: Any, watch: Watch, inside: list[float], minutes: float, actions: int, every: float) -> list[Sample]:
+def _minutes(user: Any, watch: Watch, inside: list[float], plan: Plan) -> list[Sample]:
     """Act at an even pace; the time at rest does not count."""
     from tests.attack.soak.hands import settle
 
+    minutes, actions, every = plan.minutes, plan.actions, plan.every
     samples, begun, rested, due = list[Sample](), time.monotonic(), 0.0, every
     while True:
         spent = time.monotonic() - begun - rested
@@ -105,21 +142,24 @@ def _minutes(user: Any, watch: Watch, inside: list[float], minutes: float, actio
             user.warm()
             samples.append(watch.sample(spent / 60))
             sys.stderr.write(f"{samples[-1]}\n")
+            if plan.details:
+                with plan.details.open("a") as file:
+                    file.write(json.dumps({"seed": plan.seed, **watch.details(samples[-1])}) + "\n")
             due, rested = spent + every, rested + time.monotonic() - at
         if ended:
             return samples
 
 
-def apart(seed: int, minutes: float, actions: int, every: float = EVERY) -> dict[str, Any]:
+def apart(plan: Plan) -> dict[str, Any]:
     """The same in a process of its own, which may hang or die."""
     with tempfile.TemporaryDirectory(prefix="soak-") as place:
         folder = Path(place).resolve()
         (folder / "tmp").mkdir()
         environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "ESPALIER_STATE": str(folder / "state"),
                        "TMPDIR": str(folder / "tmp"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}  # fmt: skip
-        words = f"-m tests.attack.soak --one {seed} --minutes {minutes} --actions {actions} --every {every}".split()
-        words = [sys.executable, *words, "-o", str(folder / "found.json"), "--folder", str(folder)]
-        limit = 60 * (1.5 * minutes + 6) + 30 * 60 * minutes / every
+        own = ["-o", str(folder / "found.json"), "--folder", str(folder)]
+        words = [sys.executable, "-m", "tests.attack.soak", *plan.words, *own]
+        limit = 60 * (1.5 * plan.minutes + 6) + 30 * 60 * plan.minutes / plan.every + (0 if plan.cold else WARMING)
         with (folder / "log").open("wb") as log:
             code: int | str
             try:
@@ -129,7 +169,7 @@ def apart(seed: int, minutes: float, actions: int, every: float = EVERY) -> dict
         if (folder / "found.json").exists():
             return json.loads((folder / "found.json").read_text())
         text = (folder / "log").read_text(errors="replace")[-6000:]
-        return {"seed": seed, "problems": [{"kind": "died", "text": f"exit {code}: {text}"}], "ratios": {}}
+        return {"seed": plan.seed, "problems": [{"kind": "died", "text": f"exit {code}: {text}"}], "ratios": {}}
 
 
 def report(found: dict[str, Any], tell: Callable[[str], object] = sys.stdout.write) -> None:
@@ -150,16 +190,20 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--every", type=float, default=EVERY, help="seconds between two counts")
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--details", type=Path, help="a file for a line of JSON a count")
+    parser.add_argument("--cold", action="store_true", help="use nothing before the first action")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(words)
+    details = given.details.resolve() if given.details else None
+    plan = Plan(given.one or 0, given.minutes, given.actions, given.every, given.cold, details)
     if given.one is not None:
-        found = soak(given.one, given.minutes, given.actions, given.folder, given.every)
+        found = soak(plan, given.folder)
         given.output.write_text(json.dumps(found))
         return 0
     every = list[dict[str, Any]]()
     for seed in range(given.first, given.first + given.seeds):
-        every.append(apart(seed, given.minutes, given.actions, given.every))
+        every.append(apart(replace(plan, seed=seed)))
         report(every[-1])
         sys.stdout.flush()
         if given.output:

@@ -15,7 +15,6 @@ from PySide6.QtWidgets import (
     QApplication,
     QDialog,
     QLineEdit,
-    QTabBar,
 )
 
 from espalier.app.shell.application import IDLE
@@ -26,6 +25,7 @@ from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxint import MXInt
 from espalier.passes.transform.finetune import FinetuneOptions
 from tests.attack.soak.hands import NONE, Key, settle
+from tests.attack.soak.inner import windows
 from tests.attack.soak.menus import DEMOS, MenuHands
 from tests.attack.soak.watch import Watch
 
@@ -251,7 +251,7 @@ class User(MenuHands):
             popup = QApplication.activePopupWidget()
             if popup is not None:
                 popup.close()
-        for widget in QApplication.topLevelWidgets():
+        for widget in windows():
             with contextlib.suppress(RuntimeError):  # it went with the one before it
                 if isinstance(widget, QDialog) and widget.isVisible():
                     widget.reject()
@@ -272,21 +272,6 @@ class User(MenuHands):
         self.session.close()  # one may have been opened meanwhile
         self.window.banner.clear()
         settle(0.7)
-
-    def look_round(self) -> None:
-        """Look at each panel and at each page of it: what is made when it is first looked at is no growth."""
-        self.session.open("demo:digits-mlp")
-        end = time.monotonic() + 180
-        while self.session.document is None and time.monotonic() < end:
-            settle(0.1)
-        for name in self.window.docks.docks:
-            self.window.show_dock(name)
-            settle(0.1)
-            for bar in [b for b in self.window.docks.docks[name].findChildren(QTabBar) if b.isVisible()]:
-                for place in range(bar.count()):
-                    bar.setCurrentIndex(place)
-                    settle(0.05)
-        self.rest()
 
     def warm(self, patience: float = 180.0) -> None:
         """Have a worker that has done something, whatever became of the one before; then rest."""

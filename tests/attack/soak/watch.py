@@ -15,13 +15,15 @@ from statistics import median
 from typing import Any
 
 import psutil
-from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, qInstallMessageHandler
+from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 
 from espalier.app.errors import CRASHES, install_hooks
 from espalier.app.shell.window import Window
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import TERMINAL, Failed, JobEvent
+from tests.attack.soak.inner import no_collector
+from tests.attack.soak.memory import details, qt_objects
 
 INSIDE, DEAD, UNSAVED = "An internal error occurred", "worker process ended", "could not be saved ("
 QUIET = ("propagateSizeHints", "This plugin does not support")  # what the offscreen platform says of itself
@@ -118,17 +120,21 @@ class Watch:
     def sample(self, minute: float) -> Sample:
         """Count what is held; the window must be at rest."""
         gc.collect()
-        mine, worker = psutil.Process(), self.worker()
-        mebi, tops = 1 << 20, QApplication.topLevelWidgets()
-        inner = {id(o) for top in [*tops, self._window.session] for o in top.findChildren(QObject)}
+        mine, worker, mebi = psutil.Process(), self.worker(), 1 << 20
+        with no_collector():
+            widgets = len(QApplication.allWidgets())
         return Sample(
             minute=round(minute, 2), action=self.action, rss_mb=round(mine.memory_info().rss / mebi, 1),
-            widgets=len(QApplication.allWidgets()), objects=len(inner), threads=mine.num_threads(),
-            descriptors=mine.num_fds(), tracked=len(gc.get_objects()),
+            widgets=widgets, objects=qt_objects(self._window.session).total(),
+            threads=mine.num_threads(), descriptors=mine.num_fds(), tracked=len(gc.get_objects()),
             worker_rss_mb=round(worker.memory_info().rss / mebi, 1) if worker else 0.0,
             worker_descriptors=worker.num_fds() if worker else 0, worker_pid=worker.pid if worker else 0,
             folders=sum(1 for _ in Path(tempfile.gettempdir()).rglob("*")),
         )  # fmt: skip
+
+    def details(self, found: Sample) -> dict[str, Any]:
+        """A count with all that it consists of."""
+        return {**asdict(found), **details(self._window.session)}
 
     def worker(self) -> psutil.Process | None:
         """The worker's process."""
