@@ -210,7 +210,8 @@ def test_a_killed_search_goes_on(folder: Path) -> None:
     told = json.loads(end(start(folder, *words, "--resume", "--json", "--workers", "2")).partition("\n")[0])
     after = {t["number"]: t for t in told["trials"]}
     assert all(list(after[n]["values"].values()) == values for n, values in before.items())
-    assert told["complete"] == TRIALS and told["lost"] == 1 and after[number]["lost"]
+    done = told["complete"] - told["reused"]  # whether workers draw the same twice is a matter of their numbers
+    assert done == TRIALS and told["lost"] == 1 and after[number]["lost"]
     assert not list(folder.glob("best.espalier.journal*"))
 
 
