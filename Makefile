@@ -20,7 +20,7 @@ PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n logical --maxprocesses 8 
 help:
 	@echo 'make run           set up, then open the window on the demo project (without a display: render it to a file)'
 	@echo 'make test          set up, then lint, types, import contracts and all tests'
-	@echo 'make test-all      as make test, with 20 times the examples of each property test'
+	@echo 'make test-all      as make test, with all sampled cases and 20 times the examples of each property'
 	@echo 'make check         the quick form: without the tests marked slow'
 	@echo 'make attack        open 5 000 damaged files of each kind (KINDS="pt2 tables": some; COUNT=100: fewer), and kill'
 	@echo '                   the window, sweeps, searches, workers and trainings 200 times each (KILLS=20: fewer)'

@@ -80,6 +80,7 @@ def ways(root: Path, wheel: Path) -> dict[str, tuple[list[str], Path]]:
     }
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["checkout", "editable", "wheel"])
 def test_files_of_the_user_with_our_names(way: str, root: Path, wheel: Path, tmp_path: Path) -> None:
@@ -91,6 +92,7 @@ def test_files_of_the_user_with_our_names(way: str, root: Path, wheel: Path, tmp
     assert Path(lines[-1]) == path / "espalier" / "kernels" / "__init__.py"
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["checkout", "editable", "wheel"])
 def test_kernels_of_hugging_face(way: str, root: Path, wheel: Path, tmp_path: Path) -> None:

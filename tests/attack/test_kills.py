@@ -10,20 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.chance import number, thorough
+from tests.chance import number
 from tests.patience import until, wall
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("kinds", ["sweep", pytest.param("search,worker,training", marks=pytest.mark.slow)])
-def test_slice(kinds: str, pytestconfig: pytest.Config) -> None:
+SLOW = [pytest.mark.slow, pytest.mark.sampled(0.34)]
+
+
+@pytest.mark.parametrize("kind", ["sweep", *(pytest.param(k, marks=SLOW) for k in ("search", "worker", "training"))])
+def test_slice(kind: str, pytestconfig: pytest.Config) -> None:
     """Where the kills fall is the run's to draw."""
-    seed, kills = number(pytestconfig, kinds), 4 if kinds == "sweep" or thorough() else 2
-    words = [sys.executable, "-m", "tests.attack.kills", "--kills", f"{kills}", "--kinds", kinds, "--seed", f"{seed}"]
+    words = [sys.executable, "-m", "tests.attack.kills", "--kills", "4", "--kinds", kind]
+    words += ["--seed", f"{number(pytestconfig, kind)}"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    assert done.stdout.count(f" {kills} kills, ") == kinds.count(",") + 1
+    assert done.stdout.count(" 4 kills, ") == 1
 
 
 # A pattern that holds the interpreter for longer than anybody waits: no thread of the child's own gets a turn.

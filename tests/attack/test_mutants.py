@@ -13,6 +13,7 @@ from espalier.model.errors import SourceError
 from tests.attack.mutants import trial
 from tests.attack.mutants.kinds import KINDS, Kind, prepared
 from tests.attack.mutants.trial import tried
+from tests.patience import wall
 
 SLOW = ("projects", "packed", "folders", "adapters", "pt2", "searches")
 COUNTS = {name: 6 if name in SLOW else 25 for name in KINDS}
@@ -39,7 +40,7 @@ def test_what_fails_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             case "clear":
                 raise SourceError("Something is wrong.", "Mend it.")
             case "slow":
-                time.sleep(5)
+                time.sleep(10 * trial.SECONDS)
             case "large":
                 held.append(mmap.mmap(-1, 30 << 20))
                 for place in range(0, 30 << 20, mmap.PAGESIZE):
@@ -52,7 +53,7 @@ def test_what_fails_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         seed.write_text("[1]")
         return tried(Kind("own", lambda folder: None, act), [seed], 1, tmp_path / "mutant").outcome
 
-    monkeypatch.setattr(trial, "SECONDS", 1.0)
+    monkeypatch.setattr(trial, "SECONDS", wall(0.5))
     monkeypatch.setattr(trial, "MEGABYTES", 10)
     names = ("key", "mute", "clear", "slow", "large", "sound")
     assert [outcome(n) for n in names] == ["exit 1", "exit 1", "clear", "over time", "over memory", "read"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,15 @@ KINDS = [
     *(f"binary_residual(levels={n})" for n in (2, 3)),
 ]  # fmt: skip
 HALVES = ("mxint", "minifloat_ieee", "nvfp4", "ternary(granularity=channel)")  # compiling takes a second each
-each_kind = pytest.mark.parametrize("text", KINDS)
+SHARE = 0.4  # of the kinds, for each run of the tests: the same in all of them, so that no other loops are compiled
+
+
+def drawn(text: str, *more: object) -> Any:
+    """A parameter for a kind that a run may draw."""
+    return pytest.param(text, *more, marks=pytest.mark.sampled(SHARE, by=text))
+
+
+each_kind = pytest.mark.parametrize("text", [drawn(text) for text in KINDS], ids=KINDS)
 
 
 @pytest.fixture(autouse=True)
@@ -55,10 +64,9 @@ def gated(fmt: Format, x: Tensor) -> bool:
     return torch.equal(torch.ones_like(inside) if found[1] is None else found[1], inside)
 
 
-@pytest.mark.sampled(0.4)
 @pytest.mark.parametrize(
     ("text", "dtype"),
-    [(text, dtype) for text in KINDS for dtype in DTYPES if dtype == torch.float32 or text in HALVES],
+    [drawn(text, dtype) for text in KINDS for dtype in DTYPES if dtype == torch.float32 or text in HALVES],
     ids=str,
 )
 def test_the_same_bits_as_beside_it(text: str, dtype: torch.dtype) -> None:

@@ -133,6 +133,7 @@ def lost_in(study: optuna.Study) -> list[int]:
 @pytest.mark.parametrize("kind", ["journal", "server", "postgres"])
 def test_workers_die_and_stop(kind: str, folder: Path, request: pytest.FixtureRequest) -> None:
     url = f"journal:{folder}/study.journal" if kind == "journal" else request.getfixturevalue(kind)
+    open_storage(url)  # two that make the tables of a new database at once get in each other's way
     first = start(folder, "search", "demo:digits-mlp", "spec.toml", "--storage", url, "--json", gate=True)
     study = until(lambda: study_at(url))
     until(lambda: "project" in study.user_attrs)
@@ -178,6 +179,7 @@ def test_a_storage_that_goes_away_costs_no_trial(
     url, go, come_back = away
     name = f"away-{folder.name}"
     words = ("search", "demo:digits-mlp", "spec.toml", "--study", name, "--storage", url)
+    open_storage(url)
     first = start(folder, *words, gate=True, free=1)
     study = until(lambda: study_at(url, name))
     until(lambda: "project" in study.user_attrs)
@@ -208,7 +210,8 @@ def test_a_killed_search_goes_on(folder: Path) -> None:
     told = json.loads(end(start(folder, *words, "--resume", "--json", "--workers", "2")).partition("\n")[0])
     after = {t["number"]: t for t in told["trials"]}
     assert all(list(after[n]["values"].values()) == values for n, values in before.items())
-    assert told["complete"] == TRIALS and told["lost"] == 1 and after[number]["lost"]
+    done = told["complete"] - told["reused"]  # whether workers draw the same twice is a matter of their numbers
+    assert done == TRIALS and told["lost"] == 1 and after[number]["lost"]
     assert not list(folder.glob("best.espalier.journal*"))
 
 
