@@ -16,7 +16,7 @@ from espalier.app.canvas.paint import Painter
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.tiles import MARGIN, Tiles
 from espalier.app.theme import Palette
-from espalier.app.widgets.paper import write_image
+from espalier.app.widgets.file_export import write_image
 
 REST = 90  # ms without movement after which a zoom is painted anew
 READABLE = 0.62

@@ -23,7 +23,7 @@ from espalier.app.figures.study.importance_work import FEWEST
 from espalier.app.figures.study.labels import title
 from espalier.app.figures.study.short_names import short_names
 from espalier.app.widgets.charts.chart import lighter
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.words import count, percent
 
 ROOT = Path(__file__).parents[5]  # of our imports

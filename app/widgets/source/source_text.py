@@ -1,4 +1,4 @@
-"""SystemVerilog as it is read and written: with numbers of lines, marks of findings and waves under what is wrong."""
+"""A viewer and editor of SystemVerilog, with line numbers, marks of findings and underlined errors."""
 
 from __future__ import annotations
 
@@ -21,40 +21,41 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QPlainTextDocumentLayout, QPlainTextEdit, QTextEdit, QWidget
 
 from espalier.app.widgets.forms.fields import tokens
-from espalier.app.widgets.source.colours import Highlighter
+from espalier.app.widgets.source.highlighter import Highlighter
 
-GUTTER = 10
-STEP = 2  # spaces that Tab indents by
-READ = Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+GUTTER = 10  # pixels beside the line numbers
+INDENT = 2  # spaces inserted by Tab
+READ_ONLY = Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a tool found at a line (from 1), perhaps at a column."""
+    """A finding of a tool at a line (from 1), and a column (from 1) if known."""
 
     line: int
     text: str
     column: int = 0
 
 
-class Numbers(QWidget):
-    """The strip beside the text; lines with a finding are red and begin with a mark."""
+class LineNumbers(QWidget):
+    """The line numbers; those of lines with a finding are red and marked."""
 
     def __init__(self, text: SourceText) -> None:
         super().__init__(text)
         self._text = text
 
     def sizeHint(self) -> QSize:
-        return QSize(self._text.strip_width(), 0)
+        return QSize(self._text.numbers_width(), 0)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         self._text.paint_numbers(self, event)
 
 
 class SourceText(QPlainTextEdit):
-    """In a fixed font. `marks`: line → what a tool found there. `clicked`: the paragraph and the line under the mouse.
+    """Shows or edits a text in a fixed font. `marks`: line → findings.
 
-    `typed`: what is edited is another text now. Each edited text keeps its own document, and so its own undo.
+    `clicked`: the paragraph and the line (from 1) under the mouse. `typed`: the edited text has changed. Each edited
+    text has its own document and thus its own undo history.
     """
 
     clicked = Signal(str, int)
@@ -72,70 +73,70 @@ class SourceText(QPlainTextEdit):
         self.setAccessibleName("SystemVerilog")
         self.marks: dict[int, str] = {}
         self._look = tokens(self)
-        self._strip = Numbers(self)
-        self._shown = _Sheet(self)
-        self._sheets: dict[str, _Sheet] = {}
-        self._found: list[QTextEdit.ExtraSelection] = []
-        self._use(self._shown, editable=False)
-        self.blockCountChanged.connect(lambda _: self._fit())
+        self._numbers = LineNumbers(self)
+        self._read_only = _Document(self)
+        self._documents: dict[str, _Document] = {}
+        self._underlines: list[QTextEdit.ExtraSelection] = []
+        self._use(self._read_only, editable=False)
+        self.blockCountChanged.connect(lambda _: self._fit_numbers())
         self.updateRequest.connect(self._scrolled)
-        self.textChanged.connect(self._told)
-        self._fit()
+        self.textChanged.connect(self._text_changed)
+        self._fit_numbers()
 
-    # -- what is shown
+    # -- texts
 
     def show_text(self, text: str, marks: Mapping[int, str]) -> None:
-        """Show another file to be read, from its beginning."""
-        self._shown.setPlainText(text)
-        self._use(self._shown, editable=False)
-        self.show_marks([Mark(line, words) for line, words in marks.items()])
+        """Show a text read-only, from its start."""
+        self._read_only.setPlainText(text)
+        self._use(self._read_only, editable=False)
+        self.show_marks([Mark(line, finding) for line, finding in marks.items()])
 
     def show_editable(self, name: str, text: str) -> None:
-        """Show a text to be edited: the one of before under its name, with what can be undone there."""
-        sheet = self._sheets.get(name)
-        if sheet is None:
-            sheet = self._sheets[name] = _Sheet(self)
-            sheet.setPlainText(text)
-        elif sheet.toPlainText() != text:
-            sheet.replace(text)
-        self._use(sheet, editable=True)
+        """Show a text for editing; the name identifies its document and undo history."""
+        document = self._documents.get(name)
+        if document is None:
+            document = self._documents[name] = _Document(self)
+            document.setPlainText(text)
+        elif document.toPlainText() != text:
+            document.replace(text)
+        self._use(document, editable=True)
         self.show_marks([])
 
     def forget(self, name: str = "") -> None:
-        """Drop an edited text, or all of them."""
-        for each in [name] if name else list(self._sheets):
-            if sheet := self._sheets.pop(each, None):
-                if self.document() is sheet:
-                    self._use(self._shown, editable=False)
-                sheet.deleteLater()
+        """Delete the document of an edited text, or all."""
+        for each in [name] if name else list(self._documents):
+            if document := self._documents.pop(each, None):
+                if self.document() is document:
+                    self._use(self._read_only, editable=False)
+                document.deleteLater()
 
-    def _use(self, sheet: _Sheet, editable: bool) -> None:
-        self.setReadOnly(True)  # another document is another text, and nobody has typed it
-        if self.document() is not sheet:
-            self.setDocument(sheet)
+    def _use(self, document: _Document, editable: bool) -> None:
+        self.setReadOnly(True)  # so that the change of document is not signalled as typing
+        if self.document() is not document:
+            self.setDocument(document)
         self.setReadOnly(not editable)
         if not editable:
-            self.setTextInteractionFlags(READ)
-        self._found = []
+            self.setTextInteractionFlags(READ_ONLY)
+        self._underlines = []
         self.setExtraSelections([])
-        self._fit()
+        self._fit_numbers()
 
     @property
     def editable(self) -> bool:
-        """Whether one can write here."""
+        """Whether the text can be edited."""
         return not self.isReadOnly()
 
     def show_marks(self, marks: Sequence[Mark]) -> None:
-        """Mark lines in the strip; what has a column is underlined from there to the word's end."""
+        """Mark lines; marks with a column underline the text from there to the end of the word."""
         self.marks = {}
         for mark in marks:
-            before = self.marks.get(mark.line)
-            self.marks[mark.line] = f"{before}\n{mark.text}" if before else mark.text
-        self._found = [self._wave(m) for m in marks if m.column and m.line]
-        self.setExtraSelections(self._found)
-        self._strip.update()
+            others = self.marks.get(mark.line)
+            self.marks[mark.line] = f"{others}\n{mark.text}" if others else mark.text
+        self._underlines = [self._underline(m) for m in marks if m.column and m.line]
+        self.setExtraSelections(self._underlines)
+        self._numbers.update()
 
-    def _wave(self, mark: Mark) -> QTextEdit.ExtraSelection:
+    def _underline(self, mark: Mark) -> QTextEdit.ExtraSelection:
         block = self.document().findBlockByNumber(mark.line - 1)
         cursor = QTextCursor(block)
         cursor.movePosition(QTextCursor.MoveOperation.Right, n=min(mark.column - 1, max(block.length() - 2, 0)))
@@ -149,7 +150,7 @@ class SourceText(QPlainTextEdit):
         return wave
 
     def go_to(self, line: int, column: int = 0) -> None:
-        """Bring a line (from 1) into the middle and mark it."""
+        """Centre a line (from 1) and highlight it."""
         cursor = QTextCursor(self.document().findBlockByNumber(max(line - 1, 0)))
         mark = QTextEdit.ExtraSelection()
         mark.format.setBackground(QColor(self._look.accent_ground))  # type: ignore[attr-defined]
@@ -159,15 +160,15 @@ class SourceText(QPlainTextEdit):
             cursor.movePosition(QTextCursor.MoveOperation.Right, n=column - 1)
         self.setTextCursor(cursor)
         self.centerCursor()
-        self.setExtraSelections([mark, *self._found])
+        self.setExtraSelections([mark, *self._underlines])
 
     def line_of(self, text: str) -> int:
-        """The first line (from 1) that holds `text`; 0 where none does."""
+        """The first line (from 1) that contains `text`; 0 if none does."""
         lines = self.toPlainText().splitlines()
         return next((i for i, line in enumerate(lines, 1) if text in line), 0)
 
     def paragraph(self, line: int) -> str:
-        """The lines around one (from 0) up to empty ones."""
+        """The lines around a line (from 0), up to empty lines."""
         lines = self.toPlainText().split("\n")
         if not lines[line].strip():
             return ""
@@ -175,17 +176,17 @@ class SourceText(QPlainTextEdit):
         last = next((i for i in range(line, len(lines)) if not lines[i].strip()), len(lines))
         return "\n".join(lines[first:last])
 
-    # -- hands
+    # -- input
 
-    def _told(self) -> None:
+    def _text_changed(self) -> None:
         if self.editable:
             self.typed.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Tab indents by two spaces, Return goes on as the line before began."""
+        """Tab indents by two spaces, Return keeps the indentation."""
         if self.editable and event.key() == Qt.Key.Key_Tab and not event.modifiers():
             cursor = self.textCursor()
-            cursor.insertText(" " * (STEP - cursor.positionInBlock() % STEP))
+            cursor.insertText(" " * (INDENT - cursor.positionInBlock() % INDENT))
         elif self.editable and event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and not event.modifiers():
             cursor = self.textCursor()
             line = cursor.block().text()[: cursor.positionInBlock()]
@@ -200,42 +201,42 @@ class SourceText(QPlainTextEdit):
             line = self.cursorForPosition(event.position().toPoint()).blockNumber()
             self.clicked.emit(self.paragraph(line), line + 1)
 
-    # -- the strip
+    # -- line numbers
 
-    def strip_width(self) -> int:
-        """Pixels that the numbers need."""
+    def numbers_width(self) -> int:
+        """The width of the line numbers in pixels."""
         return self.fontMetrics().horizontalAdvance("✗" + "9" * len(str(self.blockCount()))) + 2 * GUTTER
 
-    def _fit(self) -> None:
-        self.setViewportMargins(self.strip_width(), 0, 0, 0)
-        inside = self.contentsRect()
-        self._strip.setGeometry(QRect(inside.left(), inside.top(), self.strip_width(), inside.height()))
+    def _fit_numbers(self) -> None:
+        self.setViewportMargins(self.numbers_width(), 0, 0, 0)
+        area = self.contentsRect()
+        self._numbers.setGeometry(QRect(area.left(), area.top(), self.numbers_width(), area.height()))
 
     def _scrolled(self, rect: QRect, by: int) -> None:
         if by:
-            self._strip.scroll(0, by)
+            self._numbers.scroll(0, by)
         else:
-            self._strip.update(0, rect.y(), self._strip.width(), rect.height())
+            self._numbers.update(0, rect.y(), self._numbers.width(), rect.height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        seen = 0 <= self.cursorRect().top() < event.oldSize().height()
+        visible = 0 <= self.cursorRect().top() < event.oldSize().height()
         super().resizeEvent(event)
-        self._fit()
-        if seen and self.editable and event.size().height() < event.oldSize().height():
-            self.ensureCursorVisible()  # a list of findings below takes room; what is written stays in sight
+        self._fit_numbers()
+        if visible and self.editable and event.size().height() < event.oldSize().height():
+            self.ensureCursorVisible()  # the list of findings below may have taken the room
 
     def paint_numbers(self, strip: QWidget, event: QPaintEvent) -> None:
-        """Draw the numbers of the lines that are seen."""
+        """Draw the numbers of the visible lines."""
         painter = QPainter(strip)
         painter.fillRect(event.rect(), QColor(self._look.group))
         painter.setFont(self.font())
         block = self.firstVisibleBlock()
         top = self.blockBoundingGeometry(block).translated(self.contentOffset()).top()
-        high = self.fontMetrics().height()
+        height = self.fontMetrics().height()
         while block.isValid() and top <= event.rect().bottom():
             number = block.blockNumber() + 1
             painter.setPen(QColor(self._look.bad if number in self.marks else self._look.muted))
-            box = QRect(0, round(top), strip.width() - GUTTER, high)
+            box = QRect(0, round(top), strip.width() - GUTTER, height)
             painter.drawText(box, Qt.AlignmentFlag.AlignRight, f"{'✗' if number in self.marks else ''}{number}")
             top += self.blockBoundingRect(block).height()
             block = block.next()
@@ -243,24 +244,24 @@ class SourceText(QPlainTextEdit):
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and hasattr(self, "_sheets"):
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and hasattr(self, "_documents"):
             look = tokens(self)
             if look is not self._look:
                 self._look = look
-                for sheet in (self._shown, *self._sheets.values()):
-                    sheet.colours.use(look)
-                self._strip.update()
+                for document in (self._read_only, *self._documents.values()):
+                    document.colours.use(look)
+                self._numbers.update()
 
     def event(self, event: QEvent) -> bool:
-        """A tool tip tells what was found in the line under the mouse."""
+        """The tool tip shows the findings of the line under the mouse."""
         if event.type() == QEvent.Type.ToolTip and self.marks:
             line = self.cursorForPosition(self.viewport().mapFromGlobal(event.globalPos())).blockNumber() + 1  # type: ignore[attr-defined]
             self.setToolTip(self.marks.get(line, ""))
         return super().event(event)
 
 
-class _Sheet(QTextDocument):
-    """A text with its colours."""
+class _Document(QTextDocument):
+    """A text with its highlighter."""
 
     def __init__(self, owner: SourceText) -> None:
         super().__init__(owner)
@@ -269,7 +270,7 @@ class _Sheet(QTextDocument):
         self.colours = owner.colours(self, tokens(owner))
 
     def replace(self, text: str) -> None:
-        """Another text, as one step that can be undone."""
+        """Replace the text as one undo step."""
         cursor = QTextCursor(self)
         cursor.select(QTextCursor.SelectionType.Document)
         cursor.insertText(text)

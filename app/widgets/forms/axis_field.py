@@ -1,4 +1,4 @@
-"""One option of the recipe and its values: which step, which option, what it takes; with the values as understood."""
+"""A field for one varied option: a step of the recipe, an option and its values, with a preview of the values."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.step_words import title
-from espalier.app.widgets.forms.fields import Choice, Line, chain
-from espalier.app.widgets.heading import link, muted
+from espalier.app.widgets.forms.fields import Choice, Line, set_tab_chain
+from espalier.app.widgets.heading import link, muted, set_role
+from espalier.app.words import plural
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.passes.sweep.sweep import Axis, Sweep, points
 from espalier.passes.sweep.values import parse_values, value_text
 from espalier.passes.sweep.variable_options import Offer, offer_for, offers
 
-SHOWN = 14  # values that the preview lists
+MAX_PREVIEW = 14  # values that the preview lists
 
 
 class AxisField(QWidget):
-    """Step, option, values. `once`: a value that stands twice counts once; it does not where another leads."""
+    """Edits an Axis. `once`: repeated values count once."""
 
     edited = Signal()
     removed = Signal()
@@ -49,8 +50,8 @@ class AxisField(QWidget):
         head.addWidget(self.option, 3)
         if removable:
             button = link("×", self.removed.emit)
-            button.setAccessibleName("Remove this")
-            button.setToolTip("Remove this")
+            button.setAccessibleName("Remove option")
+            button.setToolTip("Remove option")
             head.addWidget(button)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -58,29 +59,29 @@ class AxisField(QWidget):
         box.addLayout(head)
         box.addWidget(self.values)
         box.addWidget(self.preview)
-        chain(self.step, self.option, self.values)
+        set_tab_chain(self.step, self.option, self.values)
 
     def offer(self, recipe: Recipe) -> None:
-        """Take another recipe; what is chosen stays where it is still there."""
-        held = self.place
+        """Set the recipe; keeps the chosen option if the recipe still has it."""
+        chosen = self.place
         self._recipe, self._offers = recipe, {}
         numbers = tuple(range(len(recipe)))
         self.step.offer(numbers, tuple(f"{i + 1} {title(s)}" for i, s in enumerate(recipe.steps)))
-        if held and held[0] in numbers:
-            self._list(held[0], held[1])
+        if chosen and chosen[0] in numbers:
+            self._list(chosen[0], chosen[1])
         elif numbers:
             self._list(numbers[-1])
             self._option_chosen()
-        self._tell()
+        self._show_preview()
 
     @property
     def place(self) -> tuple[int, str] | None:
-        """The step and the option's path; None while there is none."""
+        """The index of the step and the path of the option; None if none is chosen."""
         if self.step.currentIndex() < 0 or self.option.currentIndex() < 0:
             return None
         return self.step.get(), self.option.get()
 
-    def _known(self, index: int) -> tuple[Offer, ...]:
+    def _options(self, index: int) -> tuple[Offer, ...]:
         if index not in self._offers:
             self._offers[index] = offers(self._recipe, index)
         return self._offers[index]
@@ -88,14 +89,14 @@ class AxisField(QWidget):
     def _list(self, index: int, path: str | None = None) -> None:
         self.step.put(index)
         wanted = None if path is None else offer_for(self._recipe, index, path)
-        if wanted and wanted not in self._known(index):
-            self._offers[index] = (wanted, *self._known(index))
-        known = self._known(index)
-        self.option.offer(tuple(o.path for o in known), tuple(o.label for o in known))
-        self.option.put(wanted.path if wanted else known[0].path)
+        if wanted and wanted not in self._options(index):
+            self._offers[index] = (wanted, *self._options(index))
+        options = self._options(index)
+        self.option.offer(tuple(o.path for o in options), tuple(o.label for o in options))
+        self.option.put(wanted.path if wanted else options[0].path)
 
     def choose(self, index: int, path: str | None = None, values: str = "") -> None:
-        """Show an option; its usual values where none are given."""
+        """Choose an option, with its default values if none are given."""
         self._list(index, path)
         if values:
             self.values.put(values)
@@ -109,43 +110,40 @@ class AxisField(QWidget):
 
     def _option_chosen(self) -> None:
         place = self.place
-        found = next((o for o in self._known(place[0]) if o.path == place[1]), None) if place else None
-        self.values.put(found.values if found else "")
+        option = next((o for o in self._options(place[0]) if o.path == place[1]), None) if place else None
+        self.values.put(option.values if option else "")
         self._edited()
 
     def _edited(self) -> None:
-        self._tell()
+        self._show_preview()
         self.edited.emit()
 
     def axis(self) -> Axis:
-        """What is chosen; raises OptionsError where its values are none that the option takes."""
+        """The varied option. Raises OptionsError if none is chosen or it does not accept the values."""
         place = self.place
         if place is None:
-            raise OptionsError("Nothing is chosen to vary.", "Choose a step and an option.")
-        made = Axis(*place, parse_values(self.values.get(), self._once))
-        points(Sweep(self._recipe, made))
-        return made
+            raise OptionsError("No option is chosen.", "Choose a step and an option to vary.")
+        axis = Axis(*place, parse_values(self.values.get(), self._once))
+        points(Sweep(self._recipe, axis))
+        return axis
 
-    def _tell(self) -> None:
-        """Say how the values are understood, or what is wrong with them."""
+    def _show_preview(self) -> None:
+        """Show the parsed values, or the error."""
         try:
             values = self.axis().values
         except EspalierError as error:
-            self._say(f"{error.message} {error.hint}" if self._recipe.steps else "", "wrong")
+            self._set_preview(f"{error.message} {error.hint}" if self._recipe.steps else "", "wrong")
             return
-        shown = ", ".join(value_text(v) for v in values[:SHOWN]) + (", …" if len(values) > SHOWN else "")
-        self._say(f"{len(values)} {'value' if len(values) == 1 else 'values'}: {shown}", "muted")
+        listed = ", ".join(value_text(v) for v in values[:MAX_PREVIEW]) + (", …" if len(values) > MAX_PREVIEW else "")
+        self._set_preview(f"{plural(len(values), 'value')}: {listed}", "muted")
 
-    def _say(self, text: str, role: str) -> None:
+    def _set_preview(self, text: str, role: str) -> None:
         self.preview.setText(text)
-        if self.preview.property("role") != role:
-            self.preview.setProperty("role", role)
-            self.preview.style().unpolish(self.preview)
-            self.preview.style().polish(self.preview)
+        set_role(self.preview, role)
 
 
 def caption(text: str) -> QLabel:
-    """The name of a part of the form."""
+    """A label for a part of a form, in bold."""
     label = QLabel(text)
     label.setProperty("role", "strong")
     return label

@@ -1,6 +1,6 @@
-"""A long form in parts: some fields at once, the others in folds that are made when they are opened.
+"""A long form in groups, some of them in collapsible sections, which are created when first expanded.
 
-A field that no group names stands in the last fold, so that an option added to a pass appears by itself.
+Fields that no group names go into the last group, so that a new option of a pass appears without a change here.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
+from espalier.app.widgets.forms.collapsible import Collapsible
 from espalier.app.widgets.forms.data_fields import DataField, NameField
-from espalier.app.widgets.forms.fields import trouble, wear_field_style
-from espalier.app.widgets.forms.fold import Fold
+from espalier.app.widgets.forms.fields import apply_field_style, error_of
 from espalier.app.widgets.forms.form import Form
 from espalier.model.graph.graph import Graph
 
@@ -23,7 +23,7 @@ OTHER = "Other"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Some fields under a title; `distil*` names all that begin so. `folded` hides them at first."""
+    """Some fields under a title; `distil*` names all with that prefix. `folded`: collapsed at first."""
 
     title: str
     names: tuple[str, ...]
@@ -31,22 +31,22 @@ class Group:
 
 
 def arrange(kind: type, groups: Sequence[Group], without: Sequence[str] = ()) -> list[tuple[Group, tuple[str, ...]]]:
-    """Which fields stand in which group; the last one has those that none names."""
-    left = [f.name for f in fields(kind) if f.init and f.name not in without]
-    found: list[tuple[Group, tuple[str, ...]]] = []
+    """The fields of each group; the last group has those that none names."""
+    remaining = [f.name for f in fields(kind) if f.init and f.name not in without]
+    arranged: list[tuple[Group, tuple[str, ...]]] = []
     for group in groups:
-        exact = [n for n in dict.fromkeys(group.names) if n in left]
-        heads = tuple(n[:-1] for n in group.names if n.endswith("*"))
-        other = [f for f in left if f not in exact and f.startswith(heads)] if heads else []
-        left = [f for f in left if f not in exact and f not in other]
-        found.append((group, (*exact, *other)))
-    return [(g, names) for g, names in (*found, (Group(OTHER, ()), tuple(left))) if names]
+        exact = [n for n in dict.fromkeys(group.names) if n in remaining]
+        prefixes = tuple(n[:-1] for n in group.names if n.endswith("*"))
+        other = [f for f in remaining if f not in exact and f.startswith(prefixes)] if prefixes else []
+        remaining = [f for f in remaining if f not in exact and f not in other]
+        arranged.append((group, (*exact, *other)))
+    return [(g, names) for g, names in (*arranged, (Group(OTHER, ()), tuple(remaining))) if names]
 
 
 class GroupedForm(QWidget):
-    """`value()` gives the options or raises; `put` shows others, also in folds that are not made yet.
+    """`value()` returns the options or raises; `put` also sets the fields of sections that were never expanded.
 
-    Not brief: what options mean stands below them, not in tool tips alone.
+    `brief`: help is shown in tool tips only.
     """
 
     changed = Signal()
@@ -61,9 +61,9 @@ class GroupedForm(QWidget):
     ) -> None:
         super().__init__()
         self._kind, self._graph, self._brief = kind, graph, brief
-        self._held = kind()
+        self._value = kind()
         self.forms: dict[str, Form] = {}
-        self.folds: dict[str, Fold] = {}
+        self.folds: dict[str, Collapsible] = {}
         self.wrong = QLabel(wordWrap=True)
         self.wrong.setProperty("role", "wrong")
         self.column = QVBoxLayout(self)
@@ -73,26 +73,26 @@ class GroupedForm(QWidget):
         for group, names in self.names:
             self._add(group, names)
         self.column.addWidget(self.wrong)
-        wear_field_style(self)
+        apply_field_style(self)
         self.wrong.hide()
 
     def _add(self, group: Group, names: tuple[str, ...]) -> None:
         if not group.folded:
             self.column.addWidget(self._form(group, names))
             return
-        fold = self.folds[group.title] = Fold(group.title, lambda: self._form(group, names))
+        fold = self.folds[group.title] = Collapsible(group.title, lambda: self._form(group, names))
         self.column.addWidget(fold)
 
     def _form(self, group: Group, names: tuple[str, ...]) -> Form:
         form = self.forms[group.title] = Form(
-            self._kind, self._held, self._graph, inner=True, only=names, brief=self._brief
+            self._kind, self._value, self._graph, inner=True, only=names, brief=self._brief
         )
         form.changed.connect(self._edited)
-        self._join(form)
+        self._link_names(form)
         return form
 
-    def _join(self, form: Form) -> None:
-        """Let names in one part follow the data in another."""
+    def _link_names(self, form: Form) -> None:
+        """Update the names of a new part when the data of any part change."""
         editors = [e for f in self.forms.values() for e in f.editors.values()]
         for data in (e for e in editors if isinstance(e, DataField)):
             for name in (e for e in form.editors.values() if isinstance(e, NameField)):
@@ -100,43 +100,44 @@ class GroupedForm(QWidget):
             data.put(data.get())
 
     def editor(self, name: str) -> Any:
-        """The editor of a field; None while its fold is not made."""
+        """The editor of a field; None if its section was never expanded."""
         return next((f.editors[name] for f in self.forms.values() if name in f.editors), None)
 
     def put(self, value: Any, graph: Graph | None = None) -> None:
-        """Show options; of another graph, what is folded is made anew."""
-        self._held, self._graph = value, graph
+        """Show options; sections created later use `graph`."""
+        self._value, self._graph = value, graph
         for form in self.forms.values():
             form.put(value)
-        self._tell()
+        self._refresh()
 
     def value(self) -> Any:
-        """The options; raises EspalierError where they are impossible."""
+        """The options. Raises EspalierError if they are invalid."""
         parts: dict[str, Any] = {}
         for form in self.forms.values():
             parts |= form.parts()
-        self._held = replace(self._held, **parts)
-        return self._held
+        self._value = replace(self._value, **parts)
+        return self._value
 
     @property
     def error(self) -> str:
-        """Why there is no value; empty when there is one."""
-        return trouble(self.value)
+        """The error of `value`; empty if it is valid."""
+        return error_of(self.value)
 
     def _edited(self) -> None:
-        self._tell()
+        self._refresh()
         self.changed.emit()
 
-    def _tell(self) -> None:
-        words = self.error
-        self.wrong.setText(words)
-        self.wrong.setVisible(bool(words))
+    def _refresh(self) -> None:
+        """Show the error, and which options of collapsed sections differ from their defaults."""
+        error = self.error
+        self.wrong.setText(error)
+        self.wrong.setVisible(bool(error))
         for group, names in self.names:
             if group.folded:
                 self.folds[group.title].note(self._changes(names))
 
     def _changes(self, names: Sequence[str]) -> str:
-        """The folded fields that are not as they are by default."""
-        default = {f.name: f.default for f in fields(self._kind) if f.default is not MISSING}
-        other = [n for n in names if n in default and getattr(self._held, n) != default[n]]
-        return ", ".join(n.replace("_", " ") for n in other)
+        """The names of the fields that differ from their defaults."""
+        defaults = {f.name: f.default for f in fields(self._kind) if f.default is not MISSING}
+        changed = [n for n in names if n in defaults and getattr(self._value, n) != defaults[n]]
+        return ", ".join(n.replace("_", " ") for n in changed)

@@ -1,4 +1,4 @@
-"""SystemVerilog in the colours of the theme."""
+"""Syntax highlighting of SystemVerilog in the colours of the theme."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYWORDS = (
     "inout|input|int|integer|localparam|logic|module|negedge|output|package|packed|parameter|posedge|real|reg|"
     "return|signed|string|struct|task|typedef|unique|unsigned|void|while|wire"
 )
-# One look at a line: what begins a comment or a string is neither keyword nor number.
+# One expression, so that no keyword or number is matched within a comment or string.
 RULES = re.compile(
     r"(?P<comment>//.*|/\*.*?\*/)"
     r'|(?P<string>"(?:[^"\\]|\\.)*")'
@@ -26,7 +26,7 @@ RULES = re.compile(
 
 
 class Highlighter(QSyntaxHighlighter):
-    """Colours of one theme; `use` takes another. `rules`: what is what in a line, by the names of its groups."""
+    """Highlights by `rules`, whose group names are the kinds of tokens, in the colours of a theme."""
 
     rules = RULES
 
@@ -36,23 +36,23 @@ class Highlighter(QSyntaxHighlighter):
         self.use(palette)
 
     def use(self, palette: Palette) -> None:
-        """Colour again, for `palette`."""
+        """Set the theme and highlight again."""
         colours = {
             "keyword": palette.accent, "number": palette.bad, "string": palette.good, "comment": palette.muted,
             "system": palette.scale[1],
         }  # fmt: skip
         for name, colour in colours.items():
-            made = self._formats[name] = QTextCharFormat()
-            made.setForeground(QColor(colour))
-            made.setFontItalic(name == "comment")
+            fmt = self._formats[name] = QTextCharFormat()
+            fmt.setForeground(QColor(colour))
+            fmt.setFontItalic(name == "comment")
         self._formats["keyword"].setFontWeight(QFont.Weight.DemiBold)
         self.rehighlight()
 
     def format_of(self, kind: str) -> QTextCharFormat:
-        """How a kind of word looks."""
+        """The character format of a kind of token."""
         return self._formats[kind]
 
     def highlightBlock(self, text: str) -> None:
-        for found in self.rules.finditer(text):
-            if kind := found.lastgroup:
-                self.setFormat(found.start(), found.end() - found.start(), self._formats[kind])
+        for match in self.rules.finditer(text):
+            if kind := match.lastgroup:
+                self.setFormat(match.start(), match.end() - match.start(), self._formats[kind])

@@ -1,4 +1,4 @@
-"""An edit that is being typed: of 16 the 1 is not meant."""
+"""Delays an edit while a number is being typed, so that the 1 of 16 is not applied."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections.abc import Callable
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QKeySequence, QShortcutEvent
 
-PAUSE = 400  # milliseconds after a key until a number counts as written
-_ENDS = (QEvent.Type.Shortcut, QEvent.Type.MouseButtonPress, QEvent.Type.Close)  # what is done next is done with it
+PAUSE = 400  # milliseconds from the last key to the edit
+_ENDS = (QEvent.Type.Shortcut, QEvent.Type.MouseButtonPress, QEvent.Type.Close)  # events that apply the edit first
 
 
-class Pending(QObject):
-    """Makes an edit after a pause, or before the next shortcut (Escape is none), click or closing."""
+class DelayedEdit(QObject):
+    """Applies an edit after a pause, or before the next shortcut except Escape, click or close event."""
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
-        self._make: Callable[[], None] | None = None
+        self._apply: Callable[[], None] | None = None
         self._pause = QTimer(self, singleShot=True, interval=PAUSE)
         self._pause.timeout.connect(self.settle)
 
-    def wait(self, make: Callable[[], None]) -> None:
-        """Make this edit in place of what still waited."""
-        self._make = make
+    def wait(self, apply: Callable[[], None]) -> None:
+        """Delay this edit; it replaces the delayed one."""
+        self._apply = apply
         self._pause.start()
         self._app().installEventFilter(self)
 
     def settle(self) -> None:
-        """Make it now."""
-        make = self._make
+        """Apply the edit now."""
+        apply = self._apply
         self.forget()
-        if make:
-            make()
+        if apply:
+            apply()
 
     def forget(self) -> None:
-        """It is not meant."""
+        """Discard the edit."""
         self._pause.stop()
-        self._make = None
+        self._apply = None
         self._app().removeEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

@@ -1,4 +1,4 @@
-"""A row that goes on in the next line where the width does not hold all of it."""
+"""A row of widgets that wraps to further lines (the flow layout of Qt's examples)."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import QLayout, QLayoutItem, QWidget
 
 
-class Flow(QLayout):
-    """Widgets beside each other at the widths that they ask for, in as many lines as that takes."""
+class FlowLayout(QLayout):
+    """Places widgets at their preferred widths, wrapping; `spacing` and `between` (lines) in pixels."""
 
-    _items: list[QLayoutItem] = []  # noqa: RUF012  # Qt may ask once more while Python takes the layout apart
+    _items: list[QLayoutItem] = []  # noqa: RUF012  # Qt may call once more while Python destroys the layout
 
     def __init__(self, parent: QWidget | None = None, spacing: int = 8, between: int = 4) -> None:
         super().__init__()
         self._items = []
-        self._heights: dict[int, int] = {}  # by width, until something changes: Qt asks again and again
+        self._heights: dict[int, int] = {}  # by width, cached until `invalidate`: Qt asks often
         self._gap, self._between = spacing, between
         self.setContentsMargins(0, 0, 0, 0)
         if parent is not None:
-            parent.setLayout(self)  # last: Qt asks for items at once
+            parent.setLayout(self)  # last: Qt asks for the items at once
 
     def addItem(self, item: QLayoutItem) -> None:
         self._items.append(item)
         self.invalidate()
 
     def invalidate(self) -> None:
-        """Something has another size."""
+        """Clear the cached heights."""
         self._heights.clear()
         super().invalidate()
 
     def count(self) -> int:
-        """How many items there are."""
+        """The number of items."""
         return len(self._items)
 
     def itemAt(self, index: int) -> QLayoutItem | None:
@@ -39,9 +39,9 @@ class Flow(QLayout):
     def takeAt(self, index: int) -> QLayoutItem | None:
         if not 0 <= index < len(self._items):
             return None
-        taken = self._items.pop(index)
+        item = self._items.pop(index)
         self.invalidate()
-        return taken
+        return item
 
     def expandingDirections(self) -> Qt.Orientation:
         return Qt.Orientation(0)
@@ -55,11 +55,11 @@ class Flow(QLayout):
         return self._heights[width]
 
     def minimumSize(self) -> QSize:
-        """The widest of them: beside each other they need not stand."""
-        held = [i.minimumSize() for i in self._items if not i.isEmpty()]
+        """The size of the widest and of the highest item, as each can have its own line."""
+        sizes = [i.minimumSize() for i in self._items if not i.isEmpty()]
         margins = self.contentsMargins()
-        wide, high = max((s.width() for s in held), default=0), max((s.height() for s in held), default=0)
-        return QSize(wide + margins.left() + margins.right(), high + margins.top() + margins.bottom())
+        width, height = max((s.width() for s in sizes), default=0), max((s.height() for s in sizes), default=0)
+        return QSize(width + margins.left() + margins.right(), height + margins.top() + margins.bottom())
 
     def sizeHint(self) -> QSize:
         return self.minimumSize()
@@ -68,24 +68,24 @@ class Flow(QLayout):
         super().setGeometry(rect)
         self._arrange(rect, move=True)
 
-    def _lines(self, room: int) -> list[list[tuple[QLayoutItem, QSize]]]:
-        """What stands in which line, and how large."""
+    def _lines(self, width: int) -> list[list[tuple[QLayoutItem, QSize]]]:
+        """The items of each line, with their sizes."""
         lines: list[list[tuple[QLayoutItem, QSize]]] = []
-        left = 0
+        remaining = 0
         for item in self._items:
             if item.isEmpty():
                 continue
             size = item.sizeHint().expandedTo(item.minimumSize()).boundedTo(item.maximumSize())
-            size.setWidth(min(size.width(), room))
-            if not lines or left < size.width():
+            size.setWidth(min(size.width(), width))
+            if not lines or remaining < size.width():
                 lines.append([])
-                left = room
+                remaining = width
             lines[-1].append((item, size))
-            left -= size.width() + self._gap
+            remaining -= size.width() + self._gap
         return lines
 
     def _arrange(self, rect: QRect, *, move: bool) -> int:
-        """Place them within `rect`, in the middle of their lines; returns the height that they take."""
+        """Place the items within `rect`, vertically centred in their lines; returns the height in pixels."""
         margins = self.contentsMargins()
         inner = rect.marginsRemoved(margins)
         top = inner.top()

@@ -1,4 +1,4 @@
-"""A part of a panel that is folded away until it is wanted; what is in it is made when it is first opened."""
+"""A collapsible section of a panel, whose content is created when it is first expanded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 
-class Fold(QWidget):
-    """A heading with a triangle, and below it what `make` gives; `note` stands behind the title while it is folded."""
+class Collapsible(QWidget):
+    """A heading with an arrow, and the widget that `make` returns below it."""
 
     opened = Signal()
 
@@ -31,12 +31,12 @@ class Fold(QWidget):
         self._column.setSpacing(4)
         self._column.addWidget(self.head)
 
-    def note(self, words: str) -> None:
-        """Say in short what is inside, such as what differs from the defaults."""
-        self.head.setText(f"{self._title} · {words}" if words else self._title)
+    def note(self, text: str) -> None:
+        """Show a short summary of the content after the title."""
+        self.head.setText(f"{self._title} · {text}" if text else self._title)
 
     def unfold(self) -> None:
-        """Open it."""
+        """Expand the section."""
         self.head.setChecked(True)
 
     def _toggle(self, on: bool) -> None:
