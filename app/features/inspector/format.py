@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QLabel, QVBoxLayout, QWi
 
 from espalier.app.features.inspector.charts.staircase import Staircase
 from espalier.app.features.inspector.figures.formats import FormatFigures, format_figures
-from espalier.app.figures.parts import Stop
+from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.bits import storage_text
 from espalier.app.widgets.forms.fields import tokens

@@ -8,7 +8,7 @@ from functools import partial
 from espalier.app.features.inspector.figures.statistics import TensorStatistics, tensor_statistics
 from espalier.app.features.inspector.widgets import FactRows
 from espalier.app.figures.facts import Fact
-from espalier.app.figures.parts import Stop
+from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.forms.collapsible import Collapsible
 from espalier.app.words import count, figure, percent

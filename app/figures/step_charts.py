@@ -11,7 +11,7 @@ import numpy as np
 from espalier.app.figures.curves import Area, Disc, Drawing, Entry, Frame, Line, line_style, mixed
 from espalier.app.figures.sheet import Ends, axes, empty, frames_of, grid, inset_box, inset_frame, inset_of, roomy
 from espalier.app.figures.study.data import Study
-from espalier.app.figures.study.intermediate import SEEN, core_of, figure_of, leading, told
+from espalier.app.figures.study.intermediate_values import STEP_TITLES, core_of, figure_of, intermediate_values, leading
 from espalier.app.figures.study.labels import title
 from espalier.app.figures.trials import Group
 from espalier.app.theme import LIGHT, Palette
@@ -122,14 +122,14 @@ def on_the_way(groups: Sequence[Group], look: Palette = LIGHT, *, inset: bool = 
     """Draw intermediate values, one line per trial: pruned trials grey, the best of each study emphasised."""
     first = groups[0].studies[0]
     figure = figure_of(first)
-    values = np.concatenate([told(s) for g in groups for s in g.studies])
+    values = np.concatenate([intermediate_values(s) for g in groups for s in g.studies])
     if not len(values):
         return empty("No trial has intermediate values. Trials that train, rungs and pruners report them.", look)
     low, high, room = core_of(values, rising=first.sign(figure) > 0)
     panel = Panel(figure, TITLES.get(figure, title(figure)), _by_trial(groups, lambda t: t.steps, look),
                   (low - room, high + room))  # fmt: skip
     heading = f"{title(figure).capitalize()} of trials by step"
-    x_title = f"{SEEN[first.counted]} (number)"
+    x_title = f"{STEP_TITLES[first.counted]} (number)"
     return by_step(heading, x_title, [panel], _entries(groups, lambda t: t.steps, look), look, inset=inset)
 
 

@@ -1,6 +1,6 @@
-"""How much each choice decides of each goal, by Optuna's evaluators: run as a process of its own, without a window.
+"""Importance of choices for each goal by Optuna's evaluators, run as a separate process.
 
-Reads from standard input a line of JSON (choices with their ends, goals, method, rows) and the columns of all of them.
+Reads from standard input a line of JSON (choices with their ranges, goals, method, rows) and the columns as float64.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 
 from espalier.passes.jobs.orphans import end_with_parent
 
-FEWEST = 10  # complete trials
+MIN_TRIALS = 10  # complete trials
 
 
 def read(source: BinaryIO) -> tuple[dict[str, Any], dict[str, list[float]]]:
-    """What is asked, and the columns by name; NaN is what was not chosen or told."""
+    """The request and the columns by name; missing values are NaN."""
     about = json.loads(source.readline())
     names = [*about["choices"], *(f"goal {g}" for g in about["goals"])]
     columns = np.frombuffer(source.read(), np.float64).reshape(len(names), about["rows"])
@@ -28,7 +28,7 @@ def read(source: BinaryIO) -> tuple[dict[str, Any], dict[str, list[float]]]:
 
 
 def importances(about: dict[str, Any], columns: dict[str, list[float]]) -> dict[str, dict[str, float]]:
-    """Goal → choice → its share, 0 to 1. Of the goals less is better."""
+    """Goal → choice → its importance, 0 to 1. Goals are minimised."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -36,16 +36,16 @@ def importances(about: dict[str, Any], columns: dict[str, list[float]]) -> dict[
     spaces = {name: _distribution(optuna, choice) for name, choice in about["choices"].items()}
     rows = [{n: _plain(about["choices"][n], columns[n][i]) for n in spaces if columns[n][i] == columns[n][i]}
             for i in range(about["rows"])]  # fmt: skip
-    found: dict[str, dict[str, float]] = {}
+    shares: dict[str, dict[str, float]] = {}
     for goal in about["goals"]:
         study = optuna.create_study(direction="minimize")
         study.add_trials(
             [optuna.create_trial(value=v, params=p, distributions={k: spaces[k] for k in p})
              for p, v in zip(rows, columns[f"goal {goal}"], strict=True) if math.isfinite(v)]
         )  # fmt: skip
-        told = optuna.importance.get_param_importances(study, evaluator=_evaluator(optuna, about["method"]))
-        found[goal] = {k: v for k, v in told.items() if v == v}
-    return found
+        by_choice = optuna.importance.get_param_importances(study, evaluator=_evaluator(optuna, about["method"]))
+        shares[goal] = {k: v for k, v in by_choice.items() if v == v}
+    return shares
 
 
 def _evaluator(optuna: Any, method: str) -> Any:
@@ -60,7 +60,7 @@ def _plain(choice: dict[str, Any], value: float) -> float:
 
 
 def _distribution(optuna: Any, choice: dict[str, Any]) -> Any:
-    """What Optuna calls the space of a choice."""
+    """The Optuna distribution of a choice."""
     if "values" in choice:
         return optuna.distributions.CategoricalDistribution(choice["values"])
     if choice["whole"]:
@@ -71,7 +71,7 @@ def _distribution(optuna: Any, choice: dict[str, Any]) -> Any:
 
 if __name__ == "__main__":
     end_with_parent()
-    asked = read(sys.stdin.buffer)
-    if hasattr(os, "nice") and asked[0]["method"] != "ped":  # two seconds are not worth waiting a minute for
-        os.nice(10)  # the search and the window come first
-    json.dump(importances(*asked), sys.stdout)
+    request = read(sys.stdin.buffer)
+    if hasattr(os, "nice") and request[0]["method"] != "ped":  # PED-ANOVA takes two seconds, fANOVA a minute
+        os.nice(10)  # the search and the window have priority
+    json.dump(importances(*request), sys.stdout)
