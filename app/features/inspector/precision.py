@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QMouseEvent
 from PySide6.QtWidgets import QApplication, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from espalier.app.canvas.figures import FLOATS
+from espalier.app.canvas.node_metrics import FLOATS
 from espalier.app.features.inspector.sensitivity import SensitivityLine
 from espalier.app.features.inspector.terms import TERMS, explain_formula
 from espalier.app.figures.captions import title

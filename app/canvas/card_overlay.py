@@ -1,4 +1,4 @@
-"""The cards on the canvas, where they stand and what they say."""
+"""Places the cards over the canvas and sets their texts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from espalier.app.canvas.colouring import MODES
 from espalier.app.canvas.scene import Scene
 from espalier.app.theme import PAD, Palette
 
-OVERVIEW_FROM, LEGEND_FROM = (560, 360), 420  # pixels of the view from which there is room for them
+OVERVIEW_FROM, LEGEND_FROM = (560, 360), 420  # pixels: minimum size of the view for minimap, height for legend
 MARGIN = 24  # pixels between the graph and the edge of the view
 
 
-class Chrome(QObject):
-    """Breadcrumb, colour-by, legend and minimap of one canvas."""
+class CardOverlay(QObject):
+    """The breadcrumb, colour-by card, legend and minimap of one canvas."""
 
     all_wanted = Signal()
     group_wanted = Signal(int)
@@ -28,10 +28,10 @@ class Chrome(QObject):
     def __init__(self, canvas: QWidget, palette: Palette, view: Callable[[], QRectF]) -> None:
         super().__init__(canvas)
         self.canvas = canvas
-        self._full = self._all_seen = False
+        self._visible = self._all_in_view = False
         self._mode, self._modes = "kind", dict(MODES)
-        self.breadcrumb = Card(canvas, palette, "Where you are")
-        self.colour_by = Card(canvas, palette, "Colour by, and direction")
+        self.breadcrumb = Card(canvas, palette, "Path of the group in view")
+        self.colour_by = Card(canvas, palette, "Colour by and flow direction")
         self.legend = LegendCard(canvas, palette)
         self.minimap = Minimap(canvas, palette, view)
         self.cards = (self.breadcrumb, self.colour_by, self.legend, self.minimap)
@@ -43,41 +43,43 @@ class Chrome(QObject):
         self.show(False)
 
     def show(self, visible: bool) -> None:
-        """With or without cards."""
-        self._full = visible
+        """Show or hide the cards."""
+        self._visible = visible
         for card in self.cards:
             card.setVisible(visible)
 
     def set_palette(self, palette: Palette) -> None:
-        """Take other colours."""
+        """Set the theme."""
         for card in (self.breadcrumb, self.colour_by, self.legend):
             card.set_palette(palette)
 
     def arrange(self) -> None:
-        """Put every card into its corner; where they would lie over the graph, overview and legend give way."""
+        """Place every card in its corner; hide cards that the view has no room for."""
         width, height = self.canvas.width(), self.canvas.height()
         self._shorten(width - self.colour_by.width() - 3 * PAD)
         self.breadcrumb.move(PAD, PAD)
         self.colour_by.move(width - self.colour_by.width() - PAD, PAD)
         self.legend.move(PAD, height - self.legend.height() - PAD)
         self.minimap.move(width - self.minimap.width() - PAD, height - self.minimap.height() - PAD)
-        self.minimap.setVisible(self._full and not self._all_seen and self._overview_fits())
+        self.minimap.setVisible(self._visible and not self._all_in_view and self._overview_fits())
         beside = self.minimap.width() + PAD if self._overview_fits() else 0
-        self.legend.setVisible(self._full and self.legend.width() + 2 * PAD + beside < width and height > LEGEND_FROM)
-        self.colour_by.setVisible(self._full and self.colour_by.width() + 2 * PAD < width)
+        self.legend.setVisible(
+            self._visible and self.legend.width() + 2 * PAD + beside < width and height > LEGEND_FROM
+        )
+        self.colour_by.setVisible(self._visible and self.colour_by.width() + 2 * PAD < width)
 
     def _overview_fits(self) -> bool:
         return self.canvas.width() > OVERVIEW_FROM[0] and self.canvas.height() > OVERVIEW_FROM[1]
 
-    def look_changed(self, all_seen: bool) -> None:
-        """The view stands still; nobody needs an overview of what is all in view."""
-        if all_seen != self._all_seen:
-            self._all_seen = all_seen
+    def view_changed(self, all_in_view: bool) -> None:
+        """Hide the minimap if the whole graph is in view; called when the view has come to rest."""
+        if all_in_view != self._all_in_view:
+            self._all_in_view = all_in_view
             self.arrange()
 
     def room(self, overview: bool) -> QRectF:
-        """The part of the view that the cards leave free: below the upper ones, above the legend, and, with an
-        `overview`, left of it.
+        """The area that the cards leave free: below the upper ones, above the legend, and left of the minimap if
+        `overview`.
         """
         row = self.breadcrumb.height() + 2 * PAD
         legend = row if self.legend.isVisibleTo(self.canvas) else MARGIN
@@ -85,8 +87,8 @@ class Chrome(QObject):
         width, height = self.canvas.width() - MARGIN - right, self.canvas.height() - row - legend
         return QRectF(MARGIN, row, max(width, 32), max(height, 32))
 
-    def tell(self, scene: Scene, mode: str, overlay: str | None) -> None:
-        """Say how the canvas is coloured; `overlay` is the title of the values from outside, if there are any."""
+    def show_colouring(self, scene: Scene, mode: str, overlay: str | None) -> None:
+        """Show the mode of the colours and their legend; `overlay`: the title of values set by another part."""
         arrow = "across" if scene.layout.horizontal else "down"
         self._mode, self._modes = mode, MODES | ({"overlay": overlay} if overlay else {})
         name = self._modes[mode]
@@ -96,8 +98,8 @@ class Chrome(QObject):
         self.legend.set_legend(scene.colours.legend, bool(np.isfinite(scene.figures.sparsity).any()))
         self.arrange()
 
-    def trace(self, scene: Scene, group: int) -> None:
-        """Say which group is in view or selected."""
+    def show_path(self, scene: Scene, group: int) -> None:
+        """Show the path of the group that is in view or selected."""
         trail = scene.layout.tree.ancestors(group)
         if trail == self._trail and self.breadcrumb.pieces:
             return
@@ -105,8 +107,8 @@ class Chrome(QObject):
         self._labels = ["model", *(scene.layout.tree.groups[g].label for g in trail)]
         self.arrange()
 
-    def _shorten(self, room: float) -> None:
-        """Show as much of the trail as there is room for: all of it, or its end after an ellipsis."""
+    def _shorten(self, width: float) -> None:
+        """Show the whole path, or its end after an ellipsis if it is wider than `width`."""
         for first in range(len(self._labels)):
             self._first = first
             pieces = [("… › ", False, False)] if first else []
@@ -114,9 +116,9 @@ class Chrome(QObject):
                 last = k == len(self._labels) - 1
                 pieces += [(label, last, True), *([] if last else [(" › ", False, False)])]
             self.breadcrumb.set_pieces(pieces)
-            if self.breadcrumb.width() <= room:
+            if self.breadcrumb.width() <= width:
                 break
-        self.breadcrumb.setVisible(self._full and self.breadcrumb.width() <= room)
+        self.breadcrumb.setVisible(self._visible and self.breadcrumb.width() <= width)
 
     def _go(self, piece: int) -> None:
         place = self._first + (piece - (self._first > 0)) // 2

@@ -1,6 +1,6 @@
-"""Finds nodes by what people type: part of an id, a module path or an op, or its letters in order.
+"""Searches nodes by part of their id, module path or op, or by its letters in order.
 
-All texts lie one after the other in one array of bytes, so that a letter typed costs a few passes over it.
+The texts of all nodes form one array of bytes, so that a search takes a few vectorised passes over it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ MISS = 1 << 20
 NODE_END, FIELD_END, DOT, UNDERSCORE = 0, 10, ord("."), ord("_")
 
 
-class Finder:
-    """Searches one graph; `letters` holds the folded fields of all nodes, each ended by FIELD_END or NODE_END."""
+class NodeSearch:
+    """Searches one graph; `letters`: the case-folded fields of all nodes, each terminated by FIELD_END or NODE_END."""
 
     def __init__(self, graph: Graph) -> None:
         self.ids = list(graph.nodes)
@@ -27,28 +27,28 @@ class Finder:
         self.counts = np.bincount(self.letters, minlength=256)
 
     def find(self, text: str) -> list[str]:
-        """Ids of matching nodes, the best first; letters in order count only where nothing else matches."""
+        """Ids of matching nodes, best first; letters in order are tried only if nothing else matches."""
         words = [w.encode() for w in text.casefold().split()]
         if not words or not self.ids:
             return []
         score = sum((self._places(w) for w in words), np.zeros(len(self.ids), np.int64))
         if score.min() >= MISS:
             score = sum((self._spreads(w) for w in words), np.zeros(len(self.ids), np.int64))
-        found = np.flatnonzero(score < MISS)
-        found = found[np.argsort(score[found], kind="stable")]
-        return list(map(self.ids.__getitem__, found.tolist()))
+        matches = np.flatnonzero(score < MISS)
+        matches = matches[np.argsort(score[matches], kind="stable")]
+        return list(map(self.ids.__getitem__, matches.tolist()))
 
     def _where(self, word: bytes) -> Numbers:
-        """The places where a word occurs, looked for from its rarest letter on."""
+        """The positions of a word, searched by its rarest letter first."""
         rare = sorted(range(len(word)), key=lambda i: self.counts[word[i]])
-        found = np.flatnonzero(self.letters == word[rare[0]]) - rare[0]
-        found = found[(found >= 0) & (found + len(word) <= len(self.letters))]
+        positions = np.flatnonzero(self.letters == word[rare[0]]) - rare[0]
+        positions = positions[(positions >= 0) & (positions + len(word) <= len(self.letters))]
         for i in rare[1:]:
-            found = found[self.letters[found + i] == word[i]]
-        return found
+            positions = positions[self.letters[positions + i] == word[i]]
+        return positions
 
     def _places(self, word: bytes) -> Numbers:
-        """By node: 0 the word is a field, 1 a field's last part, 2 a part's beginning, 3 anywhere, MISS nowhere."""
+        """Rank by node: 0 the word is a field, 1 its last part, 2 the start of a part, 3 anywhere, MISS nowhere."""
         spots = self._where(word)
         before, after = self.letters[spots - 1], self.letters[spots + len(word)]
         begins, ends = before <= FIELD_END, after <= FIELD_END
@@ -59,7 +59,7 @@ class Finder:
         return self._best(spots, place)
 
     def _best(self, spots: Numbers, values: Numbers) -> Numbers:
-        """By node the least of the values at its spots, which ascend."""
+        """By node the smallest of the values at its positions, which are sorted."""
         best = np.full(len(self.ids), MISS, np.int64)
         starts = np.searchsorted(spots, self.nodes)
         some = np.append(starts[1:], len(spots)) > starts
@@ -68,7 +68,7 @@ class Finder:
         return best
 
     def _spreads(self, word: bytes) -> Numbers:
-        """By node: how many other letters lie between those of a word, if it occurs in order and not too spread out."""
+        """By node: the number of letters between those of a word, if they occur in order and close together."""
         whole = self._places(word)
         if len(word) <= 2:
             return np.where(whole < MISS, 0, MISS)
@@ -92,5 +92,5 @@ def _text(node: Node) -> str:
 
 
 def find(graph: Graph, text: str) -> list[str]:
-    """Ids of the nodes of `graph` that match, the best first."""
-    return Finder(graph).find(text)
+    """Ids of the matching nodes of `graph`, best first."""
+    return NodeSearch(graph).find(text)

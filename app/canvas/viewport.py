@@ -1,4 +1,4 @@
-"""The painted surface below the canvas's behaviour: camera, tiles, marks and cards, frame by frame."""
+"""The painted surface of the canvas: camera, tiles, marks and cards."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from espalier.app.canvas.camera import Area, Camera
-from espalier.app.canvas.chrome import Chrome
-from espalier.app.canvas.overlay import BUSY, EMPTY, Marks, paint_marks, paint_words
-from espalier.app.canvas.paint import Painter
+from espalier.app.canvas.card_overlay import CardOverlay
+from espalier.app.canvas.overlay import BUSY, EMPTY, Marks, paint_marks, paint_message
 from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.scene_painter import ScenePainter
 from espalier.app.canvas.tiles import MARGIN, Tiles
 from espalier.app.theme import Palette
 from espalier.app.widgets.file_export import write_image
 
-REST = 90  # ms without movement after which a zoom is painted anew
-READABLE = 0.62
+REST = 90  # milliseconds without movement until a new zoom is repainted
+READABLE = 0.62  # minimum scale for reading
 
 
-class Stage(QWidget):
+class Viewport(QWidget):
     """A widget that shows a scene through a camera."""
 
     def __init__(self, parent: QWidget | None, palette: Palette) -> None:
@@ -35,80 +35,80 @@ class Stage(QWidget):
         self.camera = Camera()
         self.marks = Marks()
         self.waiting = False
-        self.kit = Painter(palette)
+        self.kit = ScenePainter(palette)
         self.tiles = Tiles(self.kit)
         self._zooming = self._first_look = False
-        self._middle: tuple[float, float] | None = None  # that was remembered, until somebody moves the view
-        self._rest = QTimer(self, singleShot=True, interval=REST)
-        self._rest.timeout.connect(self._rested)
-        self._again = QTimer(self, singleShot=True, interval=0)
-        self._again.timeout.connect(self.update)
-        self.chrome = Chrome(self, palette, self.seen)
-        self.chrome.minimap.moved.connect(self.centre)
-        self.chrome.all_wanted.connect(self.fit)
-        self.chrome.group_wanted.connect(self.show_group)
+        self._middle: tuple[float, float] | None = None  # the restored centre, until the view is moved
+        self._rest_timer = QTimer(self, singleShot=True, interval=REST)
+        self._rest_timer.timeout.connect(self._rested)
+        self._repaint_timer = QTimer(self, singleShot=True, interval=0)
+        self._repaint_timer.timeout.connect(self.update)
+        self.card_overlay = CardOverlay(self, palette, self.seen)
+        self.card_overlay.minimap.moved.connect(self.centre)
+        self.card_overlay.all_wanted.connect(self.fit)
+        self.card_overlay.group_wanted.connect(self.show_group)
 
     def seen(self) -> QRectF:
         """The part of the canvas in view."""
         return QRectF(*self.camera.area(self.width(), self.height()))
 
     def moved(self, zooming: bool = False) -> None:
-        """The camera has moved: show it, and do the rest once it stands still."""
-        self._zooming = zooming or (self._zooming and self._rest.isActive())
+        """Repaint after a movement of the camera; cards and breadcrumb are updated when it rests."""
+        self._zooming = zooming or (self._zooming and self._rest_timer.isActive())
         self._first_look, self._middle = False, None
-        self._rest.start()
+        self._rest_timer.start()
         self.update()
 
     def _rested(self) -> None:
         self._zooming = False
-        self.tell_place()
+        self.show_path()
         if self.scene is not None:
-            self.chrome.look_changed(self.seen().contains(QRectF(*self.scene.area)))
+            self.card_overlay.view_changed(self.seen().contains(QRectF(*self.scene.area)))
         self.update()
 
-    def tell_place(self) -> None:
-        """Name where the user is in the breadcrumb."""
+    def show_path(self) -> None:
+        """Update the breadcrumb."""
         if self.scene is not None:
-            self.chrome.trace(self.scene, self.here())
+            self.card_overlay.show_path(self.scene, self.here())
 
     def here(self) -> int:
-        """The innermost open group in the middle of the view."""
+        """The innermost expanded group in the middle of the view."""
         if self.scene is None:
             return 0
         x, y = self.camera.to_canvas(self.width() / 2, self.height() / 2)
         around = self.scene.groups_in((x, y, 0.0, 0.0))
         groups = self.scene.layout.groups[around[self.scene.layout.group_open[around]]].tolist()
-        known = self.scene.layout.tree.groups
-        return max(groups, key=lambda g: known[g].depth, default=0)
+        tree_groups = self.scene.layout.tree.groups
+        return max(groups, key=lambda g: tree_groups[g].depth, default=0)
 
-    # ---- where to look
+    # ---- camera
 
     def zoom_at(self, factor: float, spot: QPointF) -> None:
-        """Zoom about a pixel."""
+        """Zoom around a pixel."""
         self.camera.zoom(factor, spot.x(), spot.y())
         self.moved(zooming=True)
 
     def zoom_by(self, factor: float) -> None:
-        """Zoom about the middle of the view."""
+        """Zoom around the middle of the view."""
         self.zoom_at(factor, QPointF(self.width() / 2, self.height() / 2))
 
     def centre(self, x: float, y: float) -> None:
-        """Put a canvas point into the middle."""
+        """Centre a canvas point."""
         self.camera.centre(x, y, self.width(), self.height())
         self.moved()
 
     def hold(self, x: float, y: float) -> None:
-        """Put a canvas point into the middle, and keep it there while the widget finds its size."""
+        """Centre a canvas point, and keep it centred while the widget is resized."""
         self.centre(x, y)
         self._middle = (x, y)
 
     def frame(self, area: Area) -> None:
-        """Show all of an area."""
-        self.camera.fit(area, _area(self.chrome.room(False)))
+        """Fit an area into the view."""
+        self.camera.fit(area, _area(self.card_overlay.room(False)))
         self.moved()
 
     def fit(self) -> None:
-        """Show everything; where that is seen already but cannot be read, the beginning."""
+        """Fit the graph into the view; if it fits already but is too small to read, show its start."""
         if self.scene:
             before = (self.camera.scale, self.camera.x, self.camera.y)
             self.frame(self.scene.area)
@@ -116,18 +116,18 @@ class Stage(QWidget):
                 self.start_look()
 
     def start_look(self) -> None:
-        """A first view that can be read: all if it is small, or else the beginning, as wide as it fits."""
+        """Set a readable first view: the whole graph if it is small, otherwise its start."""
         if self.scene is None:
             return
-        self.camera.fit(self.scene.area, _area(self.chrome.room(False)))
+        self.camera.fit(self.scene.area, _area(self.card_overlay.room(False)))
         if self.camera.scale < READABLE:
-            self._look_at_beginning(self.scene)
+            self._show_start(self.scene)
         self.moved()
         self._first_look = True
 
-    def _look_at_beginning(self, scene: Scene) -> None:
-        """The start of the flow at the edge of the view; the first node in the middle, if not all fits across."""
-        left, top, wide, high = _area(self.chrome.room(not scene.layout.horizontal))
+    def _show_start(self, scene: Scene) -> None:
+        """Show the start of the flow; centre the first node if the graph is wider than the view."""
+        left, top, wide, high = _area(self.card_overlay.room(not scene.layout.horizontal))
         sides = ((left, wide, scene.layout.width), (top, high, scene.layout.height))
         (start, room, across), (begin, _, _) = sides[::-1] if scene.layout.horizontal else sides
         scale = self.camera.scale = min(max(room / across, READABLE), 1.0)
@@ -139,7 +139,7 @@ class Stage(QWidget):
         self.camera.x, self.camera.y = (-begin / scale, place) if scene.layout.horizontal else (place, -begin / scale)
 
     def bring(self, node: int) -> None:
-        """Bring a node into view, large enough to read; the picture stays when it is in view already."""
+        """Bring a node into view at a readable scale; does nothing if it is in view already."""
         rect = self.scene.rect_of(node) if self.scene else None
         if rect is None:
             return
@@ -157,16 +157,16 @@ class Stage(QWidget):
     # ---- painting
 
     def repaint_all(self) -> None:
-        """The picture is out of date everywhere, but nothing has moved."""
+        """Repaint everything in place."""
         self.tiles.stale()
         self.update()
 
     def repaint_areas(self, areas: Iterable[Area | None]) -> None:
-        """The picture is out of date in these parts of the canvas."""
-        known = [a for a in areas if a is not None]
-        self.tiles.stale(known)
+        """Repaint these areas in place."""
+        changed = [a for a in areas if a is not None]
+        self.tiles.stale(changed)
         seen = self.seen()
-        for area in known:
+        for area in changed:
             if seen.intersects(box := QRectF(*area).adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)):
                 left, top = self.camera.to_screen(box.x(), box.y())
                 self.update(QRectF(left, top, box.width() * self.camera.scale, box.height() * self.camera.scale)
@@ -178,19 +178,19 @@ class Stage(QWidget):
             painter.fillRect(self.rect(), QColor(self.tokens.background))
             view = QRectF(self.rect())
             if self.scene is None:
-                words = (BUSY, "") if self.waiting else EMPTY
-                paint_words(painter, view, *words, self.tokens)
+                message = (BUSY, "") if self.waiting else EMPTY
+                paint_message(painter, view, *message, self.tokens)
                 return
             done = self.tiles.show(painter, self.scene, self.camera, QSizeF(self.size()), self._zooming)
             paint_marks(painter, self.scene, self.kit, self.camera, self.marks, view)
             if not done and not self._zooming:
-                self._again.start()
+                self._repaint_timer.start()
         finally:
             painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Until somebody moves the view, the first look or what was remembered follows the size of the widget."""
-        self.chrome.arrange()
+        """Keep the first or the restored view until the user moves it."""
+        self.card_overlay.arrange()
         if self._first_look:
             self.start_look()
         elif self._middle is not None:
@@ -198,16 +198,16 @@ class Stage(QWidget):
         super().resizeEvent(event)
 
     def render(self, path: Path, size: tuple[int, int]) -> None:
-        """Paint the whole graph into a picture file; raises FileError."""
+        """Paint the whole graph into a picture file. Raises FileError."""
         image = QImage(*size, QImage.Format.Format_RGB32)
         image.fill(QColor(self.tokens.background))
         if self.scene:
             camera = Camera()
-            camera.fit(self.scene.area, (24, 24, max(size[0] - 48, 32), max(size[1] - 48, 32)), most=4.0)
+            camera.fit(self.scene.area, (24, 24, max(size[0] - 48, 32), max(size[1] - 48, 32)), max_scale=4.0)
             painter = QPainter(image)
             painter.scale(camera.scale, camera.scale)
             painter.translate(-camera.x, -camera.y)
-            Painter(self.tokens, self.kit.casts).paint(painter, self.scene, camera.area(*size), camera.scale, 1.0)
+            ScenePainter(self.tokens, self.kit.casts).paint(painter, self.scene, camera.area(*size), camera.scale, 1.0)
             painter.end()
         write_image(path, image)
 

@@ -1,4 +1,4 @@
-"""Lays out off the UI thread when a graph is large; a newer request makes the older one stale."""
+"""Computes layouts, those of large graphs in a thread; a new request cancels the previous one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, Qt, Signal
 
 from espalier.app.canvas.colouring import by_kind
-from espalier.app.canvas.figures import Figures
-from espalier.app.canvas.find import Finder
 from espalier.app.canvas.hierarchy import default_open
+from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import layout
-from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.node_metrics import NodeMetrics
+from espalier.app.canvas.node_search import NodeSearch
 from espalier.app.canvas.scene import Scene
 from espalier.model.graph.graph import Graph
 
@@ -24,8 +24,8 @@ SYNCHRONOUS = 150  # nodes up to which a layout takes less than a frame
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What to lay out; `before` is a scene of the same structure, `open_groups` None means choose."""
+class LayoutRequest:
+    """A layout to compute; `before`: a scene of the same structure; `open_groups` None: choose by size."""
 
     graph: Graph
     before: Scene | None
@@ -33,34 +33,34 @@ class Wish:
     horizontal: bool
     show_scalars: bool = False
 
-    def carry_out(self, cancelled: Callable[[], bool]) -> Scene:
-        """The scene; raises Cancelled."""
-        with collector_at_rest():
+    def compute(self, cancelled: Callable[[], bool]) -> Scene:
+        """Compute the scene. Raises Cancelled."""
+        with without_garbage_collection():
             before = self.before
             tree = before.layout.tree if before else build(self.graph, self.show_scalars, cancelled)
-            known = {g.path for g in tree.groups}
-            open_groups = default_open(tree) if self.open_groups is None else self.open_groups & known
-            found = layout(tree, open_groups, self.horizontal, cancelled)
+            paths = {g.path for g in tree.groups}
+            open_groups = default_open(tree) if self.open_groups is None else self.open_groups & paths
+            new_layout = layout(tree, open_groups, self.horizontal, cancelled)
             figures, finder = (
-                (before.figures, before.finder) if before else (Figures.of(self.graph), Finder(self.graph))
+                (before.figures, before.finder) if before else (NodeMetrics.of(self.graph), NodeSearch(self.graph))
             )
-            return Scene(self.graph, found, figures, by_kind(tree), finder)
+            return Scene(self.graph, new_layout, figures, by_kind(tree), finder)
 
 
 @contextmanager
-def collector_at_rest() -> Iterator[None]:
-    """Building makes many small values and no cycles: the collector would only walk them again and again."""
-    was = gc.isenabled()
+def without_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection: a layout creates many small objects but no cycles."""
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if enabled:
             gc.enable()
 
 
-class Relayout(QObject):
-    """Runs one wish at a time and emits `arrived(scene)` on the thread of the window."""
+class LayoutWorker(QObject):
+    """Computes one request at a time and emits `arrived(scene)` in the window's thread."""
 
     arrived = Signal(object)
     _done = Signal(object)
@@ -74,22 +74,22 @@ class Relayout(QObject):
 
     @property
     def busy(self) -> bool:
-        """A layout is being computed."""
+        """Whether a layout is being computed."""
         return self._pool is not None
 
-    def request(self, wish: Wish) -> None:
-        """Carry out `wish`, at once when it is small, in place of any other."""
+    def request(self, request: LayoutRequest) -> None:
+        """Compute a layout, at once if the graph is small; cancels the previous request."""
         self.stop()
-        if len(wish.graph) <= SYNCHRONOUS:
-            self.arrived.emit(wish.carry_out(lambda: False))
+        if len(request.graph) <= SYNCHRONOUS:
+            self.arrived.emit(request.compute(lambda: False))
             return
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(1, "canvas layout")
-        self._future = self._pool.submit(wish.carry_out, self._stop.is_set)
+        self._future = self._pool.submit(request.compute, self._stop.is_set)
         self._future.add_done_callback(self._done.emit)
 
     def stop(self) -> None:
-        """Cancel what runs, and wait the moment until it has seen it."""
+        """Cancel the running computation and wait for its end."""
         self._stop.set()
         self._future = None
         if self._pool is not None:
@@ -97,6 +97,6 @@ class Relayout(QObject):
             self._pool = None
 
     def _receive(self, future: Future[Scene]) -> None:
-        if future is self._future:  # an older one may have ended just before it was told to stop
+        if future is self._future:  # a cancelled one may have ended just before
             self.stop()
             self.arrived.emit(future.result())

@@ -1,4 +1,4 @@
-"""Paints a piece of the scene in batches, with as much detail as the zoom can show."""
+"""Paints an area of the scene in batches, with level of detail by zoom."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
+from espalier.app.canvas.box_index import Indices
 from espalier.app.canvas.camera import Area
-from espalier.app.canvas.casts import LABEL_MOST
+from espalier.app.canvas.casts import MAX_LABEL_WIDTH
 from espalier.app.canvas.headings import paint_closed, paint_far_heads, paint_head
 from espalier.app.canvas.layout import HEAD
 from espalier.app.canvas.primitives import draw_arrowheads, draw_lines, draw_rects, font, pen, route_path
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
-from espalier.app.canvas.strips import Found
 from espalier.app.figures.captions import NODE_HEIGHT
 from espalier.app.theme import EDGE_WIDTH, GROUP_RADIUS, SECONDARY, Palette
 
-DETAIL_FROM = 0.35  # below: plain rectangles and straight lines
+DETAIL_FROM = 0.35  # scale below which plain rectangles and straight lines are painted
 CURVES_FROM = 0.16
 STUB_NAMES_FROM = 0.5
-LEAST_GROUP = 3  # pixels
-CHIP = (32.0, 160.0)  # canvas units by which the chip of a cast reaches beyond its node: flow down, across
-MOST_EDGES, MOST_NODES = 1500, 4000  # per piece, when far away: more cannot be told apart
+MIN_GROUP = 3  # pixels
+CHIP = (32.0, 160.0)  # canvas units that the chip of a cast extends beyond its node: vertical, horizontal layout
+MAX_EDGES, MAX_NODES = 1500, 4000  # per area at small zoom
 
 
-class Painter:
-    """Paints scenes; holds the sprites and the edge paths that repeated painting needs."""
+class ScenePainter:
+    """Paints scenes; caches sprites and edge paths."""
 
     def __init__(self, palette: Palette, casts: bool = True) -> None:
         self.palette, self.casts = palette, casts
@@ -37,7 +37,7 @@ class Painter:
         self._scene: Scene | None = None
 
     def paint(self, painter: QPainter, scene: Scene, area: Area, scale: float, ratio: float) -> None:
-        """Paint what of `scene` lies in `area`; `painter` already maps canvas units to pixels."""
+        """Paint the part of `scene` in `area`; `painter` maps canvas units to pixels."""
         if self._scene is None or scene.layout is not self._scene.layout:
             self._paths.clear()
         self._scene = scene
@@ -72,15 +72,15 @@ class Painter:
             paint_far_heads(painter, scene, opened.tolist(), scale, self.palette)
 
     def skeleton(self, painter: QPainter, scene: Scene, area: Area, scale: float) -> None:
-        """The least that holds the place of a picture not yet painted: frames large enough to see."""
+        """Paint only the frames of large groups, as a placeholder."""
         groups = large_enough(scene, scene.groups_in(area), scale / 2)
         painter.setPen(pen(self.palette.line))
         for opened, colour in ((True, self.palette.group), (False, self.palette.panel)):
             painter.setBrush(QColor(colour))
             draw_rects(painter, scene.layout.group_rects[groups[scene.layout.group_open[groups] == opened]])
 
-    def _frames(self, painter: QPainter, scene: Scene, groups: Found, scale: float) -> None:
-        """The grounds of open groups, outer ones first."""
+    def _frames(self, painter: QPainter, scene: Scene, groups: Indices, scale: float) -> None:
+        """Paint the backgrounds of expanded groups, outer ones first."""
         layout = scene.layout
         opened = groups[layout.group_open[groups]]
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, scale >= CURVES_FROM)
@@ -94,7 +94,7 @@ class Painter:
             else:
                 painter.drawRoundedRect(QRectF(x, y, w, h), GROUP_RADIUS, GROUP_RADIUS)
 
-    def _edges(self, painter: QPainter, scene: Scene, edges: Found, scale: float) -> None:
+    def _edges(self, painter: QPainter, scene: Scene, edges: Indices, scale: float) -> None:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         if scale < CURVES_FROM:
             self._lines(painter, scene, edges)
@@ -103,17 +103,17 @@ class Painter:
         painter.setPen(pen(self.palette.edge, EDGE_WIDTH if scale >= DETAIL_FROM else 1.0))
         self.draw_edges(painter, scene, edges, scale)
 
-    def draw_edges(self, painter: QPainter, scene: Scene, edges: Found, scale: float) -> None:
-        """The courses of edges in the painter's pen, with arrowheads where they are large enough to be seen."""
-        for path in self._courses(scene, edges.tolist()):
+    def draw_edges(self, painter: QPainter, scene: Scene, edges: Indices, scale: float) -> None:
+        """Paint edges with the painter's pen, with arrowheads if the scale is large enough."""
+        for path in self._route_paths(scene, edges.tolist()):
             painter.drawPath(path)
         if scale >= DETAIL_FROM:
             layout = scene.layout
             ends = layout.starts[1:][edges[layout.arrows[edges]]] - 1
             draw_arrowheads(painter, layout.points[ends], layout.horizontal)
 
-    def _courses(self, scene: Scene, edges: Iterable[int]) -> Iterable[QPainterPath]:
-        """The courses of edges, kept for the next time."""
+    def _route_paths(self, scene: Scene, edges: Iterable[int]) -> Iterable[QPainterPath]:
+        """The cached paths of edges."""
         points, starts = scene.layout.points, scene.layout.starts
         for k in edges:
             path = self._paths.get(k)
@@ -121,9 +121,9 @@ class Painter:
                 path = self._paths[k] = route_path(points[starts[k] : starts[k + 1]], scene.layout.horizontal)
             yield path
 
-    def _lines(self, painter: QPainter, scene: Scene, edges: Found) -> None:
-        if len(edges) > MOST_EDGES:
-            edges = edges[:: len(edges) // MOST_EDGES + 1]
+    def _lines(self, painter: QPainter, scene: Scene, edges: Indices) -> None:
+        if len(edges) > MAX_EDGES:
+            edges = edges[:: len(edges) // MAX_EDGES + 1]
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setPen(pen(self.palette.edge))
         starts = scene.layout.starts
@@ -132,10 +132,10 @@ class Painter:
         rows = np.repeat(first - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
         draw_lines(painter, scene.segments[rows])
 
-    def _far_nodes(self, painter: QPainter, scene: Scene, nodes: Found, scale: float) -> None:
-        """Plain rectangles, one call per colour."""
-        if len(nodes) > MOST_NODES:
-            nodes = nodes[:: len(nodes) // MOST_NODES + 1]
+    def _far_nodes(self, painter: QPainter, scene: Scene, nodes: Indices, scale: float) -> None:
+        """Paint nodes as plain rectangles, one call per colour."""
+        if len(nodes) > MAX_NODES:
+            nodes = nodes[:: len(nodes) // MAX_NODES + 1]
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setPen(Qt.PenStyle.NoPen)
         codes = scene.colours.codes[scene.layout.nodes[nodes]]
@@ -147,7 +147,7 @@ class Painter:
                 rects[:, 3] = np.maximum(rects[:, 3], 1.5 / scale)
             draw_rects(painter, rects)
 
-    def _far_closed(self, painter: QPainter, scene: Scene, groups: Found) -> None:
+    def _far_closed(self, painter: QPainter, scene: Scene, groups: Indices) -> None:
         layout = scene.layout
         closed = groups[~layout.group_open[groups]]
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
@@ -155,7 +155,7 @@ class Painter:
         painter.setBrush(QColor(self.palette.panel))
         draw_rects(painter, layout.group_rects[closed])
 
-    def _nodes(self, painter: QPainter, scene: Scene, nodes: Found) -> None:
+    def _nodes(self, painter: QPainter, scene: Scene, nodes: Indices) -> None:
         transform = painter.transform()
         painter.save()
         painter.resetTransform()
@@ -181,7 +181,7 @@ class Painter:
                 write(painter, mark + stub.label, font(SECONDARY), palette.muted, QRectF(x + 8, y, w - 14, h))
 
     def _chips(self, painter: QPainter, scene: Scene, area: Area) -> None:
-        """The chips of edges whose formats change; a mark where there is no room for words."""
+        """Paint the chips of format conversions; a mark where the text does not fit."""
         face = font(SECONDARY)
         for chip in scene.casts_in(area):
             x, y, w, h = chip.box
@@ -193,8 +193,8 @@ class Painter:
                 painter.setPen(QColor(self.palette.text))
                 painter.drawText(QRectF(x, y, w, h), Qt.AlignmentFlag.AlignCenter, chip.words)
 
-    def _shapes(self, painter: QPainter, scene: Scene, edges: Found) -> None:
-        """The shape beside an edge that has the room."""
+    def _shapes(self, painter: QPainter, scene: Scene, edges: Indices) -> None:
+        """Paint the shapes beside edges that have room."""
         layout = scene.layout
         face = font(SECONDARY)
         metrics = QFontMetricsF(face)
@@ -204,18 +204,18 @@ class Painter:
             shape = scene.shape(k)
             x, y, room = layout.labels[k].tolist()
             width = metrics.horizontalAdvance(shape)
-            if shape and width + 14 <= min(room, LABEL_MOST):
+            if shape and width + 14 <= min(room, MAX_LABEL_WIDTH):
                 painter.drawText(QRectF(x + 6, y - 8, width + 2, 16), Qt.AlignmentFlag.AlignVCenter, shape)
 
 
-def large_enough(scene: Scene, groups: Found, scale: float) -> Found:
-    """Those groups that are more than a line on the screen."""
+def large_enough(scene: Scene, groups: Indices, scale: float) -> Indices:
+    """The groups that are at least MIN_GROUP pixels wide and high."""
     rects = scene.layout.group_rects[groups]
-    return groups[np.minimum(rects[:, 2], rects[:, 3]) * scale >= LEAST_GROUP]
+    return groups[np.minimum(rects[:, 2], rects[:, 3]) * scale >= MIN_GROUP]
 
 
 def face_of(scene: Scene, i: int) -> Face:
-    """What node i looks like."""
+    """The appearance of node i."""
     caption = scene.layout.tree.captions[i]
     assert caption is not None
     code = int(scene.colours.codes[i])

@@ -1,4 +1,4 @@
-"""Keeps what the user looks at in place when a new layout arrives."""
+"""Keeps the part in view in place when a new layout arrives."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from espalier.app.canvas.scene import Scene
 
 
 def shift(old: Scene, new: Scene, camera: Camera, size: tuple[float, float], anchor: str | None) -> tuple[float, float]:
-    """How far to move the camera: the group `anchor`, or else what was nearest to the middle, stays put."""
-    found = _group(old, new, anchor) if anchor else None
-    return found or _middle(old, new, camera, size) or (0.0, 0.0)
+    """The movement of the camera that keeps the group `anchor`, or the node nearest to the middle, in place."""
+    offset = _group(old, new, anchor) if anchor else None
+    return offset or _middle(old, new, camera, size) or (0.0, 0.0)
 
 
 def _group(old: Scene, new: Scene, path: str) -> tuple[float, float] | None:

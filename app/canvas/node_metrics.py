@@ -1,6 +1,6 @@
-"""What the canvas shows of the choices and sizes of nodes: badges, bits, sparsity, parameters, adapters, what trains.
+"""Metrics of nodes for the canvas: badges, bits, sparsity, parameters, adapters, trainable state.
 
-Follows edits node by node, so that an edit of one layer recomputes one row.
+Updated node by node, so that an edit of one layer recomputes one row.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ BARS = 8
 
 
 @dataclass(slots=True)
-class Figures:
-    """One row per node; NaN where a figure makes no sense."""
+class NodeMetrics:
+    """One row per node; NaN where a metric does not apply."""
 
     badges: list[str]
     bits: NDArray[np.float64]
@@ -34,13 +34,13 @@ class Figures:
     adapters: list[str]
     trains: NDArray[np.float64]
     choices: list[int]
-    _groups: dict[int, GroupFigures] = field(default_factory=dict)
+    _groups: dict[int, GroupMetrics] = field(default_factory=dict)
     _weights: dict[str, Weight] = field(default_factory=dict)
     _differ: dict[int, bool] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, graph: Graph) -> Figures:
-        """The figures of all nodes."""
+    def of(cls, graph: Graph) -> NodeMetrics:
+        """The metrics of all nodes."""
         size = len(graph)
         bits, pruned, parameters, trains = (np.full(size, np.nan) for _ in range(4))
         figures = cls([""] * size, bits, pruned, parameters, [""] * size, trains, [0] * size, _weights=graph.weights)
@@ -52,7 +52,7 @@ class Figures:
         """Recompute some rows."""
         for name in ids:
             self._set(index[name], graph.nodes[name], graph)
-        if self._weights is not graph.weights:  # freezing changes weights and no node
+        if self._weights is not graph.weights:  # freezing changes weights, but no node
             self._weights = graph.weights
             for name, i in index.items():
                 self.trains[i] = trains(graph.nodes[name], graph)
@@ -69,7 +69,7 @@ class Figures:
         self.choices[i] = choices(node)
 
     def twins(self, tree: Hierarchy, number: int) -> tuple[int, bool]:
-        """How many siblings of a group, itself included, are built the same; and whether their choices differ."""
+        """(number of siblings of a group with its structure, itself included; whether their choices differ)."""
         count = tree.groups[number].twins
         if count > 1 and number not in self._differ:
             alike = twins_of(tree, number)
@@ -78,28 +78,28 @@ class Figures:
 
     @property
     def answered(self) -> dict[int, bool]:
-        """Of the groups with twins that were asked for since the last update: whether choices differ."""
+        """Group → whether its choices differ from its twins', for the groups queried since the last update."""
         return dict(self._differ)
 
-    def group(self, tree: Hierarchy, number: int) -> GroupFigures:
-        """The figures of a whole group."""
-        found = self._groups.get(number)
-        if found is None:
-            found = self._groups[number] = self._sum(tree.members(number))
-        return found
+    def group(self, tree: Hierarchy, number: int) -> GroupMetrics:
+        """The metrics of a whole group."""
+        metrics = self._groups.get(number)
+        if metrics is None:
+            metrics = self._groups[number] = self._sum(tree.members(number))
+        return metrics
 
-    def _sum(self, members: list[int]) -> GroupFigures:
+    def _sum(self, members: list[int]) -> GroupMetrics:
         rows = np.array(sorted(members), np.int64)
         bits = self.bits[rows] if len(rows) else np.zeros(0)
         bits = bits[~np.isnan(bits)]
         parts = np.array_split(bits, min(BARS, len(bits))) if len(bits) else []
         total = float(np.nansum(self.parameters[rows])) if len(rows) else 0.0
-        return GroupFigures(int(total), tuple(float(p.mean()) for p in parts), rows)
+        return GroupMetrics(int(total), tuple(float(p.mean()) for p in parts), rows)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFigures:
-    """Parameters of a group, the bits of its layers (averaged into a few bars), and its rows."""
+class GroupMetrics:
+    """Parameters of a group, the weight bits of its layers (averaged into at most BARS bars), and its rows."""
 
     parameters: int
     bars: tuple[float, ...]
@@ -107,10 +107,9 @@ class GroupFigures:
 
 
 def badge(node: Node) -> str:
-    """The format on a node's badge; the float of a node that multiplies or looks up and could be quantised.
+    """The badge of a node: its format, or its float type if it is an unquantised linear, matmul or embedding node.
 
-    That of the weight, else of an input of a node without weights; any other says of which port it is: the rest of its
-    node is float.
+    The format of the weight, or of an input of a node without weights; any other names its port.
     """
     ports = [*(p for p in _FIRST if p in node.precision), *node.precision]
     if ports:
@@ -123,7 +122,7 @@ def badge(node: Node) -> str:
 
 
 def choices(node: Node) -> int:
-    """Equal for nodes with equal formats, sparsities and adapters, wherever their scales and masks lie; 0: none."""
+    """A hash of formats, sparsities and adapters, independent of the keys of scales and masks; 0: none."""
     if not (node.precision or node.sparsity or node.adapters):
         return 0
     formats = tuple(sorted((p, str(v.format)) for p, v in node.precision.items()))
@@ -132,18 +131,18 @@ def choices(node: Node) -> int:
 
 
 def twins_of(tree: Hierarchy, number: int) -> list[int]:
-    """The siblings of a group that are built as it is, itself included."""
+    """The siblings of a group with its structure, itself included."""
     kids = (~c for c in tree.groups[tree.groups[number].parent].children if c < 0)
     return [k for k in kids if tree.groups[k].key == tree.groups[number].key]
 
 
 def differ(tree: Hierarchy, alike: Iterable[int], choices_of: Callable[[int], int]) -> bool:
-    """Whether groups that are built the same have other choices, node by node in the graph's order."""
+    """Whether groups of the same structure differ in choices, node by node in graph order."""
     return len({tuple(map(choices_of, sorted(tree.members(k)))) for k in alike}) > 1
 
 
 def weight_bits(node: Node) -> float:
-    """Bits of one weight of a layer that multiplies, or that has a format for it."""
+    """Bits of a weight element; NaN for a node without quantisable weight."""
     if "weight" in node.precision:
         return float(node.precision["weight"].format.bits)
     meta = node.ports.get("weight")
@@ -155,7 +154,7 @@ def weight_bits(node: Node) -> float:
 
 
 def sparsity(node: Node) -> float:
-    """The pruned share of a layer's weight, as it came out; where only activations are pruned, theirs."""
+    """The actual pruned share of the weight, else the configured one of activations; NaN if not pruned."""
     chosen = node.sparsity.get("weight") or next(iter(node.sparsity.values()), None)
     meta = node.ports.get("weight")
     if chosen and meta and chosen.mask is not None and "weight" in node.sparsity:
@@ -164,12 +163,12 @@ def sparsity(node: Node) -> float:
 
 
 def adapter(node: Node) -> str:
-    """The adapter on a node's second badge."""
-    return next((held.label for held in node.adapters.values()), "")
+    """The label of the adapter, for a node's second badge."""
+    return next((a.label for a in node.adapters.values()), "")
 
 
 def trains(node: Node, graph: Graph) -> float:
-    """0: the node's parameters are frozen; 1: some train; 2: its adapter does; NaN: it has none."""
+    """0: frozen; 1: some parameters train; 2: an adapter trains; NaN: no parameters."""
     own = [w for name in node.weights.values() if (w := graph.weights.get(name)) and w.role == "parameter"]
     if node.adapters:
         return 2.0
@@ -192,7 +191,7 @@ def amount(value: float) -> str:
 
 
 def counts(nodes: int, parameters: int, twins: tuple[int, bool]) -> tuple[str, ...]:
-    """`27 nodes · 198 k parameters · ×12 identical`, then ever shorter; of twins with other choices: `×12, differ`."""
+    """`27 nodes · 198 k parameters · ×12 identical` and shorter forms; `×12, differ` if the choices of twins differ."""
     some = f"{amount(nodes)} node{'s' * (nodes != 1)}"
     many, unlike = twins
     same = (f"×{many}, choices differ" if unlike else f"×{many} identical") if many > 1 else ""

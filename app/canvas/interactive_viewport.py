@@ -1,4 +1,4 @@
-"""Pointer, wheel and keyboard on the canvas, turned into gestures and calls."""
+"""Mouse, wheel and keyboard input of the canvas, translated into gestures and calls."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt
 from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from espalier.app.canvas import walk
+from espalier.app.canvas import keyboard_navigation
 from espalier.app.canvas.gestures import Gesture, Pan, RubberBand
-from espalier.app.canvas.paint import DETAIL_FROM
 from espalier.app.canvas.scene import Hit
-from espalier.app.canvas.stage import Stage
+from espalier.app.canvas.scene_painter import DETAIL_FROM
+from espalier.app.canvas.viewport import Viewport
 from espalier.app.theme import Palette
 
 _ADD = Qt.KeyboardModifier.ControlModifier
@@ -22,10 +22,10 @@ _BAND = Qt.KeyboardModifier.ShiftModifier
 STEP = 1.25
 
 
-class Input(Stage):
-    """A stage that listens. What a click means is the subclass's business."""
+class InteractiveViewport(Viewport):
+    """A viewport with input handling; subclasses implement selection and groups."""
 
-    WAYS: ClassVar[dict[Qt.Key, walk.Way]] = {
+    DIRECTIONS: ClassVar[dict[Qt.Key, keyboard_navigation.Direction]] = {
         Qt.Key.Key_Left: "left",
         Qt.Key.Key_Right: "right",
         Qt.Key.Key_Up: "up",
@@ -38,7 +38,7 @@ class Input(Stage):
         self.setMouseTracking(True)
         self._gesture: Gesture | None = None
 
-    # ---- what the subclass does
+    # ---- to be implemented
 
     def selection(self) -> tuple[str, ...]:
         """Ids of the selected nodes."""
@@ -49,7 +49,7 @@ class Input(Stage):
         raise NotImplementedError
 
     def select_numbers(self, numbers: np.ndarray, add: bool) -> None:
-        """Select nodes by their number in the hierarchy, perhaps besides those that are selected."""
+        """Select nodes by their number in the hierarchy; `add`: keep the present selection."""
         raise NotImplementedError
 
     def members(self, hit: Hit) -> list[str]:
@@ -57,36 +57,36 @@ class Input(Stage):
         raise NotImplementedError
 
     def toggle(self, place: int) -> None:
-        """Open or close the group at a place of the layout."""
+        """Expand or collapse the group at an index of the layout."""
         raise NotImplementedError
 
     def activate(self, node: str) -> None:
-        """A node was double-clicked."""
+        """Called when a node is double-clicked or activated by Return."""
         raise NotImplementedError
 
-    # ---- gestures call these
+    # ---- called by gestures
 
     def hit(self, spot: QPointF) -> Hit | None:
-        """What is at a pixel."""
+        """The object at a pixel."""
         return self.scene.hit(*self.camera.to_canvas(spot.x(), spot.y())) if self.scene else None
 
     def click(self, spot: QPointF, add: bool) -> None:
-        """Select what is at a pixel; a triangle opens or closes its group."""
+        """Select the object at a pixel; on a triangle, expand or collapse its group."""
         hit = self.hit(spot)
         if hit and hit.triangle and not add:
             self.toggle(hit.place)
             return
         header = hit is not None and (hit.kind != "group" or self.on_header(hit, spot))
-        found = self.members(hit) if hit and header else []
+        nodes = self.members(hit) if hit and header else []
         if not add:
-            self.select(found, reveal=hit is not None and hit.kind == "stub")
-        elif found:
-            now = self.selection()
-            gone = set(found) if set(found) <= set(now) else set()
-            self.select([i for i in now if i not in gone] + ([] if gone else found))
+            self.select(nodes, reveal=hit is not None and hit.kind == "stub")
+        elif nodes:
+            selection = self.selection()
+            removed = set(nodes) if set(nodes) <= set(selection) else set()
+            self.select([i for i in selection if i not in removed] + ([] if removed else nodes))
 
     def on_header(self, hit: Hit, spot: QPointF) -> bool:
-        """Whether a hit on a group is on a closed one or on the head of an open one."""
+        """Whether a hit on a group is on a collapsed one or on the header of an expanded one."""
         assert self.scene is not None
         if not self.scene.layout.group_open[hit.place]:
             return True
@@ -94,12 +94,12 @@ class Input(Stage):
         return bool(y - self.scene.layout.group_rects[hit.place, 1] <= 34)
 
     def show_band(self, band: QRectF | None) -> None:
-        """Show or take away the rubber band."""
+        """Show or hide the rubber band."""
         self.marks.band = band
         self.update()
 
     def select_band(self, band: QRectF, add: bool) -> None:
-        """Select the nodes, and all in the closed groups, that a band touches."""
+        """Select the nodes that a band touches, and all nodes of collapsed groups that it touches."""
         if self.scene is None:
             return
         x, y = self.camera.to_canvas(band.x(), band.y())
@@ -139,7 +139,7 @@ class Input(Stage):
             self.toggle(hit.place)
 
     def hover(self, spot: QPointF) -> None:
-        """Mark what the pointer is over; an edge shows its shape."""
+        """Highlight the object under the pointer; an edge shows its shape."""
         if self.scene is None:
             return
         hit = self.hit(spot)
@@ -178,8 +178,8 @@ class Input(Stage):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key = Qt.Key(event.key())
-        if key in self.WAYS:
-            self._walk(self.WAYS[key], bool(event.modifiers() & _BAND))
+        if key in self.DIRECTIONS:
+            self._navigate(self.DIRECTIONS[key], bool(event.modifiers() & _BAND))
         elif key == Qt.Key.Key_Escape:
             self._escape()
         elif key == Qt.Key.Key_A and event.modifiers() & _ADD:
@@ -200,24 +200,24 @@ class Input(Stage):
         else:
             self.select(())
 
-    def _walk(self, way: walk.Way, add: bool) -> None:
+    def _navigate(self, direction: keyboard_navigation.Direction, add: bool) -> None:
         if self.scene is None:
             return
-        now = self.selection()
-        found = walk.step(self.scene, now[-1] if now else None, way)
-        if found is not None:
-            self.select([*(i for i in now if i != found), found] if add else [found])
-            self.bring(self.scene.layout.tree.index[found])
+        selection = self.selection()
+        node = keyboard_navigation.step(self.scene, selection[-1] if selection else None, direction)
+        if node is not None:
+            self.select([*(i for i in selection if i != node), node] if add else [node])
+            self.bring(self.scene.layout.tree.index[node])
 
     def event(self, event: QEvent) -> bool:
-        """Tool tips come as plain events."""
+        """Show tool tips, which Qt requests by an event."""
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             QToolTip.showText(event.globalPos(), self.note_at(QPointF(event.pos())), self)
             return True
         return super().event(event)
 
     def note_at(self, spot: QPointF) -> str:
-        """The tool tip of a pixel: a node's full name, adapter and problem; where a shared tensor comes from."""
+        """The tool tip of a pixel: a node's name, adapter and problem, or the sources of a shared tensor."""
         hit = self.hit(spot)
         if self.scene is None or hit is None or hit.kind == "group":
             return ""

@@ -1,4 +1,4 @@
-"""Finds the boxes that touch an area without looking at all of them: sorted along the flow of the graph."""
+"""A spatial index of boxes, sorted along the flow of the graph."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from espalier.app.canvas.camera import Area
 
 Floats = NDArray[np.float64]
-Found = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
-class Strips:
-    """Boxes given by their low and high corners, sorted by where they begin along one axis."""
+class BoxIndex:
+    """Boxes by their low and high corners [boxes, 2], sorted by their start along `axis` (0: x, 1: y)."""
 
     def __init__(self, low: Floats, high: Floats, axis: int) -> None:
         self.axis = axis
@@ -22,12 +22,12 @@ class Strips:
         self.reach = np.maximum.accumulate(self.end) if len(self.end) else self.end
 
     @classmethod
-    def of_rects(cls, rects: Floats, axis: int) -> Strips:
-        """From rows x, y, width, height."""
+    def of_rects(cls, rects: Floats, axis: int) -> BoxIndex:
+        """An index of rectangles with rows x, y, width, height."""
         return cls(rects[:, :2], rects[:, :2] + rects[:, 2:], axis)
 
-    def touching(self, area: Area) -> Found:
-        """Numbers of the boxes that touch `area`, ascending."""
+    def touching(self, area: Area) -> Indices:
+        """Indices of the boxes that touch `area`, ascending."""
         low, size = area[self.axis], area[self.axis + 2]
         side, across = area[1 - self.axis], area[3 - self.axis]
         first = int(np.searchsorted(self.reach, low, "left"))

@@ -1,4 +1,4 @@
-"""Builds the Hierarchy of a graph: the module tree first, then the wires cut at its borders."""
+"""Builds the Hierarchy of a graph: the module tree, then the wires cut at group borders."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.node import Arg, Slice
 from espalier.model.graph.ops import spec
 
-SHARED_GROUPS, SHARED_SPAN = 4, 16  # a tensor used in so many groups, so far apart, is cut into stubs
+SHARED_GROUPS, SHARED_SPAN = 4, 16  # a tensor used in at least so many groups, so many layers apart, is cut into stubs
 
 
 def never() -> bool:
-    """Nobody cancels."""
+    """A `cancelled` that never cancels."""
     return False
 
 
 def build(graph: Graph, show_scalars: bool = False, cancelled: Callable[[], bool] = never) -> Hierarchy:
-    """The hierarchy of `graph`; raises Cancelled when `cancelled()` turns true."""
+    """The hierarchy of `graph`. Raises Cancelled when `cancelled()` returns true."""
     inputs = [tuple(_sources(n.args, n.kwargs)) for n in graph]
     index = {name: i for i, name in enumerate(graph.nodes)}
     shown = _shown(graph, inputs, index, show_scalars)
@@ -57,7 +57,7 @@ def build(graph: Graph, show_scalars: bool = False, cancelled: Callable[[], bool
 
 
 def _sources(args: tuple[Arg, ...], kwargs: dict[str, Arg]) -> Iterator[Ref]:
-    """Like Node.inputs, without recursion for the common case: this runs for every node of the graph."""
+    """Node.inputs without recursion in the common case, for speed."""
     for arg in (*args, *kwargs.values()) if kwargs else args:
         kind = type(arg)
         if kind is Ref:
@@ -75,7 +75,7 @@ def _distinct(refs: tuple[Ref, ...], index: dict[str, int]) -> tuple[Tensor, ...
 
 
 def _depths(numbers: list[tuple[Tensor, ...]]) -> tuple[list[int], list[int]]:
-    """How far each node is from the inputs and from the outputs, the longest way."""
+    """The longest distance of each node from the inputs and from the outputs."""
     depth, height = [0] * len(numbers), [0] * len(numbers)
     for v, sources in enumerate(numbers):
         depth[v] = 1 + max([depth[u] for u, _ in sources], default=-1)
@@ -90,7 +90,7 @@ def _path(node: Node) -> str:
 
 
 def _shown(graph: Graph, inputs: list[tuple[Ref, ...]], index: dict[str, int], show_scalars: bool) -> list[bool]:
-    """Which nodes have a box: no shape arithmetic, and no constant that only one node uses."""
+    """Whether each node has a box: not shape arithmetic, nor constants used by one node only."""
     if show_scalars:
         return [True] * len(inputs)
     implicit = {op: spec(op).kind == "implicit_func" for op in {n.op for n in graph}}
@@ -108,7 +108,7 @@ def _shown(graph: Graph, inputs: list[tuple[Ref, ...]], index: dict[str, int], s
 
 @dataclass(slots=True)
 class _Paths:
-    """The raw module tree, before groups that would only add a frame are dissolved."""
+    """The raw module tree, including groups that are dissolved because they would only add a frame."""
 
     at: dict[str, int] = field(default_factory=lambda: {"": 0})
     names: list[str] = field(default_factory=lambda: [""])
@@ -117,18 +117,18 @@ class _Paths:
     inward: dict[int, int] = field(default_factory=dict)
 
     def add(self, path: str) -> int:
-        """The number of `path`; parents are made first, so numbers grow downwards."""
-        found = self.at.get(path)
-        if found is None:
+        """The number of `path`; parents have smaller numbers."""
+        number = self.at.get(path)
+        if number is None:
             head, _, _ = path.rpartition(".")
             parent = self.add(head)
-            found = self.at[path] = len(self.names)
+            number = self.at[path] = len(self.names)
             self.names.append(path)
             self.parent.append(parent)
-        return found
+        return number
 
     def resolve(self, place: list[int]) -> list[int]:
-        """Raw number → the raw group that shows it, once needless frames are gone."""
+        """Raw number → the raw group that shows it, after needless frames are dissolved."""
         size = len(self.names)
         leaves, kids, numbered = [0] * size, [0] * size, [True] * size
         for p in place:
@@ -153,11 +153,11 @@ class _Paths:
         return final
 
     def _trace_inward(self, gone: list[bool], kids: list[int]) -> None:
-        """A frame that was merged with its only group answers for that group."""
+        """Map a frame that was merged with its only group to that group."""
         for i in range(len(gone) - 1, 0, -1):
-            found = self.inward.get(i, -1) if gone[i] and kids[i] == 1 else -1 if gone[i] else i
-            if found >= 0:
-                self.inward[i] = self.inward[self.parent[i]] = found
+            group = self.inward.get(i, -1) if gone[i] and kids[i] == 1 else -1 if gone[i] else i
+            if group >= 0:
+                self.inward[i] = self.inward[self.parent[i]] = group
             else:
                 self.inward.pop(i, None)
 
@@ -176,7 +176,7 @@ def _groups(raw: _Paths, final: list[int]) -> tuple[list[Group], dict[int, int]]
 
 
 def _split(groups: list[Group], home: list[int], frames: Frames) -> tuple[list[Group], list[int], list[int]]:
-    """The groups that are drawn, the group of each node, and for each old group the one that shows its path."""
+    """The drawn groups, the group of each node, and for each original group the one that shows its path."""
     numbers = [n for i in range(len(groups)) for n in frames.parts.get(i, [i])]
     at = {number: k for k, number in enumerate(numbers)}
     kept: list[Group] = []
@@ -204,7 +204,7 @@ def _split(groups: list[Group], home: list[int], frames: Frames) -> tuple[list[G
 
 
 class _Wiring:
-    """Fills children and wires, walking the nodes in order so that equal blocks number their parts alike."""
+    """Fills children and wires in the order of the nodes, so that equal blocks number their parts equally."""
 
     def __init__(self, tree: Hierarchy, cancelled: Callable[[], bool]) -> None:
         self.tree, self.groups, self.cancelled = tree, tree.groups, cancelled
@@ -215,7 +215,7 @@ class _Wiring:
         self.entered[0] = True
 
     def run(self, numbers: list[tuple[Tensor, ...]]) -> None:
-        """Place every shown node and connect it to its sources."""
+        """Add every visible node to its group and connect it to its sources."""
         home = self.tree.home
         shared = self._shared(numbers)
         self.labels = stub_labels(self.tree, shared, numbers)
@@ -299,17 +299,17 @@ class _Wiring:
         return place
 
     def _cross(self, tensor: Tensor, v: int, slot: int) -> None:
-        """Wire a tensor across borders: up from its source, down to its user, each port made once."""
+        """Wire a tensor across borders, up from its source and down to its user; each port is created once."""
         groups = self.groups
         above, below = self.tree.home[tensor[0]], self.tree.home[v]
         meet = self._meet(above, below)
         child, port = self.place[v], slot
         while below != meet:
             group = groups[below]
-            known = tensor in group.ins
+            exists = tensor in group.ins
             number = group.ins.setdefault(tensor, len(group.ins))
             group.wires[(IN, number, child, port)] = tensor
-            if known:
+            if exists:
                 return
             child, port, below = group.place, number, group.parent
         source, output = self.place[tensor[0]], tensor[1]

@@ -1,4 +1,4 @@
-"""Steps with the arrow keys: along the flow from node to node, across it to the neighbour beside."""
+"""Navigation by arrow keys: along the flow to a connected node, across it to the nearest node."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from espalier.app.canvas.scene import Scene
 
-Way = Literal["left", "right", "up", "down"]
+Direction = Literal["left", "right", "up", "down"]
 
 
-def step(scene: Scene, start: str | None, way: Way) -> str | None:
-    """The node reached from `start`; None where there is none. Without a start: the first node."""
+def step(scene: Scene, start: str | None, direction: Direction) -> str | None:
+    """The node reached from `start`, or None; without a start the first node."""
     layout = scene.layout
     if not len(layout.nodes):
         return None
@@ -21,15 +21,15 @@ def step(scene: Scene, start: str | None, way: Way) -> str | None:
         return layout.tree.ids[layout.nodes[first]]
     flow = ("left", "right") if layout.horizontal else ("up", "down")
     number = layout.tree.index[start]
-    if way in flow:
-        found = _linked(scene, number, forward=way == flow[1])
-        if found is not None:
-            return layout.tree.ids[found]
-    return _beside(scene, number, way)
+    if direction in flow:
+        node = _linked(scene, number, forward=direction == flow[1])
+        if node is not None:
+            return layout.tree.ids[node]
+    return _nearest(scene, number, direction)
 
 
 def _linked(scene: Scene, number: int, forward: bool) -> int | None:
-    """The nearest shown node that uses `number`, or that it uses."""
+    """The nearest visible node that uses `number`, or that it uses."""
     edges = scene.layout.tree.edges
     here, there = (0, 1) if forward else (1, 0)
     candidates = edges[edges[:, here] == number, there]
@@ -45,12 +45,14 @@ def _middle(scene: Scene, number: int) -> np.ndarray:
     return np.array([x + w / 2, y + h / 2])
 
 
-def _beside(scene: Scene, number: int, way: Way) -> str | None:
-    """The nearest node in a direction, by place."""
+def _nearest(scene: Scene, number: int, direction: Direction) -> str | None:
+    """The nearest node in a direction, by position."""
     rects = scene.layout.node_rects
     spot = _middle(scene, number)
     away = rects[:, :2] + rects[:, 2:] / 2 - spot
-    axis, sign = (0, -1 if way == "left" else 1) if way in ("left", "right") else (1, -1 if way == "up" else 1)
+    axis, sign = (
+        (0, -1 if direction == "left" else 1) if direction in ("left", "right") else (1, -1 if direction == "up" else 1)
+    )
     ahead = away[:, axis] * sign
     cost = np.where(ahead > 2, ahead + 2.5 * np.abs(away[:, 1 - axis]), np.inf)
     best = int(np.argmin(cost))

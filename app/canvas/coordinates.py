@@ -1,6 +1,6 @@
-"""Where the parts of each layer stand across the flow: the second half of a layered drawing.
+"""Coordinate assignment of a layered drawing: positions of the parts of each layer across the flow.
 
-Medians pull parts towards their neighbours; then what belongs together is set into straight lines.
+Parts are moved towards the medians of their neighbours; then chains of connected parts are straightened.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 SPACE, LANE, PORT = 20.0, 12.0, 14.0  # between boxes; beside a passing wire; between ports of the border
-BOX, SLOT, DOOR = 0, 1, 2
+BOX, SLOT, BORDER_PORT = 0, 1, 2
 ROUNDS, OTHER = 8, 0.3
 LINE_ROUNDS, SLACK = 5, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One neighbour: which part, where the link meets me and it, and how strongly it pulls."""
+    """A link to a neighbour: its part, the offsets where it meets both parts, and its weight."""
 
     to: int
     mine: float
     its: float
     pull: float
-    share: float  # the pull, divided among all that the other end is linked to on this side
+    share: float  # the pull, divided by the number of links at the other end
 
 
 @dataclass(slots=True)
 class Part:
-    """A box, the slot of a passing wire, or a door of the border, in one layer."""
+    """A box, the slot of a passing wire, or a port of the border, in one layer."""
 
     rank: int
     across: float
@@ -38,14 +38,14 @@ class Part:
 
 
 def room(one: Part, two: Part) -> float:
-    """Least distance between the left edges of two neighbours."""
-    if one.kind == DOOR and two.kind == DOOR:
+    """The minimum distance between the left edges of two neighbours."""
+    if one.kind == BORDER_PORT and two.kind == BORDER_PORT:
         return one.across + PORT
     return one.across + (SPACE if one.kind == BOX and two.kind == BOX else LANE)
 
 
-def place(parts: list[Part], layers: list[list[int]], door: int | None = None) -> None:
-    """Set `left` of every part; the order inside layers stays. `door` is the part by which the flow enters."""
+def assign_coordinates(parts: list[Part], layers: list[list[int]], door: int | None = None) -> None:
+    """Set `left` of every part, keeping the order of the layers. `door`: the border port by which the flow enters."""
     _pack(parts, layers)
     for turn in range(ROUNDS):
         _settle(parts, layers, "ups" if turn % 2 == 0 else "downs")
@@ -70,7 +70,7 @@ def _pack(parts: list[Part], layers: list[list[int]]) -> None:
 
 
 def _settle(parts: list[Part], layers: list[list[int]], sides: str) -> None:
-    """Move every layer as near to its neighbours' medians as its order allows."""
+    """Move the parts of every layer towards the medians of their neighbours, within its order."""
     up, down = {"ups": (1.0, OTHER), "downs": (OTHER, 1.0), "both": (1.0, 1.0)}[sides]
     for layer in reversed(layers) if sides == "downs" else layers:
         wishes, pulls = [], []
@@ -87,7 +87,7 @@ def _settle(parts: list[Part], layers: list[list[int]], sides: str) -> None:
 
 
 def _wish(parts: list[Part], part: Part, up: float, down: float) -> tuple[float, float]:
-    """The weighted median of where the neighbours would have this part."""
+    """The weighted median of the positions that the neighbours prefer, and its weight."""
     places = [(parts[k.to].left + k.its - k.mine, k.share * up) for k in part.ups]
     places += [(parts[k.to].left + k.its - k.mine, k.share * down) for k in part.downs]
     if len(places) < 2:
@@ -96,7 +96,7 @@ def _wish(parts: list[Part], part: Part, up: float, down: float) -> tuple[float,
 
 
 def _chains(parts: list[Part], door: int | None) -> list[list[tuple[int, float]]]:
-    """Runs of parts that prefer one another, each with its shift from the run's line; passing wires first."""
+    """Chains of parts that prefer each other, each part with its offset from the line; longest chains first."""
     main = parts[door].left if door is not None else None
     after: dict[int, Link] = {}
     for v, part in enumerate(parts):
@@ -123,7 +123,7 @@ def _chains(parts: list[Part], door: int | None) -> list[list[tuple[int, float]]
 
 
 def preferred(parts: list[Part], links: list[Link], main: float | None = None) -> Link | None:
-    """The strongest link; among equals the one nearest to the main way in, or else the middle one."""
+    """The strongest link; among equals the one nearest to `main`, or the middle one."""
     if not links:
         return None
     most = max(k.pull for k in links)
@@ -134,7 +134,7 @@ def preferred(parts: list[Part], links: list[Link], main: float | None = None) -
 
 
 def _line_up(parts: list[Part], layers: list[list[int]], chains: list[list[tuple[int, float]]]) -> None:
-    """Pull the members of every chain to its line; what is in the way gives way, or else the line moves there."""
+    """Move the parts of every chain to its line; lines and parts in the way are adjusted."""
     found = [sorted(parts[v].left - shift for v, shift in chain) for chain in chains]
     lines = [places[len(places) // 2] for places in found]
     pulls = [100.0 * len(chain) if len(chain) > 1 else 0.2 for chain in chains]
@@ -156,7 +156,7 @@ def _line_up(parts: list[Part], layers: list[list[int]], chains: list[list[tuple
 
 
 def _straighten(parts: list[Part], layers: list[list[int]], chain: list[tuple[int, float]]) -> None:
-    """Put a chain on one line if its neighbours leave room, else as much of it as they do."""
+    """Put a chain on one line, or on several where neighbours leave no room."""
     low, high = float("-inf"), float("inf")
     run: list[tuple[int, float]] = []
     for v, shift in chain:
@@ -173,7 +173,7 @@ def _straighten(parts: list[Part], layers: list[list[int]], chain: list[tuple[in
 
 
 def _align(parts: list[Part], run: list[tuple[int, float]], low: float, high: float) -> None:
-    """Put a run where those outside of it would have it, as far as the room allows."""
+    """Move a run to the median that its outside links prefer, within [low, high]."""
     if not run:
         return
     own = {v for v, _ in run}
@@ -188,7 +188,7 @@ def _align(parts: list[Part], run: list[tuple[int, float]], low: float, high: fl
 
 
 def middle(places: list[tuple[float, float]]) -> float:
-    """The weighted median of places, the mean of two where it falls between them."""
+    """The weighted median of (position, weight); the mean of two if it falls between them."""
     places.sort()
     half = sum(pull for _, pull in places) / 2
     seen = 0.0
@@ -202,7 +202,10 @@ def middle(places: list[tuple[float, float]]) -> float:
 
 
 def spread(wishes: list[float], weights: list[float], rooms: list[float]) -> list[float]:
-    """Places nearest to the wishes (least squares) that keep the order and the room between neighbours."""
+    """Positions nearest to `wishes` (weighted least squares) with at least `rooms` between neighbours, in their order.
+
+    Pool adjacent violators (isotonic regression).
+    """
     offsets = [0.0]
     for gap in rooms:
         offsets.append(offsets[-1] + gap)
