@@ -1,10 +1,10 @@
-"""What part of the canvas is seen, and how large: pure arithmetic between canvas units and screen pixels."""
+"""The camera: converts between canvas units and screen pixels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-SMALLEST, LARGEST = 0.0002, 4.0
+MIN_SCALE, MAX_SCALE = 0.0002, 4.0
 Area = tuple[float, float, float, float]  # x, y, width, height
 
 
@@ -30,24 +30,24 @@ class Camera:
         return self.x - m, self.y - m, width / self.scale + 2 * m, height / self.scale + 2 * m
 
     def pan(self, dx: float, dy: float) -> None:
-        """Move the picture by pixels."""
+        """Move the view by pixels."""
         self.x -= dx / self.scale
         self.y -= dy / self.scale
 
     def zoom(self, factor: float, px: float, py: float) -> None:
-        """Scale by `factor`, holding the pixel (px, py) in place."""
+        """Scale by `factor` around the pixel (px, py)."""
         x, y = self.to_canvas(px, py)
-        self.scale = min(max(self.scale * factor, SMALLEST), LARGEST)
+        self.scale = min(max(self.scale * factor, MIN_SCALE), MAX_SCALE)
         self.x, self.y = x - px / self.scale, y - py / self.scale
 
     def centre(self, x: float, y: float, width: float, height: float) -> None:
-        """Put a canvas point in the middle of a view."""
+        """Centre a canvas point in a view of this size in pixels."""
         self.x, self.y = x - width / self.scale / 2, y - height / self.scale / 2
 
-    def fit(self, area: Area, room: Area, most: float = 1.0) -> None:
-        """Show all of `area` in the middle of `room`, which is in pixels of the view, no larger than `most`."""
+    def fit(self, area: Area, target: Area, max_scale: float = 1.0) -> None:
+        """Fit `area` into `target`, in pixels of the view, centred and scaled by `max_scale` at most."""
         x, y, w, h = area
-        left, top, wide, high = room
-        self.scale = min(max(min(wide / max(w, 1.0), high / max(h, 1.0), most), SMALLEST), LARGEST)
-        self.x = x + w / 2 - (left + wide / 2) / self.scale
-        self.y = y + h / 2 - (top + high / 2) / self.scale
+        left, top, width, height = target
+        self.scale = min(max(min(width / max(w, 1.0), height / max(h, 1.0), max_scale), MIN_SCALE), MAX_SCALE)
+        self.x = x + w / 2 - (left + width / 2) / self.scale
+        self.y = y + h / 2 - (top + height / 2) / self.scale

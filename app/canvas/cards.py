@@ -1,4 +1,4 @@
-"""The small panels that float on the canvas: breadcrumb, colour-by, legend and minimap."""
+"""The floating cards of the canvas: breadcrumb, colour-by, legend and minimap."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from espalier.app.canvas.scene import Scene
 from espalier.app.theme import PAD, SMALL, SPARSITY, Palette
 
 HEIGHT = 27
-MOST_WIDE, MOST_HIGH, LEAST = 152, 132, 46  # pixels of the overview
+MAX_WIDTH, MAX_HEIGHT, MIN_SIDE = 152, 132, 46  # pixels of the minimap
 
 
 class Card(QWidget):
-    """A rounded panel with one line of pieces of text, some of which can be pressed."""
+    """A rounded card with one line of text pieces, some of which are clickable. `pressed`: index of a piece."""
 
     pressed = Signal(int)
 
@@ -40,18 +40,18 @@ class Card(QWidget):
         self.setAccessibleName(name)
         self.setCursor(Qt.CursorShape.ArrowCursor)
         self.setMouseTracking(True)
-        self.pieces: list[tuple[str, bool, bool]] = []  # text, strong, can be pressed
+        self.pieces: list[tuple[str, bool, bool]] = []  # (text, bold, clickable)
         self.boxes: list[QRectF] = []
         self.hover = self.focused = -1
         self.ringed = False
 
     def set_palette(self, palette: Palette) -> None:
-        """Take other colours."""
+        """Set the theme."""
         self.tokens = palette
         self.update()
 
     def set_pieces(self, pieces: list[tuple[str, bool, bool]]) -> None:
-        """Show these texts; the card takes the width it needs."""
+        """Set the pieces and resize the card to fit."""
         if pieces == self.pieces:
             return
         self.pieces = pieces
@@ -77,7 +77,7 @@ class Card(QWidget):
         painter.end()
 
     def paint_ground(self, painter: QPainter) -> None:
-        """The panel itself."""
+        """Paint the background of the card."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(pen(self.tokens.accent if self.ringed else self.tokens.line))
         painter.setBrush(QColor(self.tokens.panel))
@@ -129,12 +129,12 @@ class Card(QWidget):
             super().keyPressEvent(event)
 
     def below(self, piece: int) -> QPoint:
-        """Where a menu of a piece opens."""
+        """The screen position below a piece, for its menu."""
         return self.mapToGlobal(QPoint(int(self.boxes[piece].left()), HEIGHT))
 
 
 class LegendCard(Card):
-    """What the colours mean."""
+    """The legend of the node colours."""
 
     def __init__(self, parent: QWidget, palette: Palette) -> None:
         super().__init__(parent, palette, "Legend")
@@ -143,7 +143,7 @@ class LegendCard(Card):
         self._items: list[tuple[float, str, str]] = []
 
     def set_legend(self, legend: Legend, sparsity: bool) -> None:
-        """Show `legend`; `sparsity`: say what the orange bars are."""
+        """Show a legend; `sparsity`: explain the sparsity bars too."""
         if (legend, sparsity) == (self.legend, self._sparsity):
             return
         self.legend, self._sparsity = legend, sparsity
@@ -196,36 +196,36 @@ class LegendCard(Card):
 
 
 class Minimap(QWidget):
-    """The whole graph, small, with the part in view framed; pressing or dragging moves the view there."""
+    """The whole graph in small, with a frame around the view; a click or drag moves the view."""
 
     moved = Signal(float, float)
 
     def __init__(self, parent: QWidget, palette: Palette, view: Callable[[], QRectF]) -> None:
         super().__init__(parent)
         self.tokens, self._view = palette, view
-        self.setAccessibleName("Overview")
-        self.resize(MOST_WIDE, MOST_HIGH)
+        self.setAccessibleName("Minimap")
+        self.resize(MAX_WIDTH, MAX_HEIGHT)
         self._picture: QPixmap | None = None
         self._shown: tuple[Layout | None, Palette | None] = (None, None)
         self._scale, self._left, self._top = 1.0, 0.0, 0.0
 
     def set_scene(self, scene: Scene | None, palette: Palette) -> None:
-        """Paint the overview anew, if the layout or the palette is another one."""
+        """Repaint the minimap if the layout or the palette has changed."""
         shown = (scene.layout if scene else None, palette)
         if shown[0] is self._shown[0] and shown[1] is self._shown[1]:
             return
         self.tokens, self._shown = palette, shown
         if scene:
-            self._take_shape(scene.layout.width / max(scene.layout.height, 1.0))
+            self._fit_aspect(scene.layout.width / max(scene.layout.height, 1.0))
         self._picture = self._paint(scene) if scene else None
         self.update()
 
-    def _take_shape(self, aspect: float) -> None:
-        """As narrow or low as the graph is, so that little lies below it."""
-        inside_wide, inside_high = MOST_WIDE - 14, MOST_HIGH - 14
-        wide = min(inside_wide, max(inside_high * aspect, LEAST - 14))
-        high = min(inside_high, max(inside_wide / max(aspect, 1e-6), LEAST - 14))
-        self.resize(round(wide) + 14, round(high) + 14)
+    def _fit_aspect(self, aspect: float) -> None:
+        """Resize the minimap to the aspect ratio of the graph, so that it covers little of it."""
+        max_width, max_height = MAX_WIDTH - 14, MAX_HEIGHT - 14
+        width = min(max_width, max(max_height * aspect, MIN_SIDE - 14))
+        height = min(max_height, max(max_width / max(aspect, 1e-6), MIN_SIDE - 14))
+        self.resize(round(width) + 14, round(height) + 14)
 
     def _paint(self, scene: Scene) -> QPixmap:
         ratio = self.devicePixelRatioF()

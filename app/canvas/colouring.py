@@ -1,4 +1,4 @@
-"""Which colour each node takes: by kind of operation, by a figure of its own, or by values from outside."""
+"""Colours of nodes: by kind of operation, by a metric of the node, or by measured values."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from operator import eq
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.app.canvas.figures import Figures, amount
 from espalier.app.canvas.hierarchy import Hierarchy
+from espalier.app.canvas.node_metrics import NodeMetrics, amount
 from espalier.app.theme import CATEGORIES, CATEGORY_TITLES, Palette
 from espalier.app.words import percent
 
@@ -33,7 +33,7 @@ MEASURED: dict[str, tuple[str, str]] = {
     "time": ("time", "ms"),
     "memory": ("memory allocated", "KiB"),
 }
-TRAINS = ("frozen", "trains", "adapter")  # what the figure `trains` means, by number
+TRAINS = ("frozen", "trains", "adapter")  # meaning of the codes of `trains`
 MODES: dict[str, str] = {
     "kind": "op kind",
     "bits": "weight bits",
@@ -46,7 +46,7 @@ MODES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """Values from outside by node id, such as a sensitivity; `note` says of which state they are, or what they lack."""
+    """Measured values by node id, such as sensitivities; `note`: their state, or why there are none."""
 
     title: str
     values: Mapping[str, float]
@@ -56,7 +56,7 @@ class Overlay:
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """What the colours mean: named swatches, or the two ends of a scale."""
+    """A legend: named swatches, or the two ends of a scale."""
 
     title: str
     swatches: tuple[tuple[str, str], ...] = ()
@@ -66,9 +66,9 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Colouring:
-    """`colours[codes[i]]` is the colour of node i; `values` are NaN where there is nothing to show.
+    """`colours[codes[i]]` is the colour of node i; `values` are NaN for nodes without a value.
 
-    `named`: values are not a scale but numbers of names; of several nodes the highest is shown.
+    `named`: values are codes of names, not a scale; a group shows the highest.
     """
 
     colours: tuple[str, ...]
@@ -80,7 +80,7 @@ class Colouring:
     named: bool = False
 
     def code_of(self, rows: NDArray[np.int64]) -> int | None:
-        """The code of the mean value of some nodes; None when colours are not a scale or nothing is known."""
+        """The code of the mean value of some nodes; None without values."""
         if self.values is None or not len(rows):
             return None
         known = self.values[rows]
@@ -91,7 +91,7 @@ class Colouring:
 
 
 def by_kind(tree: Hierarchy) -> Colouring:
-    """Colours of the categories; the legend names those that occur."""
+    """Colour by category; the legend lists the categories that occur."""
     names = list(CATEGORIES)
     place = {n: i for i, n in enumerate(names)}
     codes = np.array([place[c.category] if c else place["other"] for c in tree.captions], np.int64)
@@ -101,7 +101,7 @@ def by_kind(tree: Hierarchy) -> Colouring:
 
 
 def by_training(values: NDArray[np.float64], palette: Palette) -> Colouring:
-    """Frozen, trained and adapted layers; the legend names those that occur."""
+    """Colour frozen, trained and adapted layers; the legend lists the kinds that occur."""
     colours = (palette.muted, CATEGORIES["linear"], CATEGORIES["activation"], palette.line)
     known = np.isfinite(values)
     codes = np.where(known, np.nan_to_num(values), len(TRAINS)).astype(np.int64)
@@ -111,13 +111,13 @@ def by_training(values: NDArray[np.float64], palette: Palette) -> Colouring:
 
 
 def by_value(title: str, values: NDArray[np.float64], palette: Palette, unit: str = "", note: str = "") -> Colouring:
-    """A sequential scale over the known values; the last colour means unknown."""
+    """Colour by a sequential scale over the finite values; the last colour is for nodes without a value."""
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     colours = tuple(palette.sequential(i / (BINS - 1)) for i in range(BINS))
     codes = _bins(values, low, high)
     legend = _scale(title, low, high, unit, note) if len(known) else Legend(f"{title}: {note or 'no values yet'}")
-    if len(known) and low == high:  # one value is no scale
+    if len(known) and low == high:  # a single value has no scale
         legend = Legend(legend.title, ((legend.low, colours[0]),))
     return Colouring((*colours, palette.line), codes, legend, np.where(np.isfinite(values), values, np.nan), low, high)
 
@@ -125,7 +125,7 @@ def by_value(title: str, values: NDArray[np.float64], palette: Palette, unit: st
 def _scale(title: str, low: float, high: float, unit: str, note: str) -> Legend:
     words = f"{title} ({note})" if note else title
     if unit == "share":
-        digits = min(max(1, 1 - math.floor(math.log10(100 * high))), 4) if high > 0 else 1  # else 0.02 % reads 0.0
+        digits = min(max(1, 1 - math.floor(math.log10(100 * high))), 4) if high > 0 else 1  # 0.02 % must not read 0.0
         return Legend(words, low=percent(low, digits), high=percent(high, digits))
     if unit == "log":
         return Legend(words, low=short(10.0**low), high=short(10.0**high))
@@ -140,8 +140,8 @@ def _bins(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.in
     return np.where(np.isfinite(values), codes, BINS)
 
 
-def colouring(mode: str, tree: Hierarchy, figures: Figures, overlay: Overlay | None, palette: Palette) -> Colouring:
-    """The colouring for a mode of MODES, or "overlay"; `overlay` holds the values of it and of MEASURED modes."""
+def colouring(mode: str, tree: Hierarchy, figures: NodeMetrics, overlay: Overlay | None, palette: Palette) -> Colouring:
+    """The colouring for a mode of MODES, or "overlay"; `overlay`: the values of it or of a MEASURED mode."""
     if mode in MEASURED and overlay is None:
         overlay = Overlay(MEASURED[mode][0], {}, note=NOT_MEASURED)
     if (mode == "overlay" or mode in MEASURED) and overlay is not None:
@@ -149,20 +149,20 @@ def colouring(mode: str, tree: Hierarchy, figures: Figures, overlay: Overlay | N
         return by_value(overlay.title, values, palette, overlay.unit, overlay.note)
     if mode == "trainable":
         return by_training(figures.trains, palette)
-    found = {"bits": figures.bits, "sparsity": figures.sparsity, "parameters": figures.parameters}.get(mode)
+    values = {"bits": figures.bits, "sparsity": figures.sparsity, "parameters": figures.parameters}.get(mode)
     unit = "bits" if mode == "bits" else "share" if mode == "sparsity" else ""
-    return by_kind(tree) if found is None else by_value(MODES[mode], found, palette, unit)
+    return by_kind(tree) if values is None else by_value(MODES[mode], values, palette, unit)
 
 
 def _in_order(values: Mapping[str, float], ids: tuple[str, ...]) -> NDArray[np.float64]:
-    """The value of each id, NaN where there is none; those that come in this very order need not be looked up."""
+    """The value of each id, NaN if missing; fast if the values are in the order of the ids."""
     if len(values) == len(ids) and all(map(eq, values, ids)):
         return np.fromiter(values.values(), float, len(ids))
     return np.fromiter(map(values.get, ids, repeat(np.nan)), float, len(ids))
 
 
 def short(value: float) -> str:
-    """A value at the end of a scale."""
+    """The label of a value at the end of a scale."""
     if value and abs(value) < 0.001:
         return f"{value:.1e}"
     return amount(value) if abs(value) >= 1000 else f"{value:.3g}"

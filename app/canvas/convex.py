@@ -1,7 +1,7 @@
-"""Splits the frames that the flow leaves and enters again, so that no cycle of frames is ever drawn.
+"""Splits groups that the flow leaves and enters again, so that the drawn groups form no cycle.
 
-Contracting a group that no path leaves and enters again keeps a graph acyclic: groups are contracted innermost first,
-others are split along the flow. `for f in self.fcs: x = relu(f(x))` is such a group; pieces of one part need no frame.
+Contracting a convex group (no path leaves and enters it again) keeps a graph acyclic. Groups are contracted innermost
+first; non-convex ones, as in `for f in self.fcs: x = relu(f(x))`, are split along the flow. Single items get no frame.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Edges = set[tuple[Item, Item]]
 
 @dataclass(slots=True)
 class Frames:
-    """Which groups are drawn. Numbers below the count of given groups are theirs, the others are pieces of them.
+    """The drawn groups. Numbers below the number of given groups are those groups, others are pieces of split ones.
 
-    `holder` is the frame around each node and frame, `origin` the group that a piece is of, `parts` its pieces.
+    `holder`: the frame around each node and frame; `origin`: the group of a piece; `parts`: the pieces of a group.
     """
 
     holder: dict[Item, int]
@@ -32,10 +32,10 @@ class Frames:
 def convex_frames(
     home: Sequence[int], parent: Sequence[int], sources: Sequence[Iterable[int]], cancelled: Callable[[], bool]
 ) -> Frames | None:
-    """The frames to draw, or None when every group can be drawn as it is.
+    """The frames to draw; None if all groups can be drawn as they are.
 
-    `home` is the group of each node (-1: not drawn), `parent` the group around each group, numbered downwards;
-    `sources` are the nodes that each node, in topological order, takes its inputs from. Raises Cancelled.
+    `home`: the group of each node (-1: not drawn); `parent`: the group around each group, with a smaller number;
+    `sources`: the input nodes of each node, in topological order. Raises Cancelled.
     """
     base, first = _bases(home, parent)
     broken: dict[int, list[int]] = {}
@@ -61,10 +61,7 @@ def convex_frames(
 
 
 def _bases(home: Sequence[int], parent: Sequence[int]) -> tuple[list[int], list[int]]:
-    """For each group the nearest one, itself or around it, whose nodes follow one another without a gap; its start.
-
-    Only nodes that are drawn count.
-    """
+    """For each group the nearest one, itself or around it, whose drawn nodes are contiguous; and the start of each."""
     size = len(parent)
     first, last, count = [len(home)] * size, [-1] * size, [0] * size
     for shown, group in enumerate(group for group in home if group >= 0):
@@ -88,7 +85,7 @@ def _edges(
     base: Sequence[int],
     broken: dict[int, list[int]],
 ) -> dict[int, Edges]:
-    """The connections between the items of every region in which a group has gaps."""
+    """The edges between the items of every region with a non-contiguous group."""
     edges: dict[int, Edges] = {region: set() for region in broken}
     for end, starts in enumerate(sources):
         if home[end] < 0:
@@ -108,7 +105,7 @@ def _edges(
 
 
 class _Region:
-    """The inside of one group: nodes and groups without gaps as items, and the groups with gaps around them."""
+    """The content of one group: nodes and contiguous groups as items, and the non-contiguous groups around them."""
 
     def __init__(
         self,
@@ -124,7 +121,7 @@ class _Region:
         self.order = self._sorted()
 
     def run(self, groups: list[int], region: int) -> None:
-        """Contract every group with gaps, innermost first, split where it is not convex."""
+        """Contract every non-contiguous group, innermost first; split those that are not convex."""
         for group in reversed(groups):  # a group comes after the one around it
             if self.cancelled():
                 raise Cancelled
@@ -132,9 +129,9 @@ class _Region:
         self.frames.holder.update(dict.fromkeys(self.owner, region))
 
     def _parts(self, group: int) -> list[list[Item]]:
-        """The items of `group`, in one list when it is convex, else in the connected parts of each stage of the flow.
+        """The items of `group` in one list if it is convex, else by connected parts of each stage.
 
-        An item's stage is the number of times that a path to it has left the group and entered it again.
+        The stage of an item is the number of times that a path to it has left and re-entered the group.
         """
         ups: dict[Item, list[Item]] = {}
         for a, b in self.edges:
@@ -182,7 +179,7 @@ class _Region:
             self.order = self._sorted()
 
     def _sorted(self) -> list[Item]:
-        """The items in the order of the flow, and as they stand in the graph where that leaves a choice."""
+        """The items in topological order, ties in graph order."""
         downs: dict[Item, list[Item]] = {}
         waits = dict.fromkeys(self.owner, 0)
         for a, b in self.edges:

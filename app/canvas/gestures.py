@@ -1,4 +1,4 @@
-"""What the pointer is doing, one object per gesture: it starts, moves, and ends or is cancelled."""
+"""Mouse gestures of the canvas, one object each: started, moved, and ended or cancelled."""
 
 from __future__ import annotations
 
@@ -9,98 +9,98 @@ from PySide6.QtCore import QPointF, QRectF
 from espalier.app.canvas.camera import Camera
 
 
-class Board(Protocol):
-    """What a gesture may do to the canvas."""
+class GestureTarget(Protocol):
+    """The methods of the canvas that gestures call."""
 
     camera: Camera
 
     def click(self, spot: QPointF, add: bool) -> None:
-        """Select what is at `spot`, or nothing."""
+        """Select the object at `spot`; clear the selection if there is none."""
         ...
 
     def show_band(self, band: QRectF | None) -> None:
-        """Show or take away the rubber band."""
+        """Show or hide the rubber band."""
         ...
 
     def select_band(self, band: QRectF, add: bool) -> None:
-        """Select what the rubber band encloses."""
+        """Select the objects that the rubber band touches."""
         ...
 
     def moved(self) -> None:
-        """Show what the camera sees now."""
+        """Repaint after the camera has moved."""
         ...
 
 
-SLACK = 4.0  # pixels a hand may tremble within a click
+SLACK = 4.0  # pixels that the pointer may move within a click
 
 
 class Gesture:
-    """Does nothing; the base of the others."""
+    """Base class; does nothing."""
 
-    def __init__(self, board: Board, start: QPointF) -> None:
-        self.board, self.start = board, start
+    def __init__(self, target: GestureTarget, start: QPointF) -> None:
+        self.target, self.start = target, start
 
     def move(self, spot: QPointF) -> None:
-        """The pointer went to `spot`."""
+        """The pointer moved to `spot`."""
 
     def end(self, spot: QPointF) -> None:
         """The button was released at `spot`."""
 
     def cancel(self) -> None:
-        """Leave everything as it was at the start."""
+        """Restore the state at the start."""
 
 
 class Pan(Gesture):
-    """Drags the picture; without a real movement it is a click."""
+    """Pans the view; without a movement it is a click."""
 
-    def __init__(self, board: Board, start: QPointF, add: bool = False) -> None:
-        super().__init__(board, start)
+    def __init__(self, target: GestureTarget, start: QPointF, add: bool = False) -> None:
+        super().__init__(target, start)
         self.add, self.moved = add, False
         self.last = start
-        self.home = (board.camera.x, board.camera.y)
+        self.home = (target.camera.x, target.camera.y)
 
     def move(self, spot: QPointF) -> None:
-        """Follow the pointer once it has left the slack."""
+        """Pan, once the pointer has moved by more than SLACK."""
         if not self.moved and (spot - self.start).manhattanLength() < SLACK:
             return
         self.moved = True
         delta = spot - self.last
         self.last = spot
-        self.board.camera.pan(delta.x(), delta.y())
-        self.board.moved()
+        self.target.camera.pan(delta.x(), delta.y())
+        self.target.moved()
 
     def end(self, spot: QPointF) -> None:
-        """A click if nothing moved."""
+        """Click if the pointer has not moved."""
         if not self.moved:
-            self.board.click(self.start, self.add)
+            self.target.click(self.start, self.add)
 
     def cancel(self) -> None:
-        """Back to where the picture was."""
-        self.board.camera.x, self.board.camera.y = self.home
+        """Return the camera to its start."""
+        self.target.camera.x, self.target.camera.y = self.home
         self.moved = True
-        self.board.moved()
+        self.target.moved()
 
 
 class RubberBand(Gesture):
-    """Selects what a rectangle encloses."""
+    """Selects the objects that a rectangle touches."""
 
-    def __init__(self, board: Board, start: QPointF, add: bool = False) -> None:
-        super().__init__(board, start)
+    def __init__(self, target: GestureTarget, start: QPointF, add: bool = False) -> None:
+        super().__init__(target, start)
         self.add = add
 
     def move(self, spot: QPointF) -> None:
-        """Stretch the band."""
-        self.board.show_band(QRectF(self.start, spot).normalized())
+        """Resize the band."""
+        self.target.show_band(QRectF(self.start, spot).normalized())
 
     def end(self, spot: QPointF) -> None:
-        """Select, or click when the band is too small to be meant."""
-        self.board.show_band(None)
+        """Select; click if the band is smaller than SLACK."""
+        self.target.show_band(None)
         band = QRectF(self.start, spot).normalized()
         if band.width() + band.height() < SLACK:
-            self.board.click(self.start, self.add)
+            self.target.click(self.start, self.add)
         else:
-            self.board.select_band(band, self.add)
+            self.target.select_band(band, self.add)
 
     def cancel(self) -> None:
-        """Take the band away."""
-        self.board.show_band(None)
+        """Hide the band."""
+        self.target.show_band(None)

@@ -1,23 +1,27 @@
-"""Paints what groups say: closed boxes with their bars, the heads of open ones, names from afar."""
+"""Paints collapsed groups with their bars, headers of expanded groups, and names at small zoom."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
-from espalier.app.canvas.figures import counts
 from espalier.app.canvas.layout import CLOSED_HEIGHT, HEAD
+from espalier.app.canvas.node_metrics import counts
 from espalier.app.canvas.primitives import font, pen
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.sprites import DETAILS_FROM, write
 from espalier.app.theme import GROUP_RADIUS, NODE_LABEL, SECONDARY, Palette
 
-FAR_WIDTH, FAR_HEIGHT, FAR_LINE = 64, 54, 17  # pixels a group needs for its name from afar, and between two names
+FAR_WIDTH, FAR_HEIGHT, FAR_LINE = (
+    64,
+    54,
+    17,
+)  # pixels: size of a group for its name at small zoom, distance of two names
 _RIGHT = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
 
 
 def paint_closed(painter: QPainter, scene: Scene, place: int, scale: float, palette: Palette) -> None:
-    """A closed group: name, counts, and the bits of its layers as bars."""
+    """Paint a collapsed group: name, counts, and the weight bits of its layers as bars."""
     layout = scene.layout
     number = int(layout.groups[place])
     group = layout.tree.groups[number]
@@ -47,7 +51,7 @@ def paint_closed(painter: QPainter, scene: Scene, place: int, scale: float, pale
 
 
 def paint_bars(painter: QPainter, bars: tuple[float, ...], right: float, middle: float, palette: Palette) -> None:
-    """One small bar per few layers: its height is the bits of their weights, 32 being full."""
+    """Paint one bar per few layers, with the mean bits of their weights as its height (32 bits: full height)."""
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QColor(palette.bar))
     for k, bits in enumerate(reversed(bars)):
@@ -56,7 +60,7 @@ def paint_bars(painter: QPainter, bars: tuple[float, ...], right: float, middle:
 
 
 def paint_head(painter: QPainter, scene: Scene, place: int, scale: float, palette: Palette) -> None:
-    """The head of an open group: its name left and its counts right of the wires that cross it."""
+    """Paint the header of an expanded group: its name at the left, its counts right of the wires that cross it."""
     layout = scene.layout
     x, y, w, _ = layout.group_rects[place].tolist()
     doors = layout.group_doors[place].tolist()
@@ -74,7 +78,7 @@ def paint_head(painter: QPainter, scene: Scene, place: int, scale: float, palett
 
 
 def _counts(painter: QPainter, scene: Scene, place: int, box: QRectF, left: float, palette: Palette) -> None:
-    """The longest form of the counts that fits beside or between the wires."""
+    """Paint the longest form of the counts that fits beside or between the wires."""
     layout = scene.layout
     number = int(layout.groups[place])
     group = layout.tree.groups[number]
@@ -94,7 +98,7 @@ def _counts(painter: QPainter, scene: Scene, place: int, box: QRectF, left: floa
 
 
 def paint_far_heads(painter: QPainter, scene: Scene, opened: list[int], scale: float, palette: Palette) -> None:
-    """Names larger than life, as on a map, where a group is large enough and no outer name is in the way."""
+    """Paint names at constant size at small zoom, if the group is large enough and no outer name overlaps."""
     layout = scene.layout
     face = font(11 / scale, True)
     written: dict[int, float] = {}
@@ -116,7 +120,7 @@ def paint_far_heads(painter: QPainter, scene: Scene, opened: list[int], scale: f
 
 
 def triangle(painter: QPainter, x: float, y: float, opened: bool, palette: Palette) -> None:
-    """The mark that opens and closes a group."""
+    """Paint the triangle that expands or collapses a group."""
     path = QPainterPath()
     points = ((-4, -2.5), (4, -2.5), (0, 3)) if opened else ((-2.5, -4), (-2.5, 4), (3, 0))
     path.moveTo(x + points[0][0], y + points[0][1])

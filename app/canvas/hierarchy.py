@@ -1,6 +1,6 @@
-"""The module tree of a graph: which node sits in which group, and how each group is wired inside.
+"""The module tree of a graph: the group of each node, and the wires inside each group.
 
-Edges are cut at the borders of groups into ports, so that equal blocks are equal values wherever they stand.
+Edges are cut into ports at group borders, so that equal blocks have equal values wherever they are.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from espalier.app.figures.captions import Caption, tail
 from espalier.model.graph.graph import Delta, Graph, Node
 
-IN, OUT = -1, -2  # the group's own border as an end of a wire
+IN, OUT = -1, -2  # the border of the group as an end of a wire
 Tensor = tuple[int, int]  # (node number, output number)
 Wire = tuple[int, int, int, int]  # (from child, its port, to child, its port)
 
 
 class Cancelled(Exception):
-    """The result is no longer wanted."""
+    """The computation was cancelled."""
 
 
 @dataclass(slots=True)
 class Group:
-    """One namespace. `children` holds node n as n, group g as ~g and stub s as nodes + s.
+    """One group. `children` encodes node n as n, group g as ~g and stub s as nodes + s.
 
-    `tags` are the stubs on its box while it is closed. `part` ("2 of 3") tells the frames of one module apart
-    that the flow leaves and enters again; the first has the module's path, and `path` is unlike in all.
+    `tags`: the stubs on its box while it is collapsed. `part` ("2 of 3") distinguishes the frames of a module that the
+    flow leaves and enters again; the first has the module's path, and `path` is unique.
     """
 
     path: str
@@ -47,14 +47,14 @@ class Group:
     twins: int = 1
     tags: tuple[int, ...] = ()
     part: str = ""
-    module: str = ""  # the module's path where `path` tells it from the module's other frames
+    module: str = ""  # the module's path, if `path` differs from it
 
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """One end of a cut edge: where a shared tensor comes in, or (`uses` > 0) where it leaves for many.
+    """One end of a cut edge: where a shared tensor enters, or (`uses` > 0) where it leaves for several groups.
 
-    `closed`: it stands on the box of its closed group, perhaps for `others` too.
+    `closed`: it is a tag on the box of its collapsed group, also for `others`.
     """
 
     source: int
@@ -67,7 +67,7 @@ class Stub:
 
 @dataclass(slots=True)
 class Hierarchy:
-    """The tree of one graph. Built once per structure; open and closed groups do not change it."""
+    """The tree of one graph, built once per structure; expanding and collapsing groups does not change it."""
 
     ids: tuple[str, ...]
     captions: list[Caption | None]
@@ -81,36 +81,36 @@ class Hierarchy:
     edges: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
     def group_of(self, path: str) -> int:
-        """The number of the group that shows `path`; merged groups answer with the one that holds them."""
+        """The number of the group that shows `path`; for a merged group, of the one that contains it."""
         while path and path not in self.paths:
             path = path.rpartition(".")[0]
         return self.paths.get(path, 0)
 
     def ancestors(self, group: int) -> list[int]:
         """The groups around and including `group`, outermost first, without the root."""
-        found: list[int] = []
+        groups: list[int] = []
         while group > 0:
-            found.append(group)
+            groups.append(group)
             group = self.groups[group].parent
-        return found[::-1]
+        return groups[::-1]
 
     def members(self, group: int) -> list[int]:
         """All nodes inside a group, at any depth."""
-        found: list[int] = []
+        nodes: list[int] = []
         stack = [group]
         while stack:
             for child in self.groups[stack.pop()].children:
                 if child < 0:
                     stack.append(~child)
                 elif child < len(self.ids):
-                    found.append(child)
-        return found
+                    nodes.append(child)
+        return nodes
 
 
 def changed_choices(before: Graph, after: Graph, delta: Delta | None = None) -> tuple[str, ...] | None:
-    """Ids of the nodes that differ in choices only; None when anything else differs, and places may change.
+    """Ids of the nodes with other choices; None if anything else differs, so that a new layout is needed.
 
-    `delta`, where the caller knows it, spares comparing all nodes.
+    `delta`, if known, avoids comparing all nodes.
     """
     if len(before) != len(after) or (delta and (delta.added or delta.removed)):
         return None
@@ -127,7 +127,7 @@ def changed_choices(before: Graph, after: Graph, delta: Delta | None = None) -> 
 
 
 def same_structure(before: Graph, after: Graph) -> bool:
-    """The graphs differ in choices only, so that nothing moves."""
+    """Whether the graphs differ in choices only, so that they share a layout."""
     return changed_choices(before, after) is not None
 
 
@@ -136,12 +136,12 @@ def _facts(node: Node) -> tuple[object, ...]:
 
 
 def open_all(tree: Hierarchy) -> frozenset[str]:
-    """Every group open."""
+    """The paths of all groups."""
     return frozenset(g.path for g in tree.groups[1:])
 
 
 def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
-    """Open as deep as stays readable: of identical siblings the first, and only groups with layers inside."""
+    """The groups to expand at first, for about `limit` visible items: those with layers, one of identical siblings."""
     if tree.groups[0].size <= SMALL:
         return open_all(tree)
     chosen: set[str] = set()
@@ -152,11 +152,11 @@ def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
         for number in level:
             seen: set[int] = set()
             for child in tree.groups[number].children:
-                if child >= 0 or tree.groups[~child].key in seen or not _telling(tree, ~child):
+                if child >= 0 or tree.groups[~child].key in seen or not _has_layers(tree, ~child):
                     continue
                 group = tree.groups[~child]
                 seen.add(group.key)
-                more = _burden(tree, group)
+                more = _added_items(tree, group)
                 if visible + more <= limit:
                     visible += more
                     chosen.add(group.path)
@@ -165,23 +165,23 @@ def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
     return frozenset(chosen)
 
 
-def _burden(tree: Hierarchy, group: Group) -> float:
-    """How much a group adds to what must be read when it opens; repeated blocks are read at a glance."""
+def _added_items(tree: Hierarchy, group: Group) -> float:
+    """The visible items that expanding a group adds; repeated blocks count less."""
     keys = [tree.groups[~c].key if c < 0 else -1 - c for c in group.children]
     return len(set(keys)) + 0.2 * (len(keys) - len(set(keys))) - 1
 
 
-TELLING = {"linear", "matmul"}
-SMALL = 24  # nodes up to which everything opens
+LAYERS = {"linear", "matmul"}  # categories of layers
+SMALL = 24  # nodes up to which all groups are expanded
 
 
-def _telling(tree: Hierarchy, group: int) -> bool:
+def _has_layers(tree: Hierarchy, group: int) -> bool:
     captions = (tree.captions[i] for i in tree.members(group))
-    return any(c and c.category in TELLING for c in captions)
+    return any(c and c.category in LAYERS for c in captions)
 
 
 def count_twins(groups: list[Group]) -> None:
-    """Set `twins`: how many siblings (itself included) are built the same."""
+    """Set `twins`: the number of siblings (itself included) with the same structure."""
     for group in groups:
         kids = [~c for c in group.children if c < 0]
         same = Counter(groups[k].key for k in kids)
@@ -190,7 +190,7 @@ def count_twins(groups: list[Group]) -> None:
 
 
 def intern_keys(groups: list[Group], keys: list[int], stub_keys: list[int], cancelled: Callable[[], bool]) -> None:
-    """Count the nodes of groups and number them by what is inside: `key` in any order of wires, `wiring` in theirs."""
+    """Set the sizes of groups and number them by content: `key` ignores the order of wires, `wiring` includes it."""
     seen: dict[object, int] = {}
     wirings: dict[object, int] = {}
     nodes = len(keys)

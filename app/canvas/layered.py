@@ -1,7 +1,7 @@
-"""One namespace drawn in layers: sizes and wires in, positions and routes out.
+"""Layered drawing of one group (Sugiyama): sizes and wires in, positions and routes out.
 
-Works in two abstract directions, `along` the flow and `across` it, so that vertical and horizontal share it.
-Long wires get a slot of their own in every layer that they pass: they run through gaps, not through nodes.
+Uses the directions `along` the flow and `across` it, for vertical and horizontal layouts. Long wires get a slot
+(dummy node) in every layer that they pass, so that they run through gaps, not through nodes.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from espalier.app.canvas.coordinates import BORDER_PORT, PORT, SLOT, Link, Part, assign_coordinates, preferred, spread
 from espalier.app.canvas.ordering import order, ranks
-from espalier.app.canvas.placing import DOOR, PORT, SLOT, Link, Part, place, preferred, spread
 from espalier.app.canvas.routing import Box, Frame, Label, Point, Routing, Wire
 
-Pull = tuple[float, int]  # how strongly, and at which port of the lower part
-NEAR_DOOR, LEAD_MOST = 48.0, 72.0
+Pull = tuple[float, int]  # (weight of a link, port of the lower part)
+NEAR_PORT, MAX_LEAD = 48.0, 72.0  # canvas units
 
 
 @dataclass(slots=True)
 class Drawing:
-    """Positions of the children, of the border's ports, and the route of each wire."""
+    """Positions of the children and of the border's ports, and the route of each wire."""
 
     at: list[Point]
     ins: list[float]
@@ -33,12 +33,12 @@ class Drawing:
 
 
 def drifts(box: Box) -> bool:
-    """Its main doors do not stand one above the other: a chain of these, door over door, leans to one side."""
+    """Whether the first input and output of a box are not aligned, so a chain of such boxes would drift sideways."""
     return bool(box.ins and box.outs) and abs(box.ins[0] - box.outs[0]) >= 1
 
 
 def draw(boxes: Sequence[Box], wires: Sequence[Wire], frame: Frame) -> Drawing:
-    """Lay out one namespace."""
+    """Lay out one group."""
     return _Sketch(boxes, wires, frame).run()
 
 
@@ -53,7 +53,7 @@ class _Sketch:
         self.rank = ranks(self.count, ends, self.first, self.last)
         self.wires = [(a, p, b, q) for (a, b), (_, p, _, q) in zip(ends, wires, strict=True)]
         self.parts = [
-            Part(self.rank[i], boxes[i].across) if i < self.first else Part(self.rank[i], 2.0, DOOR)
+            Part(self.rank[i], boxes[i].across) if i < self.first else Part(self.rank[i], 2.0, BORDER_PORT)
             for i in range(self.count)
         ]
         self.fed = {b for _, _, b, _ in self.wires}
@@ -63,19 +63,19 @@ class _Sketch:
         return child if child >= 0 else base + port
 
     def run(self) -> Drawing:
-        """All steps."""
+        """Layering, ordering, coordinate assignment, routing."""
         pairs = self._slots()
         self._links(pairs)
         layers: list[list[int]] = [[] for _ in range(max(self.rank, default=0) + 1)]
         for i, part in enumerate(self.parts):
             layers[part.rank].append(i)
         layers = order(layers, list(pairs))
-        place(self.parts, layers, self.first if self.frame.ins else None)
-        self._meet_doors()
+        assign_coordinates(self.parts, layers, self.first if self.frame.ins else None)
+        self._align_ports()
         return self._finish(layers)
 
     def _slots(self) -> dict[tuple[int, int], Pull]:
-        """Give every layer that a wire passes a slot; wires of one tensor share theirs while they run together."""
+        """Add a slot in every layer that a wire passes; wires of one tensor share slots while they run together."""
         budget = 6 * self.count + 400
         pairs: dict[tuple[int, int], Pull] = {}
         lanes: dict[tuple[int, int, int], int] = {}
@@ -104,14 +104,14 @@ class _Sketch:
         return pairs
 
     def _pull(self, u: int, v: int, port: int, only: bool) -> Pull:
-        """How strongly u and v want to stand in line: passing wires most, then the main way into a group."""
+        """The weight of a link: largest for passing wires, then for the first input of a group."""
         slots = (self.parts[u].kind == SLOT) + (self.parts[v].kind == SLOT)
         if slots == 2:
             return 8.0, 0
         if v < self.first and self.boxes[v].ins:
             return (4.0 if port == 0 else 1.0), port
         if u < self.first and u not in self.fed:
-            return 0.8, port  # a constant or a stub: it stands beside, not in the line
+            return 0.8, port  # a constant or a stub: it stands beside the line
         return (3.0 if only else 1.0) - 0.1 * slots, port
 
     def _links(self, pairs: dict[tuple[int, int], Pull]) -> None:
@@ -122,33 +122,32 @@ class _Sketch:
             self.parts[v].ups.append(Link(u, its, mine, pull, pull / fan_out[u]))
 
     def _grip(self, item: int, top: bool, port: int) -> float:
-        """Where links pull at a part. A group is held at its main doors when they stand one above the other,
-        else in the middle: a chain of such blocks would drift sideways.
+        """The offset where a link meets a part: a group's first port if its ports are aligned, else its middle.
+
+        A chain of groups with unaligned ports would drift sideways.
         """
         box = self.boxes[item] if item < self.first else None
-        doors = (box.ins if top else box.outs) if box else ()
-        if box and 0 < port < len(doors):
-            return doors[port]
-        if box and doors and (self.few or not drifts(box)):
-            return doors[0]
+        ports = (box.ins if top else box.outs) if box else ()
+        if box and 0 < port < len(ports):
+            return ports[port]
+        if box and ports and (self.few or not drifts(box)):
+            return ports[0]
         return self.parts[item].across / 2
 
-    def _meet_doors(self) -> None:
-        """Put the first door in above the first door out, where the flow of most blocks goes straight through,
-        and the other doors above what they lead to.
-        """
+    def _align_ports(self) -> None:
+        """Align the first border input with the first output, and the other ports with the parts that they lead to."""
         main = self.parts[self.last].left if self.frame.ins and self.frame.outs else None
         for start, end, side in ((self.first, self.last, "downs"), (self.last, self.count, "ups")):
-            doors = sorted(range(start, end), key=lambda i: self.parts[i].left)
+            ports = sorted(range(start, end), key=lambda i: self.parts[i].left)
             wishes, pulls = [], []
-            for i in doors:
+            for i in ports:
                 link = preferred(self.parts, getattr(self.parts[i], side))
                 wish = self.parts[link.to].left + link.its - link.mine if link else self.parts[i].left
-                fixed = main is not None and i == start and abs(main - wish) < NEAR_DOOR
+                fixed = main is not None and i == start and abs(main - wish) < NEAR_PORT
                 wishes.append(main if fixed and main is not None else wish)
                 pulls.append(1000.0 if fixed else 1.0)
-            rooms = [2.0 + PORT] * (len(doors) - 1)
-            for i, left in zip(doors, spread(wishes, pulls, rooms), strict=True):
+            rooms = [2.0 + PORT] * (len(ports) - 1)
+            for i, left in zip(ports, spread(wishes, pulls, rooms), strict=True):
                 self.parts[i].left = left
 
     def _finish(self, layers: list[list[int]]) -> Drawing:
@@ -166,16 +165,16 @@ class _Sketch:
         at = [(parts[i].left, routing.tops[self.rank[i]]) for i in range(self.first)]
         ins = [parts[i].left + 1 for i in range(self.first, self.last)]
         outs = [parts[i].left + 1 for i in range(self.last, self.count)]
-        return Drawing(at, ins, outs, across, routing.along, routing.courses(), routing.labels(across))
+        return Drawing(at, ins, outs, across, routing.along, routing.points(), routing.labels(across))
 
     def _lead(self, shift: float) -> float:
-        """A little more room on the near side where that lets wires pass beside the name in the head."""
-        doors = [self.parts[i].left + shift for i in range(self.first, self.last)]
-        need = self.frame.keep[0] - min(doors, default=self.frame.keep[0])
-        return need if 0 < need <= LEAD_MOST else 0.0
+        """Extra space at the left so that wires pass beside the name in the header; 0 if it exceeds MAX_LEAD."""
+        ports = [self.parts[i].left + shift for i in range(self.first, self.last)]
+        need = self.frame.keep[0] - min(ports, default=self.frame.keep[0])
+        return need if 0 < need <= MAX_LEAD else 0.0
 
     def _keep_ports(self, across: float) -> None:
-        """Hold the border's inputs clear of what is written in its head, if there is room."""
+        """Keep the border inputs clear of the text in the header, if there is room."""
         low, high = self.frame.keep[0], across - self.frame.keep[1]
         ports = sorted(range(self.first, self.last), key=lambda i: self.parts[i].left)
         if not ports or high - low < PORT * len(ports):

@@ -1,6 +1,6 @@
-"""Where everything on the canvas stands: one layered drawing per distinct block, put together bottom up.
+"""The layout of the canvas: one layered drawing per distinct block, assembled bottom-up.
 
-Pure and deterministic. Depends on structure and on which groups are open, never on choices.
+Pure and deterministic. Depends on the structure and on the expanded groups, not on choices.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.app.canvas.hierarchy import Cancelled, Group, Hierarchy, Tensor
+from espalier.app.canvas.hierarchy_builder import never
 from espalier.app.canvas.layered import Drawing, draw
-from espalier.app.canvas.namespaces import never
 from espalier.app.canvas.routing import Box, Frame
 from espalier.app.figures.captions import NODE_HEIGHT, text_width
 from espalier.app.theme import NODE_LABEL, SECONDARY
@@ -29,12 +29,11 @@ Numbers = NDArray[np.int64]
 
 @dataclass(slots=True)
 class Layout:
-    """Rectangles (x, y, width, height) and routes, in canvas units; numbers point into the hierarchy.
+    """Rectangles (x, y, width, height) and routes in canvas units; numbers are indices of the hierarchy.
 
-    `group_doors` holds the first and last place (x) where wires cross an open group's head, else NaN.
-    Edge k runs through points[starts[k]:starts[k + 1]] and carries the tensor tensors[k]; a label may
-    stand right of labels[k] (x, y, width). It ends in an arrowhead where arrows[k]: at a node, a stub or a closed
-    group, while the border of an open group is only passed.
+    `group_doors`: the first and last x at which wires cross the header of an expanded group, else NaN. Edge k runs
+    through points[starts[k]:starts[k + 1]] and carries the tensor tensors[k]; labels[k] (x, y, width) is its label's
+    space. If arrows[k], it ends in an arrowhead: at a node, a stub or a collapsed group.
     """
 
     tree: Hierarchy
@@ -57,7 +56,7 @@ class Layout:
     arrows: NDArray[np.bool_]
 
     def free_in_head(self, place: int, left: float, right: float) -> list[tuple[float, float]]:
-        """The stretches of a group's head between `left` and `right` that no wire crosses, the right one first."""
+        """The intervals of a group's header between `left` and `right` that no wire crosses, the rightmost first."""
         first, last = self.group_doors[place].tolist()
         if first != first:
             return [(left, right)]
@@ -68,7 +67,7 @@ class Layout:
 
 @dataclass(slots=True)
 class _Block:
-    """A drawn namespace without identities, shared by all its equals. Positions count from its corner."""
+    """A drawn group without node numbers, shared by all equal groups; positions are relative to its corner."""
 
     number: int
     drawing: Drawing
@@ -87,7 +86,7 @@ class _Block:
 
 @dataclass(slots=True)
 class _Names:
-    """The identities of one instance of a block, in the block's order."""
+    """The numbers of nodes, groups, stubs and tensors of one instance of a block, in the block's order."""
 
     nodes: list[int] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
@@ -101,7 +100,7 @@ def layout(
     horizontal: bool = False,
     cancelled: Callable[[], bool] = never,
 ) -> Layout:
-    """Lay out `tree` with `open_groups` open; raises Cancelled when `cancelled()` turns true."""
+    """Lay out `tree` with `open_groups` expanded. Raises Cancelled when `cancelled()` returns true."""
     block, names = _Builder(tree, open_groups, horizontal, cancelled).block(0)
     starts = np.zeros(len(block.lengths) + 1, np.int64)
     np.cumsum(block.lengths, out=starts[1:])
@@ -127,7 +126,7 @@ class _Builder:
         self.mute = [c is not None and c.mute for c in tree.captions]
 
     def block(self, number: int) -> tuple[_Block, _Names]:
-        """The drawing of an open group, and who is who in it."""
+        """The drawing of an expanded group, and the numbers of its contents."""
         if self.cancelled():
             raise Cancelled
         group = self.tree.groups[number]
@@ -142,10 +141,10 @@ class _Builder:
             else:
                 codes.append((int(self._width(child)), child < 0, *self._tag_widths(child)))
         key = (group.wiring, tuple(codes), int(_title_width(group)), group.parent < 0)
-        found = self.memo.get(key)
-        if found is None:
-            found = self.memo[key] = self._draw(group, {p: b for p, (b, _) in kids.items()})
-        return found, self._names(group, kids)
+        block = self.memo.get(key)
+        if block is None:
+            block = self.memo[key] = self._draw(group, {p: b for p, (b, _) in kids.items()})
+        return block, self._names(group, kids)
 
     def _width(self, child: int) -> float:
         if child < 0:
@@ -156,7 +155,7 @@ class _Builder:
         return caption.width if caption else 0.0
 
     def _tag_widths(self, child: int) -> list[float]:
-        """Widths of the tags on a closed group."""
+        """Widths of the tags on a collapsed group."""
         tags = self.tree.groups[~child].tags if child < 0 else ()
         return [stub_width(self.tree.stubs[t].label) for t in tags]
 
@@ -209,12 +208,12 @@ class _Builder:
         )  # fmt: skip
 
     def _labels(self, drawing: Drawing) -> Rects:
-        """Places for labels; wires that run across have no room for any."""
+        """Positions of labels; horizontal layouts have none."""
         rows = np.array(drawing.labels, float).reshape(-1, 3)
         return rows * 0.0 if self.horizontal else rows
 
     def _doors(self, group: Group, at: Rects, kids: dict[int, _Block]) -> Rects:
-        """Where wires cross the heads of the child groups."""
+        """Where wires cross the headers of the child groups."""
         rows: list[tuple[float, float]] = []
         for place, child in enumerate(group.children):
             ins = kids[place].drawing.ins if place in kids and not self.horizontal else []
@@ -223,7 +222,7 @@ class _Builder:
         return np.array(rows, float).reshape(-1, 2)
 
     def _tags(self, group: Group, rects: Rects, kids: dict[int, _Block]) -> Rects:
-        """The tags below the words of closed groups, one a row."""
+        """The tags of collapsed groups, one per row."""
         rows = [
             (rects[p, 0] + TAG_LEFT, rects[p, 1] + CLOSED_HEIGHT + k * TAG_STEP - 2,
              min(width, rects[p, 2] - TAG_LEFT - 10), STUB_HEIGHT)
@@ -259,7 +258,7 @@ class _Builder:
 
 
 def _join(own: Rects, inner: list[tuple[Rects, Rects]]) -> Rects:
-    """One array: the own rows, then each inner block's rows moved to its place."""
+    """Concatenate the own rows and the rows of each inner block, moved to its position."""
     if not inner:
         return own
     moved = np.concatenate([rows for _, rows in inner])
@@ -273,7 +272,7 @@ def _title_width(group: Group) -> float:
 
 
 def closed_width(group: Group, tag: float = 0.0) -> float:
-    """Width of a closed group's box, whose widest tag is as wide as `tag`."""
+    """Width of the box of a collapsed group; `tag`: width of its widest tag."""
     need = max(text_width(group.label, NODE_LABEL, True) + 18, 23 * SECONDARY * 0.56, tag + 8 - BARS_ROOM)
     return min(max(8.0 * round((need + 26 + BARS_ROOM) / 8), 184.0), 304.0)
 

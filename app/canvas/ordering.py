@@ -1,6 +1,6 @@
-"""Layers of a small directed graph and the order inside each: the first half of a layered drawing.
+"""Layering and crossing reduction of a layered drawing (Sugiyama).
 
-Sweeps of medians and swaps for the few distinct blocks of a model; igraph for large flat graphs.
+Median sweeps and swaps for the few distinct blocks of a model; igraph for large flat graphs.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from bisect import bisect_right, insort
 from collections.abc import Sequence
 
 Pair = tuple[int, int]
-SMALL = 1500  # parts up to which our own sweeps are affordable
+SMALL = 1500  # parts; larger graphs are ordered by igraph
 ROUNDS = 6
 
 
 def ranks(count: int, pairs: Sequence[Pair], first: int, last: int) -> list[int]:
-    """Layer of each of `count` items, whose `pairs` (from, to) form no cycle: every pair leads to a later layer.
+    """The layer of each of `count` items of an acyclic graph; every pair (from, to) leads to a later layer.
 
-    Items from `first` are the border's inputs (layer 0), from `last` its outputs (the last layer).
+    Items from `first` are border inputs (layer 0), from `last` border outputs (the last layer).
     """
     out: list[list[int]] = [[] for _ in range(count)]
     degree = [0] * count
@@ -44,7 +44,7 @@ def ranks(count: int, pairs: Sequence[Pair], first: int, last: int) -> list[int]
 
 
 def order(layers: list[list[int]], pairs: Sequence[Pair]) -> list[list[int]]:
-    """The layers with their parts ordered so that few pairs cross; every pair joins neighbouring layers."""
+    """The layers with their parts ordered to reduce crossings; every pair joins neighbouring layers."""
     if all(len(layer) < 2 for layer in layers):
         return layers
     parts = sum(map(len, layers))
@@ -62,14 +62,14 @@ def order(layers: list[list[int]], pairs: Sequence[Pair]) -> list[list[int]]:
             break
         layers = _sweep(layers, ups if turn % 2 == 0 else downs, turn % 2 == 0, turn % 4 > 1)
         _swap(layers, ups, downs)
-        found = crossings(layers, downs)
-        if found < fewest:
-            best, fewest = [layer[:] for layer in layers], found
+        count = crossings(layers, downs)
+        if count < fewest:
+            best, fewest = [layer[:] for layer in layers], count
     return best
 
 
 def crossings(layers: list[list[int]], downs: list[list[int]]) -> int:
-    """How many pairs cross."""
+    """The number of crossing pairs."""
     total = 0
     for upper, lower in itertools.pairwise(layers):
         if len(upper) < 2 or len(lower) < 2:
@@ -85,7 +85,7 @@ def crossings(layers: list[list[int]], downs: list[list[int]]) -> int:
 
 
 def _sweep(layers: list[list[int]], near: list[list[int]], down: bool, turn_ties: bool) -> list[list[int]]:
-    """Sort every layer by the medians of its neighbours; turning ties round leads out of dead ends."""
+    """Sort every layer by the medians of its neighbours; reversing ties escapes local minima."""
     result = [layer[:] for layer in layers]
     steps = range(1, len(layers)) if down else range(len(layers) - 2, -1, -1)
     for k in steps:
@@ -104,7 +104,7 @@ def _sweep(layers: list[list[int]], near: list[list[int]], down: bool, turn_ties
 
 
 def _swap(layers: list[list[int]], ups: list[list[int]], downs: list[list[int]]) -> None:
-    """Exchange neighbours wherever that removes crossings."""
+    """Swap neighbours where that removes crossings."""
     at = {v: i for layer in layers for i, v in enumerate(layer)}
     for _ in range(4):
         better = False

@@ -1,4 +1,4 @@
-"""What changes from frame to frame and therefore lies above the tiles: selection, hover, rubber band, messages."""
+"""Marks painted above the tiles at every frame: selection, hover, rubber band and messages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from espalier.app.canvas.camera import Area, Camera
 from espalier.app.canvas.layout import STUB_HEIGHT
-from espalier.app.canvas.paint import DETAIL_FROM, Painter
 from espalier.app.canvas.primitives import draw_rects, font, pen
 from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.scene_painter import DETAIL_FROM, ScenePainter
 from espalier.app.canvas.wires import Wire, paint_handle, paint_wire
 from espalier.app.theme import BODY, RADIUS, SECONDARY, SELECTION_WIDTH, Palette
 
-MOST_OUTLINES, MOST_ROUTES, MOST_FAR = 400, 160, 1500
-FAR_LEAST = 4.0  # pixels of a selected node seen from afar
+MAX_OUTLINES, MAX_ROUTES, MAX_FAR = 400, 160, 1500
+MIN_OUTLINE = 4.0  # pixels of a selected node at small zoom
 
 EMPTY = ("No model open", "Open a Hugging Face folder, a Python file or a project, or drop one here.")
 BUSY = "Laying out the graph …"
@@ -26,7 +26,7 @@ BUSY = "Laying out the graph …"
 
 @dataclass(slots=True)
 class Marks:
-    """What is marked at the moment, by place in the layout."""
+    """The present marks, by index in the layout."""
 
     nodes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -42,13 +42,13 @@ class Marks:
 
 
 def numbers_of(scene: Scene, ids: Iterable[str]) -> np.ndarray:
-    """The numbers of those nodes that the scene knows."""
+    """The numbers of the nodes that the scene has."""
     index = scene.layout.tree.index
     return np.array([i for name in ids if (i := index.get(name)) is not None], np.int64)
 
 
 def mark_selection(scene: Scene, chosen_numbers: np.ndarray) -> Marks:
-    """Outlines of selected nodes and of the closed groups that hide some; routes that leave a single node."""
+    """Outlines of selected nodes and of the collapsed groups that hide some; routes of at most three nodes."""
     marks = Marks()
     if not len(chosen_numbers):
         return marks
@@ -69,12 +69,12 @@ def mark_selection(scene: Scene, chosen_numbers: np.ndarray) -> Marks:
                 rect = scene.layout.node_rects[scene.place_of[i]]
                 beside = (ends[:, across] >= rect[across]) & (ends[:, across] <= rect[across] + rect[across + 2])
                 arriving |= beside & (np.abs(ends[:, along] - rect[along]) < 0.5)
-        marks.routes = np.flatnonzero(leaving | arriving)[:MOST_ROUTES].tolist()
+        marks.routes = np.flatnonzero(leaving | arriving)[:MAX_ROUTES].tolist()
     return marks
 
 
-def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, marks: Marks, view: QRectF) -> None:
-    """Draw the marks over the picture."""
+def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Camera, marks: Marks, view: QRectF) -> None:
+    """Paint the marks."""
     palette = kit.palette
     painter.save()
     painter.scale(camera.scale, camera.scale)
@@ -105,7 +105,7 @@ def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, m
     painter.restore()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
     if marks.hover_edge is not None:
-        _note(painter, _edge_words(scene, marks.hover_edge), marks.spot, palette)
+        _note(painter, _edge_text(scene, marks.hover_edge), marks.spot, palette)
     if marks.band is not None:
         ground = QColor(palette.accent)
         ground.setAlpha(28)
@@ -114,8 +114,8 @@ def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, m
         painter.drawRect(marks.band)
 
 
-def _edge_words(scene: Scene, edge: int) -> str:
-    """The shape that an edge carries, and how it is converted on the way."""
+def _edge_text(scene: Scene, edge: int) -> str:
+    """The shape of the tensor of an edge, and its conversion."""
     return " · ".join(filter(None, (scene.shape(edge), scene.cast_on(edge))))
 
 
@@ -130,19 +130,19 @@ def _outlines(painter: QPainter, rects: np.ndarray, area: Area, near: bool, radi
         & (rects[:, 1] + rects[:, 3] >= y)
     )
     rects = rects[seen]
-    if near and len(rects) <= MOST_OUTLINES:
+    if near and len(rects) <= MAX_OUTLINES:
         for row in rects.tolist():
             painter.drawRoundedRect(QRectF(*row).adjusted(-0.5, -0.5, 0.5, 0.5), radius, radius)
         return
-    if len(rects) > MOST_OUTLINES:
+    if len(rects) > MAX_OUTLINES:
         painter.setPen(pen(painter.pen().color().name()))
-    rects = rects[:: len(rects) // MOST_FAR + 1].copy()
-    rects[:, 2:] = np.maximum(rects[:, 2:], FAR_LEAST / painter.transform().m11())
+    rects = rects[:: len(rects) // MAX_FAR + 1].copy()
+    rects[:, 2:] = np.maximum(rects[:, 2:], MIN_OUTLINE / painter.transform().m11())
     draw_rects(painter, rects)
 
 
 def _note(painter: QPainter, text: str, spot: QPointF, palette: Palette) -> None:
-    """A small label beside the pointer."""
+    """Paint a label beside the pointer."""
     if not text:
         return
     face = font(SECONDARY + 0.5)
@@ -156,8 +156,8 @@ def _note(painter: QPainter, text: str, spot: QPointF, palette: Palette) -> None
     painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
 
 
-def paint_words(painter: QPainter, view: QRectF, title: str, text: str, palette: Palette) -> None:
-    """A message in the middle of the view."""
+def paint_message(painter: QPainter, view: QRectF, title: str, text: str, palette: Palette) -> None:
+    """Paint a message in the middle of the view."""
     middle = view.center().y()
     flags = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap
     painter.setFont(font(BODY + 3, True))

@@ -1,6 +1,6 @@
-"""The courses of the wires of one namespace, once its parts stand: where they leave, pass and arrive.
+"""Edge routes of one group after coordinate assignment: where they leave, pass and arrive.
 
-Between two layers a wire swings from one place to the next; past a layer it runs straight in its slot.
+A route is curved between two layers and straight in its slot within a layer.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from espalier.app.canvas.placing import Part
+from espalier.app.canvas.coordinates import Part
 
 Wire = tuple[int, int, int, int]
 Point = tuple[float, float]  # (across, along)
@@ -20,7 +20,7 @@ SNAP = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A child: its size, and where wires meet its two sides (empty: anywhere); `mute`: it does not tell its shape."""
+    """A child: its size, and where wires meet its two sides (empty: anywhere); `mute`: its caption lacks its shape."""
 
     across: float
     along: float
@@ -32,7 +32,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The border's own needs: room before and after the children, and ports."""
+    """Sizes of the border of a group: space before and after the children, and its ports."""
 
     ins: int = 0
     outs: int = 0
@@ -46,9 +46,9 @@ class Frame:
 
 
 class Routing:
-    """Works on placed parts: first the boxes, then (from `first`) the doors in and (from `last`) out, then slots.
+    """Routes wires between placed parts: boxes, then border inputs (from `first`), outputs (from `last`) and slots.
 
-    `wires` are (part, port, part, port); they lead down, and `lanes` names the parts each one passes.
+    `wires`: (part, port, part, port), all downwards; `lanes`: the parts that each wire passes.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Routing:
         self.joints = self._joints()
         self.tops, self.bottoms, self.along = self._levels()
 
-    def courses(self) -> list[list[Point]]:
-        """The points of every wire, from its source to its end."""
+    def points(self) -> list[list[Point]]:
+        """The points of every route, from its source to its end."""
         drawn: set[tuple[int, int, int]] = set()
         return [self._route(k, drawn) for k in range(len(self.wires))]
 
     def labels(self, across: float) -> list[Label]:
-        """For each straight wire whose shape is worth telling: where a label may stand, and how wide it may be."""
+        """For each straight wire whose shape is not in a caption: the position and maximum width of its label."""
         spans: dict[int, list[tuple[float, float, int]]] = {}
         for k, route in enumerate(self.routes):
             ends = [self.joints[k][0], *(self._middle(v) for v in route[1:-1]), self.joints[k][1]]
@@ -81,21 +81,21 @@ class Routing:
         labels = [(0.0, 0.0, 0.0)] * len(self.routes)
         for k, route in enumerate(self.routes):
             x, end = self.joints[k][0], self.joints[k][1] if len(route) == 2 else self._middle(route[1])
-            if abs(x - end) < 1 and self._is_telling(route):
+            if abs(x - end) < 1 and self._needs_label(route):
                 r = self.parts[route[0]].rank
                 others = [low for low, high, j in spans[r] if j != k and high > x + 1]
                 labels[k] = (x, (self.bottoms[r] + self.tops[r + 1]) / 2, max(min([across, *others]) - x, 0.0))
         return labels
 
-    def _is_telling(self, route: list[int]) -> bool:
-        """Between two children, one of them a group, or the upper one a node that does not tell its shape."""
+    def _needs_label(self, route: list[int]) -> bool:
+        """Whether a label adds information: between two children, one a group or the upper one without its shape."""
         first, last = route[0], route[-1]
         if max(first, last) >= self.first:
             return False
         return self.boxes[first].group or self.boxes[first].mute or self.boxes[last].group
 
     def _joints(self) -> list[tuple[float, float]]:
-        """Where each wire leaves and arrives, across; wires into one box are spread in the order they come."""
+        """Where each wire leaves and arrives, across; wires into one box are spread in the order of their origins."""
         arrivals: dict[int, list[int]] = {}
         for k, (_, _, b, _) in enumerate(self.wires):
             if b < self.first and not self.boxes[b].ins:
@@ -107,7 +107,7 @@ class Routing:
         return list(zip(starts, ends, strict=True))
 
     def _anchor(self, item: int, port: int, top: bool) -> float:
-        """Where a wire meets a part, from the part's left."""
+        """Where a wire meets a part, relative to its left edge."""
         if item < self.first:
             known = self.boxes[item].ins if top else self.boxes[item].outs
             if port < len(known):
@@ -137,7 +137,7 @@ class Routing:
         return self.parts[part].left + self.parts[part].across / 2
 
     def _levels(self) -> tuple[list[float], list[float], float]:
-        """Along: the start and end of each layer, and the whole."""
+        """The start and end of each layer along the flow, and the total length."""
         frame, count = self.frame, len(self.layers)
         swing = [0.0] * count
         for k, route in enumerate(self.routes):
@@ -161,7 +161,7 @@ class Routing:
         return self.boxes[part].along if part < self.first else 0.0
 
     def _route(self, k: int, drawn: set[tuple[int, int, int]]) -> list[Point]:
-        """The course of a wire; where it runs along with an earlier one of the same tensor it is not drawn again."""
+        """The route of a wire; stretches shared with an earlier wire of the same tensor are omitted."""
         route, (x, end) = self.routes[k], self.joints[k]
         a, port = self.wires[k][:2]
         tensor = (a, -1 if a >= self.first else port)

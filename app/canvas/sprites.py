@@ -1,4 +1,4 @@
-"""Pictures of nodes and closed groups, drawn once per content and zoom and then only copied."""
+"""Cached pictures of nodes, painted once per content and zoom."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from espalier.app.canvas.primitives import font, pen
 from espalier.app.figures.captions import BADGES_FROM, NODE_HEIGHT, adapter_words, leaves_name
 from espalier.app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, TAGS, Palette, mix
 
-MEMORY = 48 << 20  # bytes of pictures kept
-NAMES_FROM, DETAILS_FROM = 0.42, 0.62  # zoom from which names, and second lines and badges, are written
+MEMORY = 48 << 20  # bytes of cached pictures
+NAMES_FROM, DETAILS_FROM = 0.42, 0.62  # scales from which names, and details and badges, are painted
 
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """All that a node's picture depends on."""
+    """The appearance of a node: all that its picture depends on."""
 
     name: str
     detail: str
@@ -37,55 +37,55 @@ class Face:
 
 
 class Sprites:
-    """Pictures by face, for one zoom, pixel ratio and palette at a time."""
+    """The pictures for one scale, pixel ratio and palette."""
 
     def __init__(self) -> None:
         self._key: object = None
-        self._made: dict[object, QPixmap] = {}
+        self._cache: dict[object, QPixmap] = {}
         self._bytes = 0
 
     def clear(self) -> None:
-        """Forget the pictures."""
-        self._made.clear()
+        """Clear the cache."""
+        self._cache.clear()
         self._bytes = 0
 
     def prepare(self, scale: float, ratio: float, palette: Palette) -> None:
-        """Forget the pictures when any of these changed."""
+        """Set scale, pixel ratio and palette; clears the cache if any has changed."""
         if self._key != (scale, ratio, palette.name):
             self._key = (scale, ratio, palette.name)
             self.clear()
         self.scale, self.ratio, self.palette = scale, ratio, palette
 
     def get(self, key: object, width: float, height: float, paint: Callable[[QPainter], None]) -> QPixmap:
-        """The picture under `key`, painted by `paint` in canvas units when it is new."""
-        found = self._made.get(key)
-        if found is None:
+        """The picture of `key`; `paint` paints it in canvas units if it is not cached."""
+        picture = self._cache.get(key)
+        if picture is None:
             if self._bytes > MEMORY:
                 self.clear()
-            found = self._made[key] = self._paint(width, height, paint)
-            self._bytes += 4 * found.width() * found.height()
-        return found
+            picture = self._cache[key] = self._paint(width, height, paint)
+            self._bytes += 4 * picture.width() * picture.height()
+        return picture
 
     def _paint(self, width: float, height: float, paint: Callable[[QPainter], None]) -> QPixmap:
         k = self.scale * self.ratio
-        made = QPixmap(math.ceil((width + 4) * k) + 1, math.ceil((height + 4) * k) + 1)
-        made.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(made)
+        picture = QPixmap(math.ceil((width + 4) * k) + 1, math.ceil((height + 4) * k) + 1)
+        picture.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(picture)
         painter.setRenderHints(QPainter.RenderHint.Antialiasing | QPainter.RenderHint.TextAntialiasing)
         painter.scale(k, k)
         painter.translate(2, 2)
         paint(painter)
         painter.end()
-        made.setDevicePixelRatio(self.ratio)
-        return made
+        picture.setDevicePixelRatio(self.ratio)
+        return picture
 
     def node(self, face: Face) -> QPixmap:
-        """The picture of a node; its corner lies 2 canvas units outside of the node's."""
+        """The picture of a node, with a margin of 2 canvas units."""
         return self.get(face, face.width, NODE_HEIGHT, lambda p: paint_node(p, face, self.palette, self.scale))
 
 
 def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) -> None:
-    """A node with its corner at the origin."""
+    """Paint a node with its corner at the origin."""
     paint_card(painter, face, palette)
     if scale < NAMES_FROM:
         return
@@ -105,9 +105,11 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
     ink = palette.muted if face.quiet or face.muted else palette.text
     write(painter, face.name, font(NODE_LABEL), ink, QRectF(13, 4, left - 17, 18))
     if face.adapter:
-        full = QFontMetricsF(font(SECONDARY)).horizontalAdvance(face.detail) > low - 13 - 58  # then its rank alone
+        full = (
+            QFontMetricsF(font(SECONDARY)).horizontalAdvance(face.detail) > low - 13 - 58
+        )  # otherwise only its rank is shown
         low = paint_adapter(painter, face.adapter.removeprefix("LoRA ") if full else face.adapter, low, palette)
-    if low - 13 >= SECONDARY:  # room for more than its ellipsis
+    if low - 13 >= SECONDARY:  # more than an ellipsis fits
         write(painter, face.detail, font(SECONDARY), palette.muted, QRectF(13, 20, low - 13, 16))
     if face.problem:
         paint_mark(painter, face.width, palette)
@@ -145,12 +147,12 @@ def paint_corner(painter: QPainter, width: float, palette: Palette) -> None:
 
 
 def badge_width(text: str) -> float:
-    """Of the format's badge."""
+    """Width of a format badge."""
     return QFontMetricsF(font(SECONDARY)).horizontalAdvance(text) + 12
 
 
 def paint_badge(painter: QPainter, text: str, right: float, palette: Palette, top: float = 6) -> float:
-    """The format's badge; answers where it begins."""
+    """Paint the format badge; returns its left edge."""
     face = font(SECONDARY)
     width = min(badge_width(text), right - BADGES_FROM)
     text = QFontMetricsF(face).elidedText(text, Qt.TextElideMode.ElideRight, width - 8)
@@ -165,7 +167,7 @@ def paint_badge(painter: QPainter, text: str, right: float, palette: Palette, to
 
 
 def paint_adapter(painter: QPainter, text: str, right: float, palette: Palette) -> float:
-    """The adapter's badge, drawn as a line, where it has the room; answers how far the text beside it may reach."""
+    """Paint the outlined badge of an adapter, if it fits; returns the right limit of the text beside it."""
     face = font(SECONDARY - 1)
     text = adapter_words(text, right - BADGES_FROM, QFontMetricsF(face).horizontalAdvance)
     if not text:
@@ -182,7 +184,7 @@ def paint_adapter(painter: QPainter, text: str, right: float, palette: Palette) 
 
 
 def paint_sparsity(painter: QPainter, share: float, right: float, palette: Palette) -> None:
-    """The pruned share as a small bar below the badge."""
+    """Paint the pruned share as a small bar below the badge."""
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QColor(palette.chip))
     painter.drawRoundedRect(QRectF(right - 30, 26, 28, 4), 2, 2)
@@ -191,7 +193,7 @@ def paint_sparsity(painter: QPainter, share: float, right: float, palette: Palet
 
 
 def paint_mark(painter: QPainter, width: float, palette: Palette) -> None:
-    """The mark of a problem on the upper right corner."""
+    """Paint the mark of a problem at the upper right corner."""
     painter.setPen(pen(palette.background, 1.5, False))
     painter.setBrush(QColor(palette.bad))
     painter.drawEllipse(QPointF(width - 4, 4), 5, 5)
@@ -204,7 +206,7 @@ _elided: dict[tuple[str, float, int, int], str] = {}
 
 
 def write(painter: QPainter, text: str, face: QFont, colour: str, box: QRectF) -> None:
-    """One line of text, elided to its box."""
+    """Paint one line of text, elided to its box."""
     key = (text, face.pointSizeF(), int(face.weight()), int(box.width()))
     shown = _elided.get(key)
     if shown is None:

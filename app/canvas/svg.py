@@ -1,7 +1,4 @@
-"""Writes a laid-out graph as SVG, without Qt: for `trace --svg`, papers and browsers.
-
-The drawing is the canvas's own: same layout, same tokens.
-"""
+"""Writes a graph as SVG without Qt, with the layout and the design tokens of the canvas."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ from functools import partial
 from html import escape
 
 from espalier.app.canvas.casts import CastLayer
-from espalier.app.canvas.figures import Figures, counts
 from espalier.app.canvas.hierarchy import default_open
+from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
-from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.node_metrics import NodeMetrics, counts
 from espalier.app.figures.captions import (
     BADGES_FROM,
     BESIDE,
@@ -49,7 +46,7 @@ def to_svg(
     horizontal: bool = False,
     outlines: Mapping[str, str] | None = None,
 ) -> str:
-    """The graph as an SVG document; `open_groups` None opens what stays readable. `outlines`: node id → colour."""
+    """The graph as an SVG document. `open_groups` None: expand by size; `outlines`: node id → colour."""
     tree = build(graph)
     opened = default_open(tree) if open_groups is None else open_groups
     return "\n".join(_Writer(graph, layout(tree, opened, horizontal), palette, outlines or {}).document()) + "\n"
@@ -58,10 +55,10 @@ def to_svg(
 class _Writer:
     def __init__(self, graph: Graph, drawn: Layout, palette: Palette, outlines: Mapping[str, str]) -> None:
         self.outlines = outlines
-        self.graph, self.drawn, self.figures, self.palette = graph, drawn, Figures.of(graph), palette
+        self.graph, self.drawn, self.figures, self.palette = graph, drawn, NodeMetrics.of(graph), palette
 
     def document(self) -> Iterator[str]:
-        """All lines."""
+        """The lines of the document."""
         drawn, p = self.drawn, self.palette
         width, height = drawn.width + 2 * MARGIN, drawn.height + 2 * MARGIN
         box = f"{-MARGIN:g} {-MARGIN:g} {width:.1f} {height:.1f}"
@@ -85,7 +82,7 @@ class _Writer:
         yield "</svg>"
 
     def _style(self) -> Iterator[str]:
-        """In a browser, pointing at one end of a cut edge marks all its ends."""
+        """CSS that highlights all ends of a cut edge while one is hovered."""
         drawn = self.drawn
         sources = sorted({drawn.tree.stubs[s].source for s in drawn.stubs.tolist()})
         if sources:
@@ -105,10 +102,10 @@ class _Writer:
     def _edges(self) -> Iterator[str]:
         drawn = self.drawn
         for start, end in zip(drawn.starts.tolist(), drawn.starts[1:].tolist(), strict=False):
-            yield f'<path d="{course(drawn.points[start:end].tolist(), drawn.horizontal)}"/>'
+            yield f'<path d="{route_data(drawn.points[start:end].tolist(), drawn.horizontal)}"/>'
 
     def _arrows(self) -> str:
-        """The path data of all arrowheads; a triangle stands on its tip."""
+        """The path data of all arrowheads."""
         drawn = self.drawn
         tips = drawn.points[drawn.starts[1:][drawn.arrows] - 1].tolist()
         base = (
@@ -147,7 +144,7 @@ class _Writer:
             yield _box((x + w - 15 - 7 * k, y + CLOSED_HEIGHT / 2 + 10 - tall, 5.0, tall), 0, p.bar)
 
     def _shapes(self) -> Iterator[str]:
-        """The shapes beside the edges that have the room."""
+        """The shapes beside edges that have room."""
         for (number, output), (x, y, room) in zip(self.drawn.tensors.tolist(), self.drawn.labels.tolist(), strict=True):
             if room > 40:
                 ports = self.graph.nodes[self.drawn.tree.ids[number]].ports
@@ -156,7 +153,7 @@ class _Writer:
                     yield _text(x + 6, y + 4, shape, SECONDARY, self.palette.muted)
 
     def _casts(self) -> Iterator[str]:
-        """Where formats change along the edges."""
+        """The chips of format conversions."""
         p, layer = self.palette, CastLayer(self.drawn, self.graph)
         for chip in (c for number in self.drawn.nodes.tolist() for c in layer.at(number, self.graph)):
             x, y, w, h = chip.box
@@ -230,7 +227,7 @@ class _Writer:
             low -= wide + 4
         elif self.figures.adapters[number]:
             yield f"<title>{_clean(self.figures.adapters[number])}</title>"
-        if low >= SECONDARY:  # room for more than its ellipsis
+        if low >= SECONDARY:  # more than an ellipsis fits
             yield _text(x + 13, y + NODE_HEIGHT - 8, fitting(caption.detail, SECONDARY, low), SECONDARY, p.muted)
 
 
@@ -249,7 +246,7 @@ def _text(x: float, y: float, words: str, size: float, colour: str, bold: bool =
 
 
 def _clean(words: str) -> str:
-    """Escaped, and without the characters that XML does not allow."""
+    """Escape a text and remove characters that XML does not allow."""
     return escape("".join(c for c in words if c >= " " and c not in "\ufffe\uffff"), quote=True)
 
 
@@ -262,7 +259,7 @@ def fitting(words: str, size: float, width: float) -> str:
     return words + "…"
 
 
-def course(points: list[list[float]], horizontal: bool) -> str:
+def route_data(points: list[list[float]], horizontal: bool) -> str:
     """The path data of a route, curved between layers."""
     x0, y0 = points[0]
     parts = [f"M{x0:.1f} {y0:.1f}"]

@@ -1,6 +1,6 @@
-"""The picture of the canvas in square tiles: panning copies, and only what newly appears is painted.
+"""Caches the canvas as square tiles, so that panning paints only new areas.
 
-Painting is rationed per frame; until a tile is done the last zoom's tiles, or frames alone, hold its place.
+Painting has a time budget per frame; missing tiles are replaced by scaled tiles of the last zoom, or by group frames.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF
 from PySide6.QtGui import QColor, QPainter, QPixmap
 
 from espalier.app.canvas.camera import Area, Camera
-from espalier.app.canvas.paint import DETAIL_FROM, Painter
 from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.scene_painter import DETAIL_FROM, ScenePainter
 
 SIDE = 256  # logical pixels
 BUDGET = 0.0035  # seconds of painting per frame
-MEMORY = 128 * 2**20  # bytes of tiles kept
-MARGIN = 8  # canvas units by which a node's mark reaches beyond it
-MOST_PATCHES = 4  # of one tile; with more it is painted whole
+MEMORY = 128 * 2**20  # bytes of cached tiles
+MARGIN = 8  # canvas units that a node's mark extends beyond it
+MAX_PATCHES = 4  # of one tile; with more the whole tile is repainted
 Key = tuple[int, int]
 
 
 class Tiles:
-    """Finished tiles of one zoom, and those of the zoom before as a stand-in."""
+    """The finished tiles of one scale, and those of the previous scale as placeholders."""
 
-    def __init__(self, painter: Painter) -> None:
+    def __init__(self, painter: ScenePainter) -> None:
         self.painter = painter
         self.done: OrderedDict[Key, QPixmap] = OrderedDict()
         self.scale, self.ratio = 1.0, 1.0
@@ -36,14 +36,14 @@ class Tiles:
         self._before: tuple[float, dict[Key, QPixmap]] | None = None
 
     def clear(self) -> None:
-        """Forget all: layout, palette or figures changed."""
+        """Delete all tiles, after a change of layout or palette."""
         self.done.clear()
         self._old.clear()
         self._patches.clear()
         self._before = None
 
     def stale(self, areas: list[Area] | None = None) -> None:
-        """What shows these areas (default: everything) must be painted anew; until then the old tiles stay."""
+        """Mark areas, or all tiles, for repainting; the old tiles are shown until then."""
         if areas is None:
             self._old.update(self.done)
         for x, y, w, h in areas or ():
@@ -51,11 +51,11 @@ class Tiles:
             for key in filter(self.done.__contains__, self._keys(around)):
                 patches = self._patches.setdefault(key, [])
                 patches.append(around)
-                if len(patches) > MOST_PATCHES or self.scale < DETAIL_FROM:  # from afar a piece is thinned as a whole
+                if len(patches) > MAX_PATCHES or self.scale < DETAIL_FROM:  # small zoom thins out a whole area
                     self._old.add(key)
 
     def show(self, target: QPainter, scene: Scene, camera: Camera, size: QSizeF, moving: bool) -> bool:
-        """Draw the view; True when all of it is final. `moving`: the zoom still changes, paint nothing new."""
+        """Draw the view; returns whether all of it is final. `moving`: the zoom is changing, so paint no new tiles."""
         ratio = target.device().devicePixelRatioF()
         area = camera.area(size.width(), size.height())
         if not moving and (camera.scale != self.scale or ratio != self.ratio):
@@ -80,7 +80,7 @@ class Tiles:
         return not missing
 
     def _corner(self, camera: Camera) -> tuple[float, float]:
-        """The view's corner in scaled canvas pixels, on whole device pixels."""
+        """The corner of the view in scaled canvas pixels, rounded to device pixels."""
         k = self.ratio
         return round(camera.x * camera.scale * k) / k, round(camera.y * camera.scale * k) / k
 
@@ -98,7 +98,7 @@ class Tiles:
         self.scale, self.ratio = scale, ratio
 
     def _paint_some(self, scene: Scene, missing: list[Key], camera: Camera, size: QSizeF) -> list[Key]:
-        """Paint tiles, the middle first, until the ration is used up; answers those left."""
+        """Paint tiles, the centre first, within the time budget; returns the missing ones."""
         cx = (camera.x * self.scale + size.width() / 2) / SIDE - 0.5
         cy = (camera.y * self.scale + size.height() / 2) / SIDE - 0.5
         missing.sort(key=lambda k: (k[0] - cx) ** 2 + (k[1] - cy) ** 2)
@@ -124,7 +124,7 @@ class Tiles:
         return tile
 
     def _paint(self, scene: Scene, tile: QPixmap, key: Key, area: Area) -> None:
-        """Paint an area onto a tile, on whole device pixels."""
+        """Paint an area onto a tile, rounded to device pixels."""
         x, y, w, h = area
         k = self.ratio
         left, top = (math.floor((v * self.scale - n * SIDE) * k) / k for v, n in zip((x, y), key, strict=True))
@@ -165,8 +165,8 @@ class Tiles:
                 target.drawPixmap(QRectF(x, y, side, side), tile, QRectF(tile.rect()))
 
     def _trim(self) -> None:
-        most = max(MEMORY // int((SIDE * self.ratio) ** 2 * 4), 64)
-        while len(self.done) > most:
+        limit = max(MEMORY // int((SIDE * self.ratio) ** 2 * 4), 64)
+        while len(self.done) > limit:
             key = self.done.popitem(last=False)[0]
             self._old.discard(key)
             self._patches.pop(key, None)

@@ -1,4 +1,4 @@
-"""The graph canvas: one widget that shows a graph, and the doors through which the window drives it."""
+"""The graph canvas: a widget that shows a graph, with the interface for the window."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from PySide6.QtGui import QContextMenuEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from espalier.app.canvas.colouring import MODES
-from espalier.app.canvas.find import find
+from espalier.app.canvas.node_search import find
 from espalier.app.canvas.overlay import numbers_of
 from espalier.app.canvas.scene import Hit
-from espalier.app.canvas.sheet import Sheet
+from espalier.app.canvas.scene_view import SceneView
 from espalier.app.canvas.wires import edge_of
 from espalier.app.theme import LIGHT, Palette
 
@@ -30,13 +30,13 @@ EDIT_KEYS: dict[QKeyCombination, str] = {
 }
 
 
-class GraphCanvas(Sheet):
-    """Shows a graph: pan, zoom, select, open and close groups, colour by a figure."""
+class GraphCanvas(SceneView):
+    """Shows a graph: pan, zoom, select, expand and collapse groups, colour by a metric."""
 
     selection_changed = Signal(tuple)
     node_activated = Signal(str)
     group_toggled = Signal(str, bool)
-    menu_requested = Signal(QPoint)  # a point of the screen; the nodes under the pointer are selected
+    menu_requested = Signal(QPoint)  # screen position; the nodes under the pointer are selected
     edge_menu_requested = Signal(object, QPoint)  # an Edge
     group_menu_requested = Signal(str, QPoint)  # the path of a group
     wire_connected = Signal(str, str, QPoint)  # node whose result, node that is to take it
@@ -53,16 +53,16 @@ class GraphCanvas(Sheet):
         return self._selected
 
     def select(self, ids: Iterable[str], reveal: bool = False) -> None:
-        """Select nodes; `reveal` opens what hides the first that is new and brings it into view."""
-        known = self.graph.nodes if self.graph else {}
-        chosen, before = tuple(dict.fromkeys(filter(known.__contains__, ids))), frozenset(self._selected)
+        """Select nodes; `reveal`: bring the first newly selected one into view, expanding groups that hide it."""
+        nodes = self.graph.nodes if self.graph else {}
+        chosen, before = tuple(dict.fromkeys(filter(nodes.__contains__, ids))), frozenset(self._selected)
         self._choose(chosen, None)
         new = chosen if len(chosen) == 1 else [i for i in chosen if i not in before]
         if reveal and new and len(new) in (1, len(chosen)):
-            self.reveal(new[0])  # more of what is looked at, such as all of its type, leaves the camera where it is
+            self.reveal(new[0])  # extending the selection leaves the camera in place
 
     def select_numbers(self, numbers: np.ndarray, add: bool) -> None:
-        """Select nodes by their number in the hierarchy, perhaps besides those that are selected."""
+        """Select nodes by their number in the hierarchy; `add`: keep the present selection."""
         if self.scene is None:
             return
         if add and self._selected:
@@ -74,11 +74,11 @@ class GraphCanvas(Sheet):
         if chosen != self._selected:
             self._selected = chosen
             self.mark(numbers)
-            self.tell_place()
+            self.show_path()
             self.selection_changed.emit(chosen)
 
     def members(self, hit: Hit) -> list[str]:
-        """Ids of the nodes that a hit stands for; a stub stands for the other end of its edge."""
+        """Ids of the nodes that a hit represents; a stub represents the other end of its edge."""
         assert self.scene is not None
         layout = self.scene.layout
         if hit.kind == "node":
@@ -90,7 +90,7 @@ class GraphCanvas(Sheet):
         return [layout.tree.ids[i] for i in sorted(layout.tree.members(int(layout.groups[hit.place])))]
 
     def activate(self, node: str) -> None:
-        """A node was double-clicked."""
+        """Emit `node_activated`."""
         self.node_activated.emit(node)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
@@ -107,9 +107,9 @@ class GraphCanvas(Sheet):
                 self.select(self.members(hit))
                 self.group_menu_requested.emit(self.scene.layout.tree.groups[number].path, event.globalPos())
                 return
-            found = self.members(hit) if hit else []
-            if not set(found) <= set(self._selected):
-                self.select(found)
+            nodes = self.members(hit) if hit else []
+            if not set(nodes) <= set(self._selected):
+                self.select(nodes)
         if self._selected:
             self.menu_requested.emit(event.globalPos())
 
@@ -125,7 +125,7 @@ class GraphCanvas(Sheet):
         self.wire_connected.emit(source, target, self.mapToGlobal(spot.toPoint()))
 
     def here(self) -> int:
-        """The group of the selected node, or else the one in the middle of the view."""
+        """The group of the selected node, else the one in the middle of the view."""
         if self.scene is None or len(self._selected) != 1:
             return super().here()
         tree = self.scene.layout.tree
@@ -133,7 +133,7 @@ class GraphCanvas(Sheet):
         return tree.home[number] if number >= 0 and tree.home[number] >= 0 else super().here()
 
     def find(self, text: str) -> list[str]:
-        """Ids of the nodes that match, the best first."""
+        """Ids of the matching nodes, best first."""
         if self.graph is None:
             return []
         if self.scene is not None and not self.waiting:
@@ -141,7 +141,7 @@ class GraphCanvas(Sheet):
         return find(self.graph, text)
 
     def reveal(self, node: str) -> None:
-        """Bring a node into view, opening the groups that hide it."""
+        """Bring a node into view, expanding the groups that hide it."""
         if self.scene is None or node not in self.scene.layout.tree.index:
             return
         tree = self.scene.layout.tree
@@ -156,54 +156,54 @@ class GraphCanvas(Sheet):
     # ---- groups
 
     def toggle(self, place: int) -> None:
-        """Open or close the group at a place of the layout."""
+        """Expand or collapse the group at an index of the layout."""
         if self.scene:
             number = int(self.scene.layout.groups[place])
             path = self.scene.layout.tree.groups[number].path
             self._open(path, not self.scene.layout.group_open[place])
 
     def open_group(self, path: str) -> None:
-        """Open a group, and those around it."""
+        """Expand a group and those around it."""
         self._open(path, True)
 
     def close_group(self, path: str) -> None:
-        """Close a group."""
+        """Collapse a group."""
         self._open(path, False)
 
     def set_open(self, path: str, opened: bool) -> None:
-        """Open or close the group of exactly this path, where the canvas shows it as one."""
+        """Expand or collapse the group of exactly this path, if it is drawn as a group."""
         if self.scene is not None:
             tree = self.scene.layout.tree
             if tree.groups[tree.paths.get(path, 0)].path == path:
                 self._open(path, opened)
 
     def set_all_open(self, opened: bool) -> None:
-        """Open or close every group."""
+        """Expand or collapse all groups."""
         self.open_all() if opened else self.close_all()
 
     def open_all(self) -> None:
-        """Open every group."""
+        """Expand all groups."""
         if self.scene:
             self._set_open(frozenset(g.path for g in self.scene.layout.tree.groups[1:]))
 
     def close_all(self) -> None:
-        """Close every group."""
+        """Collapse all groups."""
         self._set_open(frozenset())
 
     def _open(self, path: str, opened: bool) -> None:
         if self.scene is None:
             return
-        tree, now = self.scene.layout.tree, self.open_groups or frozenset()
+        tree, expanded = self.scene.layout.tree, self.open_groups or frozenset()
         number = tree.group_of(path)
         path = tree.groups[number].path
-        if number and (path in now) != opened:
+        if number and (path in expanded) != opened:
             around = {tree.groups[g].path for g in tree.ancestors(number)}
             self._anchor = path if self._in_view(number) else None
-            self._set_open(now | around if opened else now - {path})
+            self._set_open(expanded | around if opened else expanded - {path})
             self.group_toggled.emit(path, opened)
 
     def _in_view(self, number: int) -> bool:
-        """Whether some of a group is in view, so that its head can stay where it is."""
+        """Whether part of a group is in view, so that its header stays in place."""
         assert self.scene is not None
         place = self.scene.group_place.get(number)
         return place is not None and self.seen().intersects(QRectF(*self.scene.layout.group_rects[place].tolist()))
@@ -213,17 +213,17 @@ class GraphCanvas(Sheet):
             self.open_groups = groups
             self._lay_out()
 
-    # ---- remembering
+    # ---- view state
 
     def view_state(self) -> dict[str, Any]:
-        """What to remember of the view, JSON-able."""
+        """The state of the view as JSON data."""
         x, y = self.camera.to_canvas(self.width() / 2, self.height() / 2)
         groups = None if self.open_groups is None else sorted(self.open_groups)
         return {"open": groups, "horizontal": self.horizontal, "mode": self.mode, "scale": self.camera.scale,
                 "centre": [x, y], "selection": list(self._selected), "casts": self.show_casts}  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Return to a remembered view; what no longer exists is left out."""
+        """Restore a view; ids that no longer exist are ignored."""
         groups = state.get("open")
         self.open_groups = None if groups is None else frozenset(groups)
         self.horizontal = bool(state.get("horizontal", False))

@@ -11,7 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath
 
 from espalier.app.canvas.camera import Area, Camera
-from espalier.app.canvas.gestures import Board, Gesture
+from espalier.app.canvas.gestures import Gesture, GestureTarget
 from espalier.app.canvas.primitives import pen
 from espalier.app.canvas.scene import Hit, Scene
 from espalier.app.canvas.sprites import NAMES_FROM
@@ -41,7 +41,7 @@ class Wire:
     target: int = -1  # the place below the pointer, if it is one of `ends`
 
 
-class WireBoard(Board, Protocol):
+class WireTarget(GestureTarget, Protocol):
     """A canvas on which wires can be drawn."""
 
     scene: Scene | None
@@ -58,35 +58,35 @@ class WireBoard(Board, Protocol):
 class DrawWire(Gesture):
     """Draws a wire from a node; ends where it is released over a node that can take it."""
 
-    board: WireBoard
+    target: WireTarget
 
-    def __init__(self, board: WireBoard, start: QPointF, wire: Wire) -> None:
-        super().__init__(board, start)
+    def __init__(self, target: WireTarget, start: QPointF, wire: Wire) -> None:
+        super().__init__(target, start)
         self.wire = wire
-        board.show_wire(wire)
+        target.show_wire(wire)
 
     def move(self, spot: QPointF) -> None:
         """Follow the pointer."""
-        scene = self.board.scene
+        scene = self.target.scene
         if scene is None:
             return
-        self.wire.spot = self.board.camera.to_canvas(spot.x(), spot.y())
+        self.wire.spot = self.target.camera.to_canvas(spot.x(), spot.y())
         hit = scene.hit(*self.wire.spot)
         held = hit is not None and hit.kind == "node" and bool(np.isin(hit.place, self.wire.ends))
         self.wire.target = hit.place if hit is not None and held else -1
-        self.board.show_wire(self.wire)
+        self.target.show_wire(self.wire)
 
     def end(self, spot: QPointF) -> None:
         """Connect, or nothing."""
         self.move(spot)
-        self.board.show_wire(None)
-        scene, place = self.board.scene, self.wire.target
+        self.target.show_wire(None)
+        scene, place = self.target.scene, self.wire.target
         if scene is not None and place >= 0:
-            self.board.connect_wire(self.wire.source, scene.layout.tree.ids[int(scene.layout.nodes[place])], spot)
+            self.target.connect_wire(self.wire.source, scene.layout.tree.ids[int(scene.layout.nodes[place])], spot)
 
     def cancel(self) -> None:
         """Take the wire away."""
-        self.board.show_wire(None)
+        self.target.show_wire(None)
 
 
 def handle_of(rect: Area, horizontal: bool) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from espalier.model.files import write_text
 from espalier.passes.training.curve import Curve, Recorder
 
 if TYPE_CHECKING:
-    from espalier.app.figures.steps import Runs
+    from espalier.app.figures.step_charts import Runs
     from espalier.passes.base import Context
 
 KINDS = (".svg", ".png", ".csv")
@@ -78,7 +78,7 @@ class Curves:
 
     def _write(self, path: Path) -> None:
         from espalier.app.figures.curves import write
-        from espalier.app.figures.steps import training
+        from espalier.app.figures.step_charts import training
 
         if path.suffix.lower() == ".csv":
             write_text(path, to_csv(self.recorder.curves), UsageError)
@@ -88,7 +88,7 @@ class Curves:
 
 def _runs(files_: Sequence[tuple[Path, list[Curve]]]) -> list[Runs]:
     """Group trainings of one file that differ only in the seed; labels distinguish files, recipes and steps."""
-    from espalier.app.figures.steps import Runs
+    from espalier.app.figures.step_charts import Runs
 
     groups: dict[tuple[int, str, int], list[Curve]] = {}
     for number, (_, curves) in enumerate(files_):

@@ -9,7 +9,7 @@ import numpy as np
 
 from espalier.app.figures.curves import COLOURS, TOP, WIDTH, Area, Drawing, Line, Word, mixed
 from espalier.app.figures.study.data import COMPLETE, Study
-from espalier.app.figures.study.importance_work import FEWEST, importances
+from espalier.app.figures.study.importance_process import MIN_TRIALS, importances
 from espalier.app.figures.study.labels import bits_of, plain, title, value_words
 from espalier.app.figures.study.short_names import short_names
 from espalier.app.theme import LIGHT, Palette
@@ -44,8 +44,8 @@ def asked(study: Study, goals: Sequence[str], method: str) -> tuple[dict[str, An
 def importance(study: Study, goal: str, look: Palette = LIGHT) -> Drawing:
     """Bar chart of the importance of choices for a goal, by PED-ANOVA."""
     about, columns = asked(study, [goal], "ped")
-    if about["rows"] < FEWEST:
-        return _message(f"{about['rows']} trials are complete; importance needs {FEWEST}.", look)
+    if about["rows"] < MIN_TRIALS:
+        return _message(f"{about['rows']} trials are complete; importance needs {MIN_TRIALS}.", look)
     names = [*about["choices"], f"goal {goal}"]
     shares = importances(about, {n: c.tolist() for n, c in zip(names, columns, strict=True)})[goal]
     short = short_names([study.scales[n].choice for n in shares])

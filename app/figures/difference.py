@@ -1,4 +1,4 @@
-"""What differs between two models: nodes, formats, sparsities, wiring, weights by norm, costs. No Qt."""
+"""Differences between two models: nodes, formats, sparsities, edges, weights by norm, costs. Free of Qt."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FLOATS = ("float16", "float32", "float64", "bfloat16")
 def compared(
     before: Graph, after: Graph, stores: tuple[WeightStore, WeightStore] | None = None
 ) -> tuple[dict[str, Any], tuple[Row, ...]]:
-    """Figures and rows of what turned one graph into the other, node ids being the same where they are the same node.
+    """(metrics, rows) of the differences between two graphs; nodes are matched by id.
 
-    Figures: nodes `added`, `removed` and `changed`; costs of both (`size_bytes`, `size_bytes_before`, …). Rows: `node`,
-    `what`, `before`, `after`. With the `stores` of both, a weight whose values differ has ‖after − before‖ / ‖before‖
-    (Frobenius norms) as its `after`.
+    Metrics: nodes `added`, `removed` and `changed`; costs of both (`size_bytes`, `size_bytes_before`, …). Rows: `node`,
+    `what`, `before`, `after`. With the `stores` of both, `after` of a weight with other values is
+    ‖after − before‖ / ‖before‖ (Frobenius norms).
     """
     delta = after.delta(before)
     rows: list[Row] = [{"node": i, "what": "added", "before": None, "after": after[i].op} for i in delta.added]
@@ -65,7 +65,7 @@ def _row(node: Node, what: str, before: object, after: object) -> Row:
 
 
 def _weights(before: Graph, after: Graph, stores: tuple[WeightStore, WeightStore] | None) -> Iterator[Row]:
-    """Weights with other values or sizes, by their names."""
+    """Rows of weights with other values or shapes."""
     for name, new in after.weights.items():
         old = before.weights.get(name)
         if old is None or (old.key == new.key and old.shape == new.shape):
@@ -74,15 +74,15 @@ def _weights(before: Graph, after: Graph, stores: tuple[WeightStore, WeightStore
         if old.shape != new.shape:
             yield {"node": name, "what": "weight shape", "before": first, "after": second}
             continue
-        share = None
+        distance = None
         if stores and old.key and new.key and {old.dtype, new.dtype} <= set(FLOATS):
-            share = _relative(stores[0], old.key, stores[1], new.key)
-        after_text = second if share is None else f"{share:.3g} of its norm away"
+            distance = _relative_distance(stores[0], old.key, stores[1], new.key)
+        after_text = second if distance is None else f"{distance:.3g} of its norm away"
         yield {"node": name, "what": "weight values", "before": first, "after": after_text}
 
 
-def _relative(first: WeightStore, old: str, second: WeightStore, new: str) -> float | None:
-    """‖new − old‖ / ‖old‖; None where one cannot be read, or the old one is zero."""
+def _relative_distance(first: WeightStore, old: str, second: WeightStore, new: str) -> float | None:
+    """‖new − old‖ / ‖old‖; None if a tensor cannot be read or the old one is zero."""
     try:
         a, b = _float(first.get(old)), _float(second.get(new))
     except EspalierError:
@@ -92,7 +92,7 @@ def _relative(first: WeightStore, old: str, second: WeightStore, new: str) -> fl
 
 
 def _float(tensor: Tensor) -> np.ndarray:
-    """The values in double precision; bfloat16 is held as the upper half of a float32."""
+    """The values in double precision; bfloat16 is stored as the upper half of a float32."""
     if tensor.dtype == "bfloat16":
         return (tensor.array.astype(np.uint32) << 16).view(np.float32).astype(np.float64).ravel()
     return tensor.array.astype(np.float64).ravel()

@@ -11,7 +11,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal, SignalInstance
 
-from espalier.app.figures.parts import Stop, Stopped
+from espalier.app.figures.tensor_chunks import Stop, Stopped
 from espalier.model.errors import EspalierError
 
 CACHE_SIZE = 256

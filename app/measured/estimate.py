@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PySide6.QtCore import QObject, Signal
 
-from espalier.app.figures.parts import Stop, Stopped
+from espalier.app.figures.tensor_chunks import Stop, Stopped
 from espalier.app.jobs.previews import Previews
 from espalier.app.measured.sensitivities import sensitivities_of
 from espalier.model.graph.graph import Graph, Node
@@ -67,10 +67,10 @@ def from_table(table: Wholes, place: Place, choice: Choice) -> Part | None:
 
 
 def predicted(
-    wanted: Choices, evidence: Path, run: Graph, store: WeightStore, correction: Correction, stop: Stop
+    wanted: Choices, statistics_file: Path, run: Graph, store: WeightStore, correction: Correction, stop: Stop
 ) -> dict[Choice, Part]:
     """Predict choices from the gradient statistics; choices without statistics count as 0. Raises Stopped."""
-    statistics, parts = load(evidence), dict[Choice, Part]()
+    statistics, parts = load(statistics_file), dict[Choice, Part]()
     for choice, (place, node) in wanted.items():
         if stop():
             raise Stopped
@@ -156,7 +156,7 @@ class Estimate(QObject):
 
     def _estimate(self, graph: Graph) -> None:
         """Sum the divergences of all choices; missing ones are predicted from the gradient statistics."""
-        document, evidence = self._session.open_document, self._sensitivities.evidence
+        document, statistics = self._session.open_document, self._sensitivities.statistics_file
         run, places = self._places(document.project.base, graph)
         table = self._sensitivities.wholes
         missing, parts = Choices(), list[Part]()
@@ -168,21 +168,21 @@ class Estimate(QObject):
             else:
                 self._costs[choice] = value
                 parts.append(value)
-        predictions = dict[Choice, Part]() if not missing else self._predict(missing, evidence, run, document.store)
+        predictions = dict[Choice, Part]() if not missing else self._predict(missing, statistics, run, document.store)
         if predictions is not None:
             self._costs |= predictions
             self.kl, self.how = together([*parts, *predictions.values()], table.by), "estimated"
             self.baseline = str(self._sensitivities.summary.get("baseline", OPENED))
 
     def _predict(
-        self, wanted: Choices, evidence: Path | None, run: Graph, store: WeightStore
+        self, wanted: Choices, statistics: Path | None, run: Graph, store: WeightStore
     ) -> dict[Choice, Part] | None:
         """Predictions of choices; None while they are computed, or without gradient statistics."""
-        if evidence is None:
+        if statistics is None:
             return None
         by = correction_of(self._sensitivities.summary)
-        key = evidence, by, frozenset(wanted)
-        return self._previews.ask(SLOT, key, lambda stop: predicted(wanted, evidence, run, store, by, stop))
+        key = statistics, by, frozenset(wanted)
+        return self._previews.ask(SLOT, key, lambda stop: predicted(wanted, statistics, run, store, by, stop))
 
     def _places(self, base: Graph, graph: Graph) -> tuple[Graph, tuple[Place, ...]]:
         """The graph and places of the gradient statistics; they depend on the weights only."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from espalier.app.measured.pace import PATIENT, QUICK, Pace, macs_of
+from espalier.app.measured.evaluation_time import DELAYED_LIMIT, IMMEDIATE_LIMIT, EvaluationTime, macs_of
 from espalier.app.session.measures import Baseline
 from espalier.model.data.base import source_of
 from espalier.model.document.recipe import Recipe, Step
@@ -60,13 +60,13 @@ class LiveMeasure(QObject):
         super().__init__(session)
         self._session = session
         self._enabled = True
-        self._pace: Pace | None = None
+        self._evaluation_time: EvaluationTime | None = None
         self.expected = 0.0
         self._pause = pause
         self._automatic: set[int] = set()  # ids of evaluations started automatically
-        self._tried: Graph | None = None  # whose divergence was requested last; failures are not retried
-        self._wait = QTimer(self, singleShot=True, interval=pause)
-        self._wait.timeout.connect(self._measure)
+        self._requested: Graph | None = None  # whose divergence was requested last; failures are not retried
+        self._timer = QTimer(self, singleShot=True, interval=pause)
+        self._timer.timeout.connect(self._measure)
         session.opened.connect(self._opened)
         session.changed.connect(self._changed)
         session.compared_changed.connect(self._on_baseline)
@@ -87,12 +87,12 @@ class LiveMeasure(QObject):
     @property
     def waiting(self) -> bool:
         """Whether a measurement is about to start."""
-        return self._wait.isActive() and self.expected <= QUICK
+        return self._timer.isActive() and self.expected <= IMMEDIATE_LIMIT
 
     @property
     def on_request(self) -> bool:
         """Whether an evaluation is too slow to run automatically."""
-        return self.expected > PATIENT
+        return self.expected > DELAYED_LIMIT
 
     @property
     def due(self) -> bool:
@@ -100,37 +100,39 @@ class LiveMeasure(QObject):
         return self.waiting or any(is_evaluation(j) for j in self._session.jobs)
 
     def _opened(self) -> None:
-        self._pace = None
+        self._evaluation_time = None
         self._expect()
-        self._wait.start(self._pause) if self._session.document else self._wait.stop()
+        self._timer.start(self._pause) if self._session.document else self._timer.stop()
         self.state_changed.emit()
 
     def _changed(self) -> None:
         self._expect()
         if self.enabled:
             for job in list(self._session.jobs):
-                if is_comparison(job) or (is_evaluation(job) and (self.expected <= QUICK or job.id in self._automatic)):
+                if is_comparison(job) or (
+                    is_evaluation(job) and (self.expected <= IMMEDIATE_LIMIT or job.id in self._automatic)
+                ):
                     self._session.cancel(job.id)
-            self._tried = None
+            self._requested = None
             self._start()
         self.state_changed.emit()
 
     def _start(self) -> None:
         """Schedule the measurement: quick ones after a pause, slow ones after as long without an edit as they take."""
         if self.on_request:
-            self._wait.stop()
+            self._timer.stop()
         else:
-            self._wait.start(self._pause if self.expected <= QUICK else round(1000 * self.expected))
+            self._timer.start(self._pause if self.expected <= IMMEDIATE_LIMIT else round(1000 * self.expected))
 
     def _expect(self) -> None:
         document = self._session.document
-        self.expected = self._pace.seconds_of(document.graph) if self._pace and document else 0.0
+        self.expected = self._evaluation_time.seconds_of(document.graph) if self._evaluation_time and document else 0.0
 
     def _measure(self) -> None:
         wanted = self.enabled and not self.on_request and _exists(self._session.measured_on.data)
         if wanted and self._session.score.accuracy is None:
             before = {j.id for j in self._session.jobs}
-            if self.expected > QUICK and before:
+            if self.expected > IMMEDIATE_LIMIT and before:
                 return  # started after these jobs have ended
             self._session.evaluate()
             self._automatic = {j.id for j in self._session.jobs} - before
@@ -142,7 +144,7 @@ class LiveMeasure(QObject):
         """Cancel a slow automatic evaluation when another job is queued."""
         newest = self._session.jobs[-1]
         running = [j for j in self._session.jobs if j.id in self._automatic]
-        if self.expected > QUICK and running and not is_evaluation(newest):
+        if self.expected > IMMEDIATE_LIMIT and running and not is_evaluation(newest):
             for job in running:
                 self._session.cancel(job.id)
         self.state_changed.emit()
@@ -159,8 +161,8 @@ class LiveMeasure(QObject):
             return
         graph, base = document.graph, session.compared
         scored = session.score.accuracy is not None and session.measured_on.data
-        if scored and graph is not self._tried and session.measures.divergence(document.recipe, base) is None:
-            self._tried = graph
+        if scored and graph is not self._requested and session.measures.divergence(document.recipe, base) is None:
+            self._requested = graph
             data, recipe = session.measured_on, document.recipe
             step, ignore = Step("divergence", DivergenceOptions(**asdict(data), baseline=base.name)), lambda _: None
             take = partial(self._take, recipe, data, base)
@@ -171,19 +173,19 @@ class LiveMeasure(QObject):
 
     def _on_baseline(self) -> None:
         """Measure the divergence from a newly chosen baseline."""
-        self._tried = None
+        self._requested = None
         self._compare()
 
     def _on_event(self, job_event: JobEvent) -> None:
-        """Update the pace by each evaluation, excluding data loading."""
+        """Update the expected time by each evaluation, excluding data loading."""
         job, event = job_event.job, job_event.event
         if not isinstance(event, TERMINAL):
             return
         self._automatic.discard(job.id)
         if isinstance(event, Done) and is_evaluation(job):
-            self._pace = Pace(event.seconds, macs_of(job.job.graph))  # type: ignore[union-attr]
+            self._evaluation_time = EvaluationTime(event.seconds, macs_of(job.job.graph))  # type: ignore[union-attr]
             self._expect()
             self._compare()
-        elif self.expected > QUICK and not is_evaluation(job):
+        elif self.expected > IMMEDIATE_LIMIT and not is_evaluation(job):
             self._resume()
         self.state_changed.emit()

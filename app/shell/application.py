@@ -25,7 +25,7 @@ from PySide6.QtWidgets import QApplication
 from espalier.app.errors import install_hooks
 from espalier.app.settings import Settings
 from espalier.app.shell.window import Window
-from espalier.app.widgets.paper import write_image
+from espalier.app.widgets.file_export import write_image
 from espalier.app.widgets.style import Appearance
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.leftovers import scratch

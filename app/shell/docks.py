@@ -36,7 +36,7 @@ from espalier.app.features.sweep import actions as sweep
 from espalier.app.features.sweep.panel import SweepsPanel
 from espalier.app.features.tables.panel import TablesPanel
 from espalier.app.features.training.panel import TrainingPanel
-from espalier.app.widgets.bench import BEFORE, Bench
+from espalier.app.widgets.form_panel import HEIGHT_BEFORE, FormPanel
 from espalier.app.widgets.heading import DockHeading
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Docks:
     def reset(self) -> None:
         """Move every dock to its default place."""
         self._arranging = True
-        self._window.setProperty(BEFORE, None)  # no panel is maximised
+        self._window.setProperty(HEIGHT_BEFORE, None)  # no panel is maximised
         self._arrange()
         for name in ("jobs", "inspector"):
             self.docks[name].raise_()
@@ -210,7 +210,7 @@ class Docks:
         dock.show()
         dock.raise_()
         self._shown_empty.discard(name)
-        if isinstance(panel, Bench) and panel.inviting:
+        if isinstance(panel, FormPanel) and panel.inviting:
             self._shown_empty.add(name)
             self._set_min_height(dock, EMPTY_HEIGHT)
         elif name in OPEN_HEIGHT:

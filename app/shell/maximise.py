@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 
-from espalier.app.widgets.bench import BEFORE
+from espalier.app.widgets.form_panel import HEIGHT_BEFORE
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QDockWidget, QMainWindow, QWidget
@@ -24,7 +24,7 @@ def panel_in_front(window: QMainWindow, docks: Iterable[QDockWidget]) -> QDockWi
 
 def is_maximised(window: QWidget, height: int) -> bool:
     """Whether a panel of this height (pixels) is maximised."""
-    before = window.property(BEFORE)
+    before = window.property(HEIGHT_BEFORE)
     return before is not None and height > before + SLACK
 
 
@@ -33,10 +33,10 @@ def toggle(window: QMainWindow, docks: Iterable[QDockWidget]) -> None:
     dock = panel_in_front(window, docks)
     if dock is None:
         return
-    before, height = window.property(BEFORE), window.height()
+    before, height = window.property(HEIGHT_BEFORE), window.height()
     if is_maximised(window, dock.height()):
-        window.setProperty(BEFORE, None)
+        window.setProperty(HEIGHT_BEFORE, None)
         height = before
     else:
-        window.setProperty(BEFORE, dock.height())
+        window.setProperty(HEIGHT_BEFORE, dock.height())
     window.resizeDocks([dock], [height], Qt.Orientation.Vertical)

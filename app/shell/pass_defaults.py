@@ -85,7 +85,7 @@ def _in_mxint(node: Node) -> bool:
 
 def _with_present_kind(graph: Graph, options: Any) -> Any:
     """Options of structured pruning, for a kind of unit that the selected nodes have."""
-    from espalier.app.figures.structure import STRUCTURES
+    from espalier.app.figures.structure_cache import STRUCTURES
     from espalier.passes.structure.preview import kinds_of
 
     try:

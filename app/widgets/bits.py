@@ -1,4 +1,4 @@
-"""The layout of a format's bits, drawn to scale: sign, integer, exponent and fraction bits, shared fields."""
+"""The bit layout of a number format, drawn to scale: sign, integer, exponent, fraction and shared bits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ COLOURS: dict[str, str] = {
 }  # fmt: skip
 MARKS = {"sign": "±", "integer": "i", "fraction": "·f", "mantissa": "m", "exponent": "e", "shared": "s"}
 SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-LEAST, READ = 8.0, 12.0  # pixels of a cell of its own; of one with its mark
+MIN_CELL, MIN_TEXT = 8.0, 12.0  # pixels: width of a single cell, and of one with its mark
 
 
 class Field(NamedTuple):
-    """Bits of one meaning. `shared`: stored once for so many elements, 0 for a row or the tensor."""
+    """Adjacent bits of one meaning. `shared`: elements that share them, 0 for a row or tensor, None if not shared."""
 
     colour: str
     mark: str
@@ -33,7 +33,7 @@ class Field(NamedTuple):
 
 
 def layout_of(fmt: Format) -> list[Field]:
-    """The fields of one element, most significant first, then what several share."""
+    """The fields of one element, most significant first, then the shared ones."""
     return [_field(f, fmt) for f in fmt.layout()]
 
 
@@ -48,15 +48,15 @@ def _field(field: BitField, fmt: Format) -> Field:
     return Field(COLOURS["shared"], MARKS["shared"], field.bits, f"{field.name} bits, shared {sharers}", field.per)
 
 
-def stored_words(fmt: Format) -> str:
+def storage_text(fmt: Format) -> str:
     """`8.25 bits an element: 8 of its own, 8 of the scale shared by 32`."""
     parts = [f"{f.bits} of the {f.meaning.replace(' bits,', '')}" for f in layout_of(fmt) if f.shared is not None]
-    more = ", ".join([f"{fmt.element_bits} of its own", *parts])
-    return f"{fmt.bits:g} bits an element{f': {more}' if parts else ''}"
+    detail = ", ".join([f"{fmt.element_bits} of its own", *parts])
+    return f"{fmt.bits:g} bits an element{f': {detail}' if parts else ''}"
 
 
-def key_words(fmt: Format) -> str:
-    """What the colours of the bits mean, as rich text: `■ sign  ■ 3 integer bits  ■ 4 fraction bits`."""
+def legend(fmt: Format) -> str:
+    """The legend of the colours, as rich text: `■ sign  ■ 3 integer bits  ■ 4 fraction bits`."""
     names = ((f, f.meaning if f.meaning == "sign" else f"{f.bits} {f.meaning}") for f in layout_of(fmt))
     parts = (f'<span style="color:{f.colour}">■</span>&nbsp;{words.replace(" ", "&nbsp;")}' for f, words in names)
     return " &nbsp; ".join(parts)
@@ -74,7 +74,7 @@ def formula(port: str, fmt: Format) -> str:
 
 
 class BitsBar(QWidget):
-    """One cell a bit, as wide as the panel."""
+    """Draws one cell per bit over the whole width."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class BitsBar(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_format(self, fmt: Format | None) -> None:
-        """Draw a format's bits; none for float."""
+        """Draw the bits of a format; nothing for float."""
         self.fields = layout_of(fmt) if fmt else []
         words = ", ".join(f"1 {f.meaning}" if f.meaning == "sign" else f"{f.bits} {f.meaning}" for f in self.fields)
         self.setToolTip(words)
@@ -104,7 +104,7 @@ class BitsBar(QWidget):
         own = [f.shared is None for f in self.fields]
         gap = 8.0 if any(own) and not all(own) else 0.0
         pitch = (self.width() - gap) / count
-        space = 2.0 if pitch > LEAST + 2 else 1.0
+        space = 2.0 if pitch > MIN_CELL + 2 else 1.0
         font = painter.font()
         font.setPixelSize(10)
         painter.setFont(font)
@@ -112,7 +112,7 @@ class BitsBar(QWidget):
         for shared, fields in groupby(self.fields, lambda f: f.shared is not None):
             left += gap if shared else 0.0
             for field in fields:
-                cells = field.bits if pitch >= LEAST else 1
+                cells = field.bits if pitch >= MIN_CELL else 1
                 for i in range(cells):
                     width = pitch * field.bits / cells
                     self._cell(painter, QRectF(left + i * width, 0.5, width - space, self.height() - 1), field, cells)
@@ -122,7 +122,7 @@ class BitsBar(QWidget):
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(field.colour))
         painter.drawRoundedRect(box, 2.5, 2.5)
-        if box.width() >= READ:
+        if box.width() >= MIN_TEXT:
             painter.setPen(QColor("#14171A" if field.colour == COLOURS["exponent"] else "#FFFFFF"))
             text = field.mark if cells == field.bits else f"{field.mark} {field.bits}"
-            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text if box.width() >= 2 * READ else field.mark)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text if box.width() >= 2 * MIN_TEXT else field.mark)

@@ -1,4 +1,4 @@
-"""The small heading of a dock: its name in words, and a close button that can be reached by keyboard."""
+"""Labels, links and headings that panels share."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ def heading(text: str) -> QLabel:
 
 
 class Elided(QLabel):
-    """A line that gives way: what does not fit ends in an ellipsis and stands in the tool tip."""
+    """A line that is elided in the middle if it does not fit; the tool tip has the whole text."""
 
-    def __init__(self, text: str, role: str, least: int = 60) -> None:
+    def __init__(self, text: str, role: str, min_width: int = 60) -> None:
         super().__init__(text)
         self.setToolTip(text)
         self.setProperty("role", role)
-        self.setMinimumWidth(least)
-        self._whole = text
+        self.setMinimumWidth(min_width)
+        self._text = text
 
     def show_text(self, text: str) -> None:
-        """Show another line."""
-        self._whole = text
+        """Set the text."""
+        self._text = text
         self.setToolTip(text)
         self.updateGeometry()
         self._elide()
 
     def _elide(self) -> None:
-        self.setText(self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideMiddle, self.width()))
+        self.setText(self.fontMetrics().elidedText(self._text, Qt.TextElideMode.ElideMiddle, self.width()))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._elide()
 
     def sizeHint(self) -> QSize:
-        return QSize(self.fontMetrics().horizontalAdvance(self._whole) + 2, super().sizeHint().height())
+        return QSize(self.fontMetrics().horizontalAdvance(self._text) + 2, super().sizeHint().height())
 
 
 class DockHeading(QWidget):
-    """What stands at the top of a side dock."""
+    """The title bar of a side dock, with a close button that has the keyboard focus."""
 
     def __init__(self, title: str, close: Callable[[], object]) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class DockHeading(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._close = QToolButton()
         self._close.setText("×")
-        self._close.setToolTip(f"Close {title} (View brings it back)")
+        self._close.setToolTip(f"Close {title} (View → Panels shows it again)")
         self._close.setAccessibleName(f"Close {title}")
         self._close.setProperty("quiet", True)
         self._close.clicked.connect(close)
@@ -70,21 +70,21 @@ class DockHeading(QWidget):
 
 
 def column_of(spacing: int) -> QVBoxLayout:
-    """A column with this much space between its parts."""
+    """A vertical layout with `spacing` pixels."""
     box = QVBoxLayout()
     box.setSpacing(spacing)
     return box
 
 
 def row_of(spacing: int) -> QHBoxLayout:
-    """A row with this much space between its parts."""
+    """A horizontal layout with `spacing` pixels."""
     box = QHBoxLayout()
     box.setSpacing(spacing)
     return box
 
 
 def warning() -> QLabel:
-    """A hidden line for what went wrong."""
+    """A hidden label for an error."""
     label = QLabel()
     label.setWordWrap(True)
     label.setProperty("role", "bad")
@@ -92,8 +92,8 @@ def warning() -> QLabel:
     return label
 
 
-def say_as(label: QLabel, role: str) -> None:
-    """Let a label be in the look of another role: `bad` where it tells what went wrong."""
+def set_role(label: QLabel, role: str) -> None:
+    """Set the role of a label, which styles it: "bad" or "wrong" for errors."""
     if label.property("role") != role:
         label.setProperty("role", role)
         label.style().unpolish(label)
@@ -101,14 +101,14 @@ def say_as(label: QLabel, role: str) -> None:
 
 
 def muted(text: str, wrap: bool = True) -> QLabel:
-    """A line of secondary text."""
+    """A label with secondary text."""
     label = QLabel(text, wordWrap=wrap)
     label.setProperty("role", "muted")
     return label
 
 
 def empty_state(text: str) -> QLabel:
-    """What a panel says when it has nothing to show."""
+    """The centred text of an empty panel."""
     label = muted(text)
     label.setAlignment(Qt.AlignmentFlag.AlignCenter)
     label.setMargin(24)

@@ -1,4 +1,4 @@
-"""The few icons there are: lines of one grey that is legible on both themes, for the file dialogs."""
+"""The icons of the file dialogs: line drawings in a grey that is legible in both themes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def icon(name: str) -> QIcon:
 
 
 class FileIcons(QAbstractFileIconProvider):
-    """Folder, file or computer, in place of the platform's coloured pictures."""
+    """Provides these icons instead of the platform's."""
 
-    def icon(self, given: QFileInfo | QAbstractFileIconProvider.IconType) -> QIcon:
-        """The icon of a path or of a kind of place."""
-        if isinstance(given, QFileInfo):
-            return icon("folder" if given.isDir() else "file")
+    def icon(self, what: QFileInfo | QAbstractFileIconProvider.IconType) -> QIcon:
+        """The icon of a path or of a kind of location."""
+        if isinstance(what, QFileInfo):
+            return icon("folder" if what.isDir() else "file")
         kinds = QAbstractFileIconProvider.IconType
-        return icon({kinds.Computer: "computer", kinds.File: "file"}.get(given, "folder"))
+        return icon({kinds.Computer: "computer", kinds.File: "file"}.get(what, "folder"))
 
 
 @cache
 def file_icons() -> FileIcons:
-    """The one provider: a dialog does not own it, so it must outlive them all."""
+    """The shared provider; dialogs do not own it, so it must outlive them."""
     return FileIcons()

@@ -1,4 +1,4 @@
-"""A progress bar that never paints by itself: Qt's own repaints at once at each step, and all that waits with it."""
+"""A progress bar that paints with the next frame; QProgressBar repaints at once at each step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Bar(QProgressBar):
         super().__init__(textVisible=False)
 
     def show_done(self, done: int, total: int) -> None:
-        """So much of a whole, painted in the next frame; a whole of 0: nobody knows how much."""
+        """Show `done` of `total`; a total of 0 shows a busy bar."""
         if (self.minimum(), self.maximum(), self.value()) == (0, total, done):
             return
         self.setUpdatesEnabled(False)

@@ -1,4 +1,4 @@
-"""The heat map of SQNR: one row a weight, one column a format, coloured cells that are chosen by click or key."""
+"""The heat map of SQNR: one row per weight, one column per format; a click or Enter chooses a cell."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from espalier.model.formats.base import Format
 from espalier.passes.analysis.format_sqnr import WeightSqnr
 
 Index = QModelIndex | QPersistentModelIndex
-_NOWHERE = QModelIndex()
-MOST = 50.0  # dB at the end of the colours
-CELL, NAMES = 58, 250
+_ROOT = QModelIndex()
+MAX_DB = 50.0  # at the end of the colour scale
+CELL, NAMES = 58, 250  # pixels: width of a cell, and of the names at most
 Display = Qt.ItemDataRole.DisplayRole
 
 
-def words_of(value: float | None) -> str:
-    """`42.1`, `exact` without any error, `no signal` where all is lost or nothing there."""
+def sqnr_text(value: float | None) -> str:
+    """`42.1`; `exact` for an infinite SQNR; `no signal` for None."""
     if value is None:
         return "no signal"
     return "exact" if math.isinf(value) else f"{value:.1f}".replace("-", "−")
 
 
 class SqnrModel(QAbstractTableModel):
-    """Rows as they arrive; `order` is their place under the sort that is chosen."""
+    """Rows in the order of arrival; `order`: their indices in the present sort order."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -54,77 +54,77 @@ class SqnrModel(QAbstractTableModel):
         self._sort: tuple[int, bool] | None = None
 
     def begin(self, columns: Sequence[str], names: Mapping[str, str]) -> None:
-        """No rows yet, under these columns; `names` are those of the nodes as they are shown."""
+        """Reset to no rows with these columns; `names`: node id → displayed name."""
         self.beginResetModel()
         self.columns, self.names, self.rows, self.order, self._sort = tuple(columns), names, [], [], None
         self.endResetModel()
 
     def add(self, row: WeightSqnr) -> None:
-        """One more row, at the end until the next sort."""
-        place = len(self.rows)
-        self.beginInsertRows(_NOWHERE, place, place)
+        """Append a row, at the end until the next sort."""
+        index = len(self.rows)
+        self.beginInsertRows(_ROOT, index, index)
         self.rows.append(row)
-        self.order.append(place)
+        self.order.append(index)
         self.endInsertRows()
 
     def use(self, formats: Mapping[str, Format]) -> None:
-        """The formats that nodes have now: their cells are marked."""
+        """Mark the cells of the present formats of nodes."""
         self.used = formats
         if self.rows:
             self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, len(self.columns) - 1))
 
     def arrange(self, column: int | None, best_first: bool = True) -> None:
-        """Sort by a column; None: the model's own order."""
+        """Sort by a column; None: in the order of the model."""
         self.layoutAboutToBeChanged.emit()
         self._sort = None if column is None else (column, best_first)
         self.order = list(range(len(self.rows)))
         if column is not None:
-            self.order.sort(key=lambda i: _height(self.rows[i].sqnr[column]), reverse=best_first)
+            self.order.sort(key=lambda i: _sort_key(self.rows[i].sqnr[column]), reverse=best_first)
         self.layoutChanged.emit()
 
     def row(self, place: int) -> WeightSqnr:
-        """The row that is shown at `place`."""
+        """The row displayed at index `place`."""
         return self.rows[self.order[place]]
 
     def table(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """(rows, columns) as text and files have them: dB, `inf` where nothing is lost."""
-        shown = [self.row(i) for i in range(len(self.rows))]
-        heads = ["node", "elements", *self.columns]
-        return [dict(zip(heads, (r.node, r.elements, *r.sqnr), strict=True)) for r in shown], heads
+        """(rows, columns) for text and files, in dB; `inf` if exact."""
+        rows = [self.row(i) for i in range(len(self.rows))]
+        columns = ["node", "elements", *self.columns]
+        return [dict(zip(columns, (r.node, r.elements, *r.sqnr), strict=True)) for r in rows], columns
 
-    def rowCount(self, parent: Index = _NOWHERE) -> int:
+    def rowCount(self, parent: Index = _ROOT) -> int:
         return 0 if parent.isValid() else len(self.rows)
 
-    def columnCount(self, parent: Index = _NOWHERE) -> int:
+    def columnCount(self, parent: Index = _ROOT) -> int:
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: Index, role: int = Display) -> object:
-        """What the view asks of a cell; UserRole: the SQNR itself."""
+        """The data of a cell; UserRole: the SQNR in dB."""
         row = self.row(index.row())
         value = row.sqnr[index.column()]
         if role == Display:
-            return words_of(value)
+            return sqnr_text(value)
         if role == Qt.ItemDataRole.UserRole:
             return value
         if role == Qt.ItemDataRole.ToolTipRole:
-            return self.told(index)
+            return self.cell_text(index)
         return None
 
-    def told(self, index: Index) -> str:
-        """A cell in words."""
+    def cell_text(self, index: Index) -> str:
+        """The node, format, SQNR and bits of a cell."""
         row = self.row(index.row())
         fmt, value = row.formats[index.column()], row.sqnr[index.column()]
-        loss = f"{words_of(value)} dB" if value is not None and not math.isinf(value) else words_of(value)
+        loss = f"{sqnr_text(value)} dB" if value is not None and not math.isinf(value) else sqnr_text(value)
         return f"{self.names.get(row.node, row.node)} · {fmt.label} · {loss} · {fmt.bits:g} bits an element"
 
     def marked(self, index: Index) -> bool:
-        """Whether the node has this format now."""
+        """Whether the node has the format of this cell at present."""
         row = self.row(index.row())
         return self.used.get(row.node) == row.formats[index.column()]
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Display) -> object:
         if side == Qt.Orientation.Horizontal:
-            return self._column_head(section, role)
+            return self._column_header(section, role)
         row = self.row(section)
         if role == Display:
             return self.names.get(row.node, row.node)
@@ -134,38 +134,38 @@ class SqnrModel(QAbstractTableModel):
             return int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft)
         return None
 
-    def _column_head(self, section: int, role: int) -> object:
+    def _column_header(self, section: int, role: int) -> object:
         name = self.columns[section]
         if role == Display:
             arrow = "" if self._sort is None or self._sort[0] != section else " ↓" if self._sort[1] else " ↑"
-            return f"{in_lines(name)}{arrow}"
+            return f"{two_lines(name)}{arrow}"
         if role == Qt.ItemDataRole.ToolTipRole:
-            own = "; its parameter is chosen for each weight" if name.endswith(" fitted") else ""
+            own = "; its parameter is fitted to each weight" if name.endswith(" fitted") else ""
             return f"{name}{own}. Click to use it everywhere or to sort by it."
         return None
 
 
-def in_lines(name: str) -> str:
-    """A column's name in two lines: what is fitted says so below."""
+def two_lines(name: str) -> str:
+    """The name of a column in two lines, with "fitted" in the second."""
     head, _, tail = name.rpartition(" ") if name.endswith(" fitted") else name.partition(" ")
     return f"{head}\n{tail}"
 
 
-def _height(value: float | None) -> float:
+def _sort_key(value: float | None) -> float:
     return -math.inf if value is None else value
 
 
 class HeatCells(QStyledItemDelegate):
-    """Paints a cell in the colour of its value, the chosen format's with a frame."""
+    """Paints a cell in the colour of its value, and a frame around the current cell and the node's present format."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        """Ground, figure, and the frame of the current cell or of the format that the node has."""
+        """Paint background, value and frame."""
         look = tokens(self.parent())  # type: ignore[arg-type]
         value = index.data(Qt.ItemDataRole.UserRole)
         box: QRect = option.rect  # type: ignore[attr-defined]
-        colour = look.chip if value is None else look.sequential(max(value, 0.0) / MOST)
+        colour = look.chip if value is None else look.sequential(max(value, 0.0) / MAX_DB)
         painter.fillRect(box.adjusted(0, 0, -1, -1), QColor(colour))
-        painter.setPen(QColor(look.muted if value is None else ink(colour)))
+        painter.setPen(QColor(look.muted if value is None else text_colour(colour)))
         painter.drawText(box, Qt.AlignmentFlag.AlignCenter, str(index.data()) if value is not None else "–")
         model = index.model()
         assert isinstance(model, SqnrModel)
@@ -175,14 +175,14 @@ class HeatCells(QStyledItemDelegate):
             painter.drawRect(box.adjusted(1, 1, -2, -2))
 
 
-def ink(ground: str) -> str:
-    """Black or white, whichever is read better on a colour (relative luminance as WCAG 2.2 has it)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb(ground))]
+def text_colour(background: str) -> str:
+    """Black or white, whichever has more contrast on a colour (relative luminance of WCAG 2.2)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb(background))]
     return "#000000" if 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] > 0.179 else "#FFFFFF"
 
 
 class SqnrTable(QTableView):
-    """Arrow keys go from cell to cell; a click or Enter chooses one, Ctrl+Enter its whole column."""
+    """Arrow keys move between cells; a click or Enter chooses a cell, Ctrl+Enter its column."""
 
     chosen = Signal(int, int)
     column_chosen = Signal(int)
@@ -198,37 +198,37 @@ class SqnrTable(QTableView):
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setAccessibleName("SQNR of formats")
-        across, down = self.horizontalHeader(), self.verticalHeader()
-        across.setDefaultSectionSize(CELL)
-        across.setFixedHeight(38)
-        across.setSectionsClickable(True)
-        across.setDefaultAlignment(Qt.AlignmentFlag.AlignCenter)
-        across.sectionClicked.connect(self.header_pressed)
-        down.setDefaultSectionSize(ROW)
-        down.setMinimumSectionSize(ROW)
-        down.setFixedWidth(NAMES)
-        down.setTextElideMode(Qt.TextElideMode.ElideLeft)
+        columns, rows = self.horizontalHeader(), self.verticalHeader()
+        columns.setDefaultSectionSize(CELL)
+        columns.setFixedHeight(38)
+        columns.setSectionsClickable(True)
+        columns.setDefaultAlignment(Qt.AlignmentFlag.AlignCenter)
+        columns.sectionClicked.connect(self.header_pressed)
+        rows.setDefaultSectionSize(ROW)
+        rows.setMinimumSectionSize(ROW)
+        rows.setFixedWidth(NAMES)
+        rows.setTextElideMode(Qt.TextElideMode.ElideLeft)
         self.clicked.connect(lambda index: self.chosen.emit(index.row(), index.column()))
-        self.selectionModel().currentChanged.connect(lambda now, _: self.moved.emit(now))
+        self.selectionModel().currentChanged.connect(lambda current, _: self.moved.emit(current))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        now = self.currentIndex()
+        current = self.currentIndex()
         if event.matches(QKeySequence.StandardKey.Copy):
             self.copy()
-        elif event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter) or not now.isValid():
+        elif event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter) or not current.isValid():
             super().keyPressEvent(event)
         elif event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            self.column_chosen.emit(now.column())
+            self.column_chosen.emit(current.column())
         else:
-            self.chosen.emit(now.row(), now.column())
+            self.chosen.emit(current.row(), current.column())
 
     def fit(self) -> None:
-        """Columns as wide as their heads in bold, which is how the column of the current cell is written."""
+        """Make columns as wide as their titles in bold, which Qt uses for the column of the current cell."""
         font = QFont(self.font())
         font.setWeight(QFont.Weight.Bold)
         metrics = QFontMetrics(font)
         for i, name in enumerate(self.heat.columns):
-            widest = max(metrics.horizontalAdvance(line) for line in in_lines(name).split("\n"))
+            widest = max(metrics.horizontalAdvance(line) for line in two_lines(name).split("\n"))
             self.setColumnWidth(i, max(CELL, widest + 14))
         names = (metrics.horizontalAdvance(name) for name in self.heat.names.values())
         self.verticalHeader().setFixedWidth(min(max(names, default=NAMES) + 20, NAMES))
@@ -239,5 +239,5 @@ class SqnrTable(QTableView):
             self.setCurrentIndex(self.heat.index(0, 0))
 
     def copy(self) -> None:
-        """Put the table on the clipboard as TSV."""
+        """Copy the table to the clipboard as TSV."""
         QGuiApplication.clipboard().setText(to_text(*self.heat.table(), "\t"))

@@ -1,4 +1,4 @@
-"""The look of all widgets: a style sheet and a QPalette made of the theme's tokens, and which theme holds."""
+"""The style of all widgets: a style sheet and a QPalette from the design tokens, and the present theme."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication
 
 from espalier.app.theme import BODY, DARK, LIGHT, PALETTES, Palette, mix
-from espalier.app.widgets.plain import PlainStyle
+from espalier.app.widgets.plain_text_style import PlainTextStyle
 
 RESOURCES = Path(__file__).resolve().parents[2] / "resources"
 SHEET = RESOURCES / "style.qss"
-FADE = 0.45  # how far a disabled word fades into its ground
+FADE = 0.45  # blends the text of disabled widgets with its background
 
 
 def sheet(palette: Palette) -> str:
@@ -34,7 +34,7 @@ def blend(a: str, b: str, part: float) -> str:
 
 
 def qt_palette(palette: Palette) -> QPalette:
-    """The same tokens for what a style sheet does not reach (links, placeholders, native parts)."""
+    """The same tokens for parts that style sheets do not cover (links, placeholders, native parts)."""
     role = QPalette.ColorRole
     colours = {
         role.Window: palette.panel, role.Base: palette.background, role.AlternateBase: palette.group,
@@ -53,19 +53,19 @@ def qt_palette(palette: Palette) -> QPalette:
 
 
 @contextmanager
-def _uncollected() -> Generator[None]:
-    """Without Python's collector: Qt walks a list of all widgets, and one that goes meanwhile ends the program."""
-    held = gc.isenabled()
+def _without_garbage_collection() -> Generator[None]:
+    """Disable garbage collection: Qt iterates over all widgets, and deleting one meanwhile would crash."""
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if held:
+        if enabled:
             gc.enable()
 
 
 class Appearance(QObject):
-    """Which theme holds: the user's choice, or the system's and its changes."""
+    """The present theme: the user's choice, or that of the system. `changed` carries the Palette."""
 
     changed = Signal(object)
 
@@ -77,8 +77,8 @@ class Appearance(QObject):
         font = QFont(app.font())
         font.setPixelSize(round(BODY))
         app.setFont(font)
-        app.setStyle(PlainStyle("Fusion"))
-        QGuiApplication.styleHints().colorSchemeChanged.connect(self._follow)
+        app.setStyle(PlainTextStyle("Fusion"))
+        QGuiApplication.styleHints().colorSchemeChanged.connect(self._apply)
         self._apply()
 
     @property
@@ -88,7 +88,7 @@ class Appearance(QObject):
 
     @property
     def palette(self) -> Palette:
-        """The tokens that hold now."""
+        """The tokens of the present theme."""
         return self._palette or LIGHT
 
     def set_mode(self, mode: str) -> None:
@@ -96,15 +96,12 @@ class Appearance(QObject):
         self._mode = mode
         self._apply()
 
-    def _follow(self) -> None:
-        self._apply()
-
     def _apply(self) -> None:
         palette = PALETTES.get(self._mode) or self._system()
         if palette is self._palette:
             return
         self._palette = palette
-        with _uncollected():
+        with _without_garbage_collection():
             self._app.setPalette(qt_palette(palette))
             self._app.setStyleSheet(sheet(palette))
         self.changed.emit(palette)

@@ -1,4 +1,4 @@
-"""A table that sorts by value, copies as TSV and saves as CSV: reports and problems share it."""
+"""A table that sorts by value, copies as TSV and saves as CSV, for reports and problems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from espalier.model.files import write_text
 
 Row = dict[str, Any]
 Index = QModelIndex | QPersistentModelIndex
-_NOWHERE = QModelIndex()
+_ROOT = QModelIndex()
 ASCENDING = Qt.SortOrder.AscendingOrder
 
 
@@ -37,7 +37,7 @@ def columns_of(rows: Sequence[Row]) -> list[str]:
 
 
 def plain(value: object) -> str:
-    """A value as it goes to TSV and CSV: full precision, no thin spaces."""
+    """A value for TSV and CSV: full precision, no thin spaces."""
     if value is None:
         return ""
     if isinstance(value, tuple | list):
@@ -46,7 +46,7 @@ def plain(value: object) -> str:
 
 
 def to_text(rows: Sequence[Row], columns: Sequence[str], delimiter: str) -> str:
-    """The rows with a header line."""
+    """The rows as delimited text, with a header line."""
     out = io.StringIO()
     writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
     writer.writerow(columns)
@@ -54,8 +54,8 @@ def to_text(rows: Sequence[Row], columns: Sequence[str], delimiter: str) -> str:
     return out.getvalue()
 
 
-def _order(value: object) -> tuple[int, Any]:
-    """Numbers before words before nothing."""
+def _sort_key(value: object) -> tuple[int, Any]:
+    """Sort numbers before texts before missing values."""
     if value is None or value != value:
         return 2, 0
     if isinstance(value, int | float):
@@ -68,13 +68,13 @@ LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
 
 
 def alignment(value: object) -> int:
-    """Numbers stand at the right, words at the left."""
+    """Align numbers right and texts left."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return RIGHT if number else LEFT
 
 
 class TableModel(QAbstractTableModel):
-    """Rows of a report; `shown` holds those that pass the filter, in the order of the sort."""
+    """Rows of a report; `shown`: those that pass the filter, sorted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,14 +85,14 @@ class TableModel(QAbstractTableModel):
         self._sort: tuple[int, Qt.SortOrder] | None = None
 
     def set_rows(self, rows: Sequence[Row]) -> None:
-        """Show other rows."""
+        """Replace the rows."""
         self.beginResetModel()
         self._rows, self.columns, self._sort = list(rows), columns_of(rows), None
         self._arrange()
         self.endResetModel()
 
     def set_filter(self, text: str) -> None:
-        """Show the rows that hold `text` in any cell."""
+        """Show the rows that contain `text` in any cell."""
         self.beginResetModel()
         self._filter = text.casefold()
         self._arrange()
@@ -107,21 +107,21 @@ class TableModel(QAbstractTableModel):
         self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, max(len(self.columns) - 1, 0))
 
     def _arrange(self) -> None:
-        wish = self._filter
-        found = [r for r in self._rows if not wish or any(wish in cell(v).casefold() for v in r.values())]
+        text = self._filter
+        rows = [r for r in self._rows if not text or any(text in cell(v).casefold() for v in r.values())]
         if self._sort:
             name, order = self.columns[self._sort[0]], self._sort[1]
-            found.sort(key=lambda r: _order(r.get(name)), reverse=order != ASCENDING)
-        self.shown = found
+            rows.sort(key=lambda r: _sort_key(r.get(name)), reverse=order != ASCENDING)
+        self.shown = rows
 
-    def rowCount(self, parent: Index = _NOWHERE) -> int:
+    def rowCount(self, parent: Index = _ROOT) -> int:
         return 0 if parent.isValid() else len(self.shown)
 
-    def columnCount(self, parent: Index = _NOWHERE) -> int:
+    def columnCount(self, parent: Index = _ROOT) -> int:
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """What the view asks of a cell."""
+        """The data of a cell."""
         column = self.columns[index.column()]
         value = self.shown[index.row()].get(column)
         if role == Qt.ItemDataRole.DisplayRole:
@@ -143,14 +143,14 @@ class TableModel(QAbstractTableModel):
         return None
 
     def _arrow(self, section: int) -> str:
-        """The mark of the column that is sorted by; Qt's own would lie on titles that stand at the right."""
+        """The arrow of the sorted column, in its title; Qt's own would cover right-aligned titles."""
         if self._sort is None or self._sort[0] != section:
             return ""
         return " ▴" if self._sort[1] == ASCENDING else " ▾"
 
 
 class RowsView(QTableView):
-    """A view of rows of 23 px: whole rows selected, sorted by their heads, copied by Ctrl+C."""
+    """A table view of selectable rows of 23 px, sorted by clicks on the header; Ctrl+C copies."""
 
     def __init__(self, model: QAbstractTableModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -175,19 +175,19 @@ class RowsView(QTableView):
         copy.activated.connect(self.copy)
 
     def copy(self) -> None:
-        """Put the selected rows (with one or none selected: all) on the clipboard."""
+        """Copy the selected rows to the clipboard; all rows if fewer than two are selected."""
         raise NotImplementedError
 
     def chosen(self) -> list[int]:
-        """The selected rows; none where all are meant."""
-        found = sorted(i.row() for i in self.selectionModel().selectedRows())
-        return found if len(found) > 1 else []
+        """The indices of the selected rows; empty if fewer than two are selected."""
+        rows = sorted(i.row() for i in self.selectionModel().selectedRows())
+        return rows if len(rows) > 1 else []
 
 
 class Table(RowsView):
-    """Rows of a report; a row with a node tells which.
+    """Rows of a report. `node_chosen`: the node of the new current row.
 
-    `node_wanted`: a row was double-clicked, or Return pressed on it: its node is to be shown.
+    `node_wanted`: the node of a row that was double-clicked or activated by Return.
     """
 
     node_chosen = Signal(str)
@@ -201,7 +201,7 @@ class Table(RowsView):
         self.activated.connect(lambda _: self.want_node())
 
     def show_rows(self, rows: Sequence[Row], lowest_first: str = "") -> None:
-        """Show other rows, columns as wide as the first of them need, perhaps in the order of a column."""
+        """Replace the rows and fit the columns; `lowest_first`: a column to sort by."""
         self.horizontalHeader().setSortIndicator(-1, ASCENDING)
         self.rows.set_rows(rows)
         self._fitted = False
@@ -211,8 +211,8 @@ class Table(RowsView):
             self.sortByColumn(self.rows.columns.index(lowest_first), ASCENDING)
 
     def _fit(self) -> None:
-        """Columns as wide as their first rows need: half of what another table costs, so not before it is seen, and
-        not where the view shares its width out."""
+        """Fit the columns to their first rows, unless they are stretched. It is half the cost of replacing the rows, so
+        it is done when the table is visible."""
         self._fitted = True
         if self.horizontalHeader().sectionResizeMode(0) == QHeaderView.ResizeMode.Stretch:
             return
@@ -228,44 +228,43 @@ class Table(RowsView):
 
     @property
     def node(self) -> str:
-        """The node of the current row; empty where there is none."""
-        now = self.currentIndex()
-        return str(self.rows.shown[now.row()].get("node") or "") if now.isValid() else ""
+        """The node of the current row; empty if there is none."""
+        current = self.currentIndex()
+        return str(self.rows.shown[current.row()].get("node") or "") if current.isValid() else ""
 
     def want_node(self) -> None:
-        """Ask for the node of the current row to be shown."""
+        """Emit `node_wanted` for the current row."""
         if self.node:
             self.node_wanted.emit(self.node)
 
     def mark_nodes(self, nodes: Sequence[str]) -> None:
-        """Select the rows of nodes, telling nobody; the first comes into view."""
-        chosen = QItemSelection()
+        """Select the rows of nodes without signals, and scroll to the first."""
+        selection = QItemSelection()
         wanted = set(nodes)
         for at, row in enumerate(self.rows.shown if wanted else ()):
             if row.get("node") in wanted:
                 index = self.rows.index(at, 0)
-                chosen.select(index, self.rows.index(at, len(self.rows.columns) - 1))
-        held = self.node
-        if held in wanted and len(wanted) == 1:
-            return  # the row that this came from stays
+                selection.select(index, self.rows.index(at, len(self.rows.columns) - 1))
+        if self.node in wanted and len(wanted) == 1:
+            return  # the selection came from this row
         with QSignalBlocker(self.selectionModel()):
-            self.selectionModel().select(chosen, QItemSelectionModel.SelectionFlag.ClearAndSelect)
-        if first := chosen.indexes():
-            self.scrollTo(first[0])
+            self.selectionModel().select(selection, QItemSelectionModel.SelectionFlag.ClearAndSelect)
+        if indexes := selection.indexes():
+            self.scrollTo(indexes[0])
         self.viewport().update()
 
     def picked(self) -> list[Row]:
-        """The selected rows, or all."""
+        """The selected rows, or all rows if fewer than two are selected."""
         return [self.rows.shown[i] for i in self.chosen()] or self.rows.shown
 
     def copy(self) -> None:
-        """Put the selected rows (with one or none selected: all) on the clipboard as TSV."""
+        """Copy the selected rows to the clipboard as TSV; all rows if fewer than two are selected."""
         QGuiApplication.clipboard().setText(to_text(self.picked(), self.rows.columns, "\t"))
 
     def save(self, path: Path) -> None:
-        """Write all rows as CSV; raises FileError."""
+        """Write all rows as CSV. Raises FileError."""
         write_text(path, to_text(self.rows.shown, self.rows.columns, ","))
 
-    def _choose(self, now: QModelIndex) -> None:
-        if now.isValid() and (node := self.rows.shown[now.row()].get("node")):
+    def _choose(self, current: QModelIndex) -> None:
+        if current.isValid() and (node := self.rows.shown[current.row()].get("node")):
             self.node_chosen.emit(str(node))

@@ -16,7 +16,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from espalier.app.cli import main
 from espalier.app.figures.curves import to_svg
-from espalier.app.figures.steps import losses
+from espalier.app.figures.step_charts import losses
 from espalier.app.figures.study.data import Study
 from espalier.app.figures.trials import Group
 from espalier.passes.search.spec import Goal

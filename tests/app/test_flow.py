@@ -7,7 +7,7 @@ from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 
 pytestmark = pytest.mark.gui
 
@@ -25,7 +25,7 @@ class Asked(QLabel):
 def test_heights_are_kept_until_something_changes(qtbot: QtBot) -> None:
     held = QWidget()
     qtbot.addWidget(held)
-    flow = Flow(held)
+    flow = FlowLayout(held)
     labels = [Asked("some words") for _ in range(3)]
     for label in labels:
         flow.addWidget(label)

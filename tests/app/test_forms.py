@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from espalier.app.features.options.panel import make_form
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.forms.format_editor import FormatEditor
-from espalier.app.widgets.forms.grouped import GroupedForm
+from espalier.app.widgets.forms.grouped_form import GroupedForm
 from espalier.model.data.preview import Glance
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.integer import Integer
@@ -142,7 +142,7 @@ def test_an_impossible_pattern_is_told(qtbot: QtBot) -> None:
     select.values.put(("(",))
     assert "regular expression" in form.error
     select.values.put(())
-    assert "names nothing" in form.error
+    assert "selection is empty" in form.error
 
 
 @pytest.mark.gui
@@ -178,7 +178,7 @@ def test_a_split_left_empty_says_what_its_pass_takes(qtbot: QtBot) -> None:
     for name, default in (("train_split", "train"), ("validation_split", "validation")):
         editor = form.editors[name]
         editor.show_names(found)
-        assert editor.choice.itemText(0) == f"{default} (by default)" and editor.get() == ""
+        assert editor.choice.itemText(0) == f"{default} (default)" and editor.get() == ""
 
 
 @SETTINGS
@@ -231,7 +231,7 @@ def test_several_formats_are_text_as_a_search_has_it(qtbot: QtBot) -> None:
     assert form.value().formats == (Integer(3), Integer(4), parse_format("mxint(width=4)"))
     form.put(form.value())
     assert form.value().formats == (Integer(3), Integer(4), parse_format("mxint(width=4)"))
-    for text, words in (("wrong", "formats: There is no format 'wrong'."), ("float", "float is no format to try")):
+    for text, words in (("wrong", "formats: There is no format 'wrong'."), ("float", "float cannot be varied here")):
         line.clear()
         QTest.keyClicks(line, text)
         assert words in form.error and form.wrong.text() == form.error

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from espalier.app.features.inspector.figures.masks import Matrix, Region, loader, matrix_of, picture
-from espalier.app.figures.parts import Stopped
+from espalier.app.figures.tensor_chunks import Stopped
 from espalier.model.graph.views import View
 from espalier.model.store.weights import Tensor
 

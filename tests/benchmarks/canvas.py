@@ -35,15 +35,15 @@ def stepping(canvas: GraphCanvas, act: Callable[[int], None], count: int) -> lis
         act(k)
         canvas.repaint()
         found.append((time.process_time() - start) * 1e3)
-    canvas._rest.stop()
+    canvas._rest_timer.stop()
     canvas._zooming = False
     for _ in range(400):
         start = time.process_time()
         canvas.repaint()
         found.append((time.process_time() - start) * 1e3)
-        if not canvas._again.isActive():
+        if not canvas._repaint_timer.isActive():
             break
-        canvas._again.stop()
+        canvas._repaint_timer.stop()
     return found
 
 
@@ -52,7 +52,7 @@ def settle(app: QApplication, canvas: GraphCanvas) -> None:
     until = time.monotonic() + 60
     while time.monotonic() < until:
         app.processEvents()
-        if not (canvas._relayout.busy or canvas._rest.isActive() or canvas._again.isActive()):
+        if not (canvas._layout_worker.busy or canvas._rest_timer.isActive() or canvas._repaint_timer.isActive()):
             return
         time.sleep(0.002)
 

@@ -14,9 +14,9 @@ import igraph
 import numpy as np
 
 from espalier.app.canvas.hierarchy import open_all
+from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import layout
-from espalier.app.canvas.namespaces import build
-from espalier.app.canvas.relayout import collector_at_rest
+from espalier.app.canvas.layout_worker import without_garbage_collection
 from espalier.app.figures import captions
 from espalier.model.graph.graph import Graph
 from tests.benchmarks.synthetic import transformer
@@ -39,7 +39,7 @@ def seconds(act: Callable[[], object], rounds: int = ROUNDS) -> float:
 def whole(graph: Graph) -> None:
     """From a graph to positions and routes, with nothing remembered from before."""
     captions._caption.cache_clear()
-    with collector_at_rest():
+    with without_garbage_collection():
         tree = build(graph)
         layout(tree, open_all(tree))
 

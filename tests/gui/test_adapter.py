@@ -11,8 +11,8 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from espalier.app.canvas.colouring import TRAINS, colouring
-from espalier.app.canvas.figures import Figures
-from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.hierarchy_builder import build
+from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.features.inspector.adapter import AdapterSection
 from espalier.app.features.inspector.panel import InspectorPanel
 from espalier.app.session.session import Session
@@ -141,7 +141,7 @@ def test_a_node_without_parameters_has_no_section(section: AdapterSection, sessi
 
 def test_colours_and_words_follow(section: AdapterSection, session: Session, runner: list[FakeRunner]) -> None:
     before = graph_of(session)
-    tree, figures = build(before, True), Figures.of(before)
+    tree, figures = build(before, True), NodeMetrics.of(before)
     index = {name: i for i, name in enumerate(before.nodes)}
     session.select((QUERY,))
     section.insert.click()
@@ -149,7 +149,7 @@ def test_colours_and_words_follow(section: AdapterSection, session: Session, run
     after = graph_of(session)
     figures.update(after, after.delta(before).changed, index)
     assert figures.adapters[index[QUERY]] == "LoRA r8" and np.array_equal(
-        figures.trains, Figures.of(after).trains, True
+        figures.trains, NodeMetrics.of(after).trains, True
     )
     found = colouring("trainable", tree, figures, None, LIGHT)
     assert [s[0] for s in found.legend.swatches] == ["frozen", "adapter"]

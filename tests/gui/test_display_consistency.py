@@ -11,8 +11,8 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QInputDialog, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from espalier.app.canvas.figures import Figures, badge, counts
-from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.hierarchy_builder import build
+from espalier.app.canvas.node_metrics import NodeMetrics, badge, counts
 from espalier.app.features.inspector.panel import InspectorPanel
 from espalier.app.features.options.panel import make_form
 from espalier.app.shell.actions.edit import select_alike
@@ -82,7 +82,7 @@ def test_a_badge_tells_the_port_that_it_is_of(bert: Window) -> None:
 def test_twins_are_identical_while_their_choices_are(bert: Window) -> None:
     graph, tree = graph_of(bert), build(graph_of(bert))
     number = next(i for i, g in enumerate(tree.groups) if g.twins > 1)
-    figures = Figures.of(graph)
+    figures = NodeMetrics.of(graph)
     assert figures.twins(tree, number) == (2, False)
     assert counts(10, 0, (2, False))[0].endswith("×2 identical")
     first, second = named(bert, "query")

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QTabBar
 from pytestqt.qtbot import QtBot
 
 from espalier.app.shell.window import Window
-from espalier.app.widgets.bench import BEFORE
+from espalier.app.widgets.form_panel import HEIGHT_BEFORE
 
 pytestmark = pytest.mark.gui
 
@@ -34,4 +34,4 @@ def test_the_first_layout_comes_back_whole(opened: Window, qtbot: QtBot) -> None
     qtbot.waitUntil(lambda: len(bars()) == 2)
     assert {name: opened.dockWidgetArea(dock) for name, dock in opened.docks.docks.items()} == first
     assert not any(dock.isFloating() or dock.isHidden() for dock in opened.docks.docks.values())
-    assert opened.property(BEFORE) is None
+    assert opened.property(HEIGHT_BEFORE) is None

@@ -10,8 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.features.jobs.panel import JobsPanel
 from espalier.app.features.score.panel import NOT_AUTOMATIC
+from espalier.app.measured.evaluation_time import EvaluationTime, macs_of
 from espalier.app.measured.live import is_evaluation
-from espalier.app.measured.pace import Pace, macs_of
 from espalier.app.shell.window import Window
 from espalier.model.document.project import Saved
 from espalier.model.errors import FileError
@@ -104,7 +104,7 @@ def test_what_takes_long_is_offered_in_place_of_a_stale_figure(
     measured.session.evaluate()
     answer(runner, 200.0)
     quantise(measured)
-    assert not measured.live._wait.isActive() and not runner[0].waiting
+    assert not measured.live._timer.isActive() and not runner[0].waiting
     assert figure.text == "75.0\u2009% stale · Measure" and not figure.chip.isHidden()
     assert "3\u2009min" in figure.toolTip() and "3\u2009min" in row.text()
     assert measured.status.score.figures["size_bytes"].chip.isHidden()
@@ -121,8 +121,8 @@ def test_what_takes_a_while_starts_once_no_edit_comes(measured: Window, runner: 
     measured.session.evaluate()
     answer(runner, 20.0)
     quantise(measured)
-    assert live._wait.isActive() and live._wait.interval() == 20_000 and not figure.chip.isHidden()
-    live._wait.setInterval(1)
+    assert live._timer.isActive() and live._timer.interval() == 20_000 and not figure.chip.isHidden()
+    live._timer.setInterval(1)
     qtbot.waitUntil(lambda: bool(runner[0].waiting))
     assert figure.chip.isHidden()
     measured.session.submit(
@@ -131,13 +131,13 @@ def test_what_takes_a_while_starts_once_no_edit_comes(measured: Window, runner: 
     assert [j.title for j in measured.session.jobs] == ["Something else"], "nobody asked for it: it makes room"
     assert figure.text.endswith("stale · Measure")
     runner[0].finish(Saved())
-    assert live._wait.isActive(), "it is tried again"
+    assert live._timer.isActive(), "it is tried again"
 
 
 def test_the_pace_follows_the_cost_of_the_model() -> None:
     graph = small_graph()
-    pace = Pace(60.0, 2 * macs_of(graph))
-    assert pace.seconds_of(graph) == 30.0 and Pace(3.0, 0).seconds_of(graph) == 3.0
+    pace = EvaluationTime(60.0, 2 * macs_of(graph))
+    assert pace.seconds_of(graph) == 30.0 and EvaluationTime(3.0, 0).seconds_of(graph) == 3.0
     assert macs_of(graph) == 8 * 8 + 8 * 4
 
 

@@ -13,13 +13,13 @@ from pytestqt.qtbot import QtBot
 from espalier.app.features.score.panel import ENTRIES, ScorePanel
 from espalier.app.shell.application import show_within
 from espalier.app.shell.window import Window
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 
 
 def test_a_flow_breaks_its_line_where_the_width_ends(qtbot: QtBot) -> None:
     held = QWidget()
     qtbot.addWidget(held)
-    flow, parts = Flow(held, spacing=8), [QLabel() for _ in range(4)]
+    flow, parts = FlowLayout(held, spacing=8), [QLabel() for _ in range(4)]
     for part in parts:
         part.setFixedSize(100, 20)
         flow.addWidget(part)

@@ -55,7 +55,7 @@ def test_a_file_that_went_is_not_asked_for_at_each_edit(
     window: Window, runner: list[FakeRunner], measured: EvaluateOptions, qtbot: QtBot
 ) -> None:
     Path(measured.data).unlink()
-    with qtbot.waitSignal(window.live._wait.timeout):
+    with qtbot.waitSignal(window.live._timer.timeout):
         quantise(window)
     assert not asked(runner)
 

@@ -39,7 +39,7 @@ MISTAKEN = """
 import shiboken6
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QDialogButtonBox, QLabel, QMessageBox, QWidgetItem
-from espalier.app.widgets.plain import PlainStyle
+from espalier.app.widgets.plain_text_style import PlainTextStyle
 
 application = QApplication([])
 message, box = QMessageBox(), QDialogButtonBox(QDialogButtonBox.StandardButton.Ok)
@@ -51,7 +51,7 @@ for widget in widgets:
     shiboken6.invalidate(widget)
 items = [shiboken6.wrapInstance(address, QWidgetItem) for address in held]
 assert all(type(item) is QWidgetItem for item in items)
-application.setStyle(PlainStyle("Fusion"))
+application.setStyle(PlainTextStyle("Fusion"))
 message.show()
 box.show()
 print(message.findChild(QLabel, "qt_msgbox_label").textFormat() == Qt.TextFormat.PlainText)

@@ -208,7 +208,7 @@ def test_a_narrow_chart_shortens_its_title(opened: Window, runner: list[FakeRunn
     chart.show_series({"training loss": [(0, 1.0)], "validation loss": [(0, 2.0)]})
     assert "optimiser step" in chart.plot.titleLabel.text and "validation" in chart.plot.titleLabel.text
     chart.resize(190, 150)
-    chart._head()
+    chart._set_title()
     assert "optimiser step" not in chart.plot.titleLabel.text and "Loss" in chart.plot.titleLabel.text
     assert chart.plot.titleLabel.item.boundingRect().width() <= 190
     chart.close()

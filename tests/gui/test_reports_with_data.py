@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLabel
 
 from espalier.app.features.options.panel import OptionsWindow
 from espalier.app.shell.window import Window
-from espalier.app.widgets.forms.grouped import GroupedForm
+from espalier.app.widgets.forms.grouped_form import GroupedForm
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import AnalyseJob
 from espalier.passes.observed.options import ObserveOptions

@@ -8,7 +8,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.options.panel import OptionsWindow
-from espalier.app.figures.structure import STRUCTURES, same_facts
+from espalier.app.figures.structure_cache import STRUCTURES, same_facts
 from espalier.app.shell.sections import section_of
 from espalier.app.shell.window import Window
 from espalier.model.formats.integer import Integer

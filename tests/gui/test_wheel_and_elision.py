@@ -16,7 +16,7 @@ from espalier.app.features.inspector.widgets import ShareSlider
 from espalier.app.session.session import Session
 from espalier.app.shell.loading import LoadingPage
 from espalier.app.theme import DARK
-from espalier.app.widgets.forms.fields import Choice, Words, tokens
+from espalier.app.widgets.forms.fields import Choice, WordList, tokens
 from espalier.app.widgets.style import Appearance
 from espalier.model.formats.integer import Integer
 from espalier.model.registry import FORMATS
@@ -121,7 +121,7 @@ def test_the_words_of_opening_stand_above_the_middle_of_the_bar(qtbot: QtBot) ->
 
 
 def test_a_long_text_shows_its_beginning(qtbot: QtBot) -> None:
-    made = Words(float)
+    made = WordList(float)
     qtbot.addWidget(made)
     made.put(tuple(i / 10 for i in range(60)))
     assert made.cursorPosition() == 0

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.figures.curves import figure_title, figure_words, is_log, ticks
 from espalier.app.theme import CATEGORIES, Palette
 from espalier.app.widgets.charts.chart import Chart, pen
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.words import figure as short
 
 LEAST = 1e-9  # nats a sample; smaller values count as 0

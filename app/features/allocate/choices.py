@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from espalier.app.features.allocate.state.allocation import FIRST, title_of
-from espalier.app.widgets.forms.axis import caption
+from espalier.app.widgets.forms.axis_field import caption
 from espalier.app.widgets.forms.chips import Chips
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import link, muted

@@ -64,8 +64,8 @@ class AllocatePanel(AllocateWidgets):
         self.allocations.moved.connect(self._moved)
         self.measurement.changed.connect(self._measured)
         sensitivities.changed.connect(self.refresh)
-        self._session.score_changed.connect(lambda: self.when_seen(self._scored))
-        self.allocations.estimate.changed.connect(lambda: self.when_seen(self._scored))
+        self._session.score_changed.connect(lambda: self.when_visible(self._scored))
+        self.allocations.estimate.changed.connect(lambda: self.when_visible(self._scored))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -21,8 +21,8 @@ from espalier.app.features.allocate.chart import FrontChart
 from espalier.app.features.allocate.choices import AllocateChoices
 from espalier.app.features.allocate.table import AllocateTable
 from espalier.app.session.job_strip import JobStrip
-from espalier.app.widgets.forms.fields import NumberField, wear_field_style
-from espalier.app.widgets.forms.owing import Owing
+from espalier.app.widgets.forms.deferred_work import DeferredWork
+from espalier.app.widgets.forms.fields import NumberField, apply_field_style
 from espalier.app.widgets.heading import Elided, link, muted, warning
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ResultLabel(QLabel):
         self.setToolTip(text)
 
 
-class AllocateWidgets(Owing):
+class AllocateWidgets(DeferredWork):
     """The widgets without their behaviour."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
@@ -103,7 +103,7 @@ class AllocateWidgets(Owing):
         box.setSpacing(0)
         box.addWidget(self.strip)
         box.addWidget(self.pages, 1)
-        wear_field_style(self)
+        apply_field_style(self)
 
     def _empty(self) -> QWidget:
         page = QWidget()

@@ -216,7 +216,7 @@ class DataPanel(QWidget):
     def _failed(self, name: str, error: EspalierError) -> None:
         text = f"{error.message} {error.hint}".strip()
         field = self.source.editors["data"]
-        if name == "data" and field.tells(error):  # the field shows the message, so only the hint goes here
+        if name == "data" and field.shows(error):  # the field shows the message, so only the hint goes here
             self._show_message(error.hint)
         elif name == "data":
             self._show_message(text, bad=True)

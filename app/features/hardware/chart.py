@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.theme import CATEGORIES, Palette
 from espalier.app.widgets.charts.chart import Chart, pen
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.words import count, scaled
 
 Row = dict[str, Any]

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QListWidget, QListWidgetItem
 
 from espalier.app.theme import ROW
-from espalier.app.widgets.source.text import Mark
+from espalier.app.widgets.source.source_text import Mark
 
 VISIBLE = 2  # visible lines
 DATA = Qt.ItemDataRole.UserRole

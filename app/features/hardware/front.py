@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QSplitter, QStackedWidget, QV
 from espalier.app.features.hardware.chart import AREAS, COLUMNS, AreaFront, within
 from espalier.app.features.hardware.elided_table import ElidedTable
 from espalier.app.widgets.forms.fields import Choice, NumberField
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link, muted
 from espalier.app.words import plural
 from espalier.model.graph.graph import Graph
@@ -48,7 +48,7 @@ class FrontView(QWidget):
         self._legend.setTextFormat(Qt.TextFormat.RichText)
         self._words, self._pages = empty_state(NONE), QStackedWidget()
         self._compute = link("Compute", self.wanted.emit)
-        self._owed = False  # drawing is deferred until the chart is visible
+        self._deferred = False  # drawing is deferred until the chart is visible
         self.note.setToolTip(ABOUT)
         self._build()
         self.area.edited.connect(self._draw)
@@ -61,7 +61,7 @@ class FrontView(QWidget):
         session.changed.connect(lambda _: self.refresh(rows=False))
 
     def _build(self) -> None:
-        bar = Flow(spacing=8)
+        bar = FlowLayout(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
         parts: list[QWidget] = [self.area]
         for name, field in self.budgets.items():
@@ -120,12 +120,12 @@ class FrontView(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if self._owed:
+        if self._deferred:
             self._draw()
 
     def _draw(self) -> None:
-        self._owed = not self.isVisible()
-        if self._owed:  # keeps typing in a module fast
+        self._deferred = not self.isVisible()
+        if self._deferred:  # keeps typing in a module fast
             return
         document = self._session.document
         present = present_of(self.rows, document.graph) if document and not self._hardware.front_stale else -1

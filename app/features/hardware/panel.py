@@ -14,7 +14,7 @@ from espalier.app.features.hardware.run_text import ABOUT, FIRST, NO_FORMATS, NO
 from espalier.app.features.hardware.state.hardware import Hardware
 from espalier.app.features.hardware.views import MODULES, SOURCE, SUMMED, Views
 from espalier.app.jobs.status import activity
-from espalier.app.widgets.bench import Bench, invitation
+from espalier.app.widgets.form_panel import FormPanel, empty_page
 from espalier.app.widgets.forms.fields import Recolouring, tokens
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import link, muted, warning
@@ -34,7 +34,7 @@ FIFOS = ("fifo", "fifo_ram")
 _INSTANCE = re.compile(r"\) u_(\w+) \(")
 
 
-class HardwarePanel(Bench):
+class HardwarePanel(FormPanel):
     """Emits `*_wanted` for actions of the window, and `overlay_changed` when the node colours change."""
 
     begun = Signal()
@@ -73,7 +73,7 @@ class HardwarePanel(Bench):
     # -- building
 
     def _build(self) -> None:
-        page = invitation(WORDS, self._about, self._quantise)
+        page = empty_page(WORDS, self._about, self._quantise)
         inside = QWidget()
         box = QVBoxLayout(inside)
         box.setContentsMargins(12, 8, 12, 8)

@@ -13,10 +13,10 @@ from espalier.app.features.hardware.findings import Findings
 from espalier.app.features.hardware.state.edited_modules import EditedModules, built_in
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.forms.fields import Choice, tokens
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link
-from espalier.app.widgets.source.find import Find
-from espalier.app.widgets.source.text import Mark, SourceText
+from espalier.app.widgets.source.find_bar import FindBar
+from espalier.app.widgets.source.source_text import Mark, SourceText
 from espalier.app.words import plural
 from espalier.verilog.proof.lint import Finding
 from espalier.verilog.proof.lint_while_editing import can_check, check, uses
@@ -41,7 +41,7 @@ class SourceView(QWidget):
         self._copies = copies
         self._reverted: Edited | None = None
         self.choice, self.text = Choice(), SourceText()
-        self.finder, self.findings = Find(self.text), Findings()
+        self.finder, self.findings = FindBar(self.text), Findings()
         self.state = QLabel()
         self.state.setTextFormat(Qt.TextFormat.RichText)
         self._diagnosis = ""
@@ -63,7 +63,7 @@ class SourceView(QWidget):
         self.choice.setAccessibleName("File")
         self.choice.setMinimumWidth(128)
         self.edit.setToolTip("The project keeps the copy and uses it instead of the built-in module")
-        bar = Flow(spacing=8)
+        bar = FlowLayout(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
         tools = (self.edit, self.compare, self.settle, self.revert, self.restore)
         for part in (self.choice, self.finder, self.state, *tools):

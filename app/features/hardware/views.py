@@ -16,7 +16,7 @@ from espalier.app.features.hardware.state.project_tables import RunResult
 from espalier.app.features.hardware.tree import ModuleTree
 from espalier.app.features.hardware.waves import WavesView
 from espalier.app.widgets.forms.fields import Choice
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.widgets.table import Table
 
@@ -82,7 +82,7 @@ class Views(QWidget):
         split.setHandleWidth(1)
         for part in (self.tree, right):
             split.addWidget(part)
-        bar = Flow(spacing=6)  # wraps
+        bar = FlowLayout(spacing=6)  # wraps
         bar.setContentsMargins(4, 0, 12, 2)
         for part in (self.tabs, *self._tools):
             bar.addWidget(part)

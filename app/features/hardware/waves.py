@@ -13,7 +13,7 @@ from espalier.app.features.hardware.wave_view import WaveView
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.charts.wave_rows import STATES, Rows
 from espalier.app.widgets.forms.fields import Choice
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.words import plural
 from espalier.verilog.proof.waves import State, handshakes
@@ -62,7 +62,7 @@ class WavesView(QWidget):
         self._previews.failed.connect(lambda slot, error: self._show_message(str(error)))
 
     def _build(self) -> None:
-        bar = Flow(spacing=8)
+        bar = FlowLayout(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
         dots = (f'<span style="color:{COLOURS[s]}">■</span> {STATES[s]}' for s in LEGEND)
         self.legend.setText(" &nbsp;".join(dots))
@@ -102,13 +102,15 @@ class WavesView(QWidget):
             self._ready(rows)
 
     def _ready(self, rows: Rows) -> None:
-        if not rows.found.lanes or rows.found.cycles <= rows.found.first:
+        if not rows.handshakes.lanes or rows.handshakes.cycles <= rows.handshakes.first:
             self._show_message("No beat moved in this simulation.")
             return
         self.view.show_rows(rows)
         self._sort()
-        self.status.setText(plural(len(rows.found.lanes), "stream") + ", " + plural(round(rows.whole.length), "cycle"))
-        trace = rows.found.trace
+        self.status.setText(
+            plural(len(rows.handshakes.lanes), "stream") + ", " + plural(round(rows.whole.length), "cycle")
+        )
+        trace = rows.handshakes.trace
         self.show_file.setToolTip(str(trace or self._folder or ""))
         self.show_file.setText(f"Show {trace.name}" if trace else "Show file")
         self._pages.setCurrentIndex(1)
@@ -139,5 +141,5 @@ def _stamp(folder: Path) -> int:
 
 def _read(folder: Path, stop: object) -> Rows:
     rows = Rows(handshakes(folder))
-    rows.prepare(range(len(rows.found.lanes)), stop)  # type: ignore[arg-type]
+    rows.prepare(range(len(rows.handshakes.lanes)), stop)  # type: ignore[arg-type]
     return rows

@@ -12,12 +12,12 @@ from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QLabel, QVBoxLayout, QWi
 
 from espalier.app.features.inspector.charts.staircase import Staircase
 from espalier.app.features.inspector.figures.formats import FormatFigures, format_figures
-from espalier.app.figures.parts import Stop
+from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
-from espalier.app.widgets.bits import stored_words
+from espalier.app.widgets.bits import storage_text
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import heading, link
-from espalier.app.widgets.plain import rich
+from espalier.app.widgets.plain_text_style import rich_label
 from espalier.app.widgets.table import Table
 from espalier.app.words import plural
 from espalier.model.formats.base import Format
@@ -50,7 +50,7 @@ class FormatSection(QWidget):
         self.codes.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
         self.codes.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.copy = link("Copy the codes", self.codes.copy)
-        self.names = rich(), rich()
+        self.names = rich_label(), rich_label()
         self._arrange()
         self._name_plots()
 
@@ -97,7 +97,7 @@ class FormatSection(QWidget):
             self._near = None
         self.format = fmt
         self.heading.setText(fmt.title.upper())
-        self.stored.setText(stored_words(fmt))
+        self.stored.setText(storage_text(fmt))
         self.source.setText(f"Source: {fmt.source}")
         cached = self._previews.ask("format", fmt, partial(_work, fmt))
         if cached is not None:

@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.features.inspector.figures.activations import ActivationSamples
 from espalier.app.features.inspector.figures.weights import Loss, loss, quick_loss
 from espalier.app.features.inspector.tensor import values_of
-from espalier.app.figures.parts import Stop, Stopped
+from espalier.app.figures.tensor_chunks import Stop, Stopped
 from espalier.app.jobs.previews import Previews
 from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph, Node

@@ -29,7 +29,7 @@ from espalier.app.figures.facts import (
     node_path,
     node_title,
 )
-from espalier.app.widgets.forms.fields import wear_field_style
+from espalier.app.widgets.forms.fields import apply_field_style
 from espalier.model.document.document import Change
 from espalier.model.graph.check import Problem
 from espalier.model.graph.graph import Node
@@ -67,7 +67,7 @@ class InspectorPanel(QScrollArea):
         self.format = FormatSection()
         self._arrange()
         self._connect()
-        wear_field_style(self._body)
+        apply_field_style(self._body)
         self._fit()
         self.refresh()
 

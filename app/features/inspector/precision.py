@@ -11,16 +11,17 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QMouseEvent
 from PySide6.QtWidgets import QApplication, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from espalier.app.canvas.figures import FLOATS
+from espalier.app.canvas.node_metrics import FLOATS
 from espalier.app.features.inspector.sensitivity import SensitivityLine
 from espalier.app.features.inspector.terms import TERMS, explain_formula
 from espalier.app.figures.captions import title
 from espalier.app.glossary import meaning
-from espalier.app.widgets.bits import BitsBar, formula, key_words
-from espalier.app.widgets.forms.format_editor import CELL_WIDTH, CELLS, FormatEditor, short_name
-from espalier.app.widgets.forms.pending import Pending
+from espalier.app.widgets.bits import BitsBar, formula, legend
+from espalier.app.widgets.forms.delayed_edit import DelayedEdit
+from espalier.app.widgets.forms.format_editor import FormatEditor, short_name
+from espalier.app.widgets.forms.parameter_fields import CELL_WIDTH, CELLS
 from espalier.app.widgets.heading import heading
-from espalier.app.widgets.plain import rich
+from espalier.app.widgets.plain_text_style import rich_label
 from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
@@ -140,7 +141,7 @@ class PrecisionSection(QWidget):
         self._session = session
         self.port = "weight"
         self.rows = {port: PortRow(port) for port in PORTS}
-        self.typed = Pending(self)
+        self.typed = DelayedEdit(self)
         session.saving.connect(self.typed.settle)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
@@ -198,7 +199,7 @@ class PrecisionSection(QWidget):
         column.setSpacing(4)
         self.formula = QLabel(wordWrap=True)
         self.formula.setProperty("role", "small")
-        self.bits, self.key = BitsBar(), rich()
+        self.bits, self.key = BitsBar(), rich_label()
         self.key.setWordWrap(True)
         self.key.setProperty("role", "small")
         self.cost = SensitivityLine(self._session)
@@ -275,7 +276,7 @@ class PrecisionSection(QWidget):
         self.details.setVisible(fmt is not None or bool(row.editor.widgets))
         self.formula.setVisible(fmt is not None)
         self.bits.setVisible(fmt is not None)
-        self.key.setText(key_words(fmt) if fmt else "")
+        self.key.setText(legend(fmt) if fmt else "")
         self.key.setVisible(fmt is not None)
         self.cost.show_port(row.nodes if len(row.formats) == 1 else (), row.port, fmt)
         self.format_shown.emit(fmt)

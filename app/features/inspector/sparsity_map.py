@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from espalier.app.features.inspector.charts.mask_map import MaskMap
 from espalier.app.features.inspector.figures.masks import Matrix, Picture, Region, loader, picture
 from espalier.app.figures.facts import node_path
-from espalier.app.figures.parts import Stop
+from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.heading import heading, link
 from espalier.app.words import count, percent

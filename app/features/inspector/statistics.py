@@ -8,9 +8,9 @@ from functools import partial
 from espalier.app.features.inspector.figures.statistics import TensorStatistics, tensor_statistics
 from espalier.app.features.inspector.widgets import FactRows
 from espalier.app.figures.facts import Fact
-from espalier.app.figures.parts import Stop
+from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
-from espalier.app.widgets.forms.fold import Fold
+from espalier.app.widgets.forms.collapsible import Collapsible
 from espalier.app.words import count, figure, percent
 from espalier.model.store.weights import Tensor
 
@@ -19,7 +19,7 @@ SIGMAS = 3.0
 Load = Callable[[], Tensor]
 
 
-class StatisticsFold(Fold):
+class StatisticsFold(Collapsible):
     """Statistics of a tensor; the owner forwards results of `previews` for SLOT."""
 
     def __init__(self, previews: Previews) -> None:

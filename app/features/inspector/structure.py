@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.inspector.widgets import FactRows
 from espalier.app.figures.facts import Fact
-from espalier.app.figures.parts import Stop
-from espalier.app.figures.structure import STRUCTURES, Same
+from espalier.app.figures.structure_cache import STRUCTURES, Same
+from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.heading import heading
 from espalier.model.graph.graph import Graph, Node

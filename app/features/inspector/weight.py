@@ -21,7 +21,7 @@ from espalier.app.features.inspector.precision import sqnr_text
 from espalier.app.features.inspector.statistics import SLOT, StatisticsFold
 from espalier.app.features.inspector.tensor import STORED, Values, ports_shown, values_of
 from espalier.app.figures.facts import node_path
-from espalier.app.figures.parts import Stop
+from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import heading, link

@@ -15,7 +15,7 @@ from espalier.app.features.kernels.source import PythonColours
 from espalier.app.features.kernels.state.answer_text import note_text, value_text
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import link
-from espalier.app.widgets.source.text import SourceText
+from espalier.app.widgets.source.source_text import SourceText
 from espalier.app.widgets.table import Table
 from espalier.kernels.bench.answers.known import Known
 from espalier.kernels.bench.answers.lines import Line

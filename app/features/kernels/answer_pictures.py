@@ -17,7 +17,7 @@ from espalier.app.features.kernels.charts.answers.tiles import TilesPicture
 from espalier.app.features.kernels.charts.roofline import Roofline
 from espalier.app.features.kernels.state.row_text import row_tooltip
 from espalier.app.widgets.forms.fields import Choice, NumberField
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, muted
 from espalier.kernels.bench.answers.bits import dequantised, encoded
 from espalier.kernels.bench.answers.known import Known
@@ -46,7 +46,7 @@ class View(QWidget):
         box.setContentsMargins(4, 0, 8, 4)
         box.setSpacing(2)
         if fields:
-            bar = Flow(spacing=6)
+            bar = FlowLayout(spacing=6)
             bar.setContentsMargins(8, 2, 8, 2)
             for part in fields:
                 bar.addWidget(part)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 from espalier.app.features.kernels.state.row_text import busy_text, comparison_rows, comparison_text, limits_text
 from espalier.app.features.kernels.state.runs import Run
 from espalier.app.widgets.forms.fields import Choice
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link, muted
 from espalier.app.widgets.table import Table
 
@@ -41,7 +41,7 @@ class KernelsComparison(QWidget):
             choice.edited.connect(self.refresh)
 
     def _build(self) -> None:
-        bar = Flow(spacing=8)
+        bar = FlowLayout(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
         swap = link("Swap", self._swap)
         for part in (muted("A", wrap=False), self.a, muted("B", wrap=False), self.b, swap,

@@ -14,7 +14,7 @@ from espalier.app.features.kernels.charts.compile_payback import EACH, SUMMED, C
 from espalier.app.features.kernels.measurement_tab import OLD, MeasurementTab, Pages, disable_item, titled
 from espalier.app.features.kernels.state.measurement import MeasurementResult
 from espalier.app.widgets.forms.fields import Choice, Line, tokens
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link, muted
 from espalier.app.widgets.table import Table
 from espalier.app.words import count, figure, percent, plural, time_words
@@ -100,7 +100,7 @@ class CompilePage(MeasurementTab):
         return split
 
     def _charts(self) -> QWidget:
-        widget, bar = QWidget(), Flow(spacing=8)
+        widget, bar = QWidget(), FlowLayout(spacing=8)
         bar.setContentsMargins(12, 2, 12, 2)
         self.legend.setTextFormat(Qt.TextFormat.RichText)
         save = link("Save as…", lambda: self.save_wanted.emit(self.chart, "Save the chart", "compile.png"))

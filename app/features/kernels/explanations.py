@@ -13,13 +13,13 @@ from espalier.app.features.kernels.answer import AnswerView, formulas_html, line
 from espalier.app.features.kernels.measurement_tab import disable_item
 from espalier.app.features.kernels.state.answers import kernel_answers_of
 from espalier.app.theme import ROW
-from espalier.app.widgets.bench import FormArea, Front
+from espalier.app.widgets.form_panel import CurrentPageStack, FormArea
 from espalier.app.widgets.forms.fields import Choice, Recolouring
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link, muted, warning
-from espalier.app.widgets.plain import rich
-from espalier.app.widgets.pressed import hand_over
+from espalier.app.widgets.plain_text_style import rich_label
 from espalier.app.widgets.progress import Bar
+from espalier.app.widgets.start_stop import show_running
 from espalier.kernels.bench.answers.lines import lines_of
 from espalier.kernels.bench.answers.questions import QUESTIONS, Question
 from espalier.kernels.bench.spec import DEVICES
@@ -44,13 +44,13 @@ class KernelExplanations(QWidget):
         self._session = session
         self.state = kernel_answers_of(session)
         self.list, self.split = QListWidget(), QSplitter(Qt.Orientation.Horizontal)
-        self.title, self.text, self.formulas = QLabel(), rich(), rich()
-        self.figures, self.links, self.error = rich(), rich(), warning()
+        self.title, self.text, self.formulas = QLabel(), rich_label(), rich_label()
+        self.figures, self.links, self.error = rich_label(), rich_label(), warning()
         self.device = Choice(DEVICES, tuple(TITLES[d] for d in DEVICES))
         self.measure_button, self.stop_button = QPushButton("Measure"), QPushButton("Stop")
         self.status, self.bar = muted(""), Bar()
         self.shown: dict[str, AnswerView] = {}
-        self._views = Front()
+        self._views = CurrentPageStack()
         self._ahead = QTimer(self, interval=AHEAD)
         self._build()
         self._connect()
@@ -98,7 +98,7 @@ class KernelExplanations(QWidget):
         return inside
 
     def _foot(self) -> QWidget:
-        foot, box, row = QWidget(), QVBoxLayout(), Flow(spacing=6)
+        foot, box, row = QWidget(), QVBoxLayout(), FlowLayout(spacing=6)
         box.setContentsMargins(12, 4, 12, 8)
         box.setSpacing(4)
         self.measure_button.setProperty("primary", True)
@@ -183,7 +183,7 @@ class KernelExplanations(QWidget):
         state, job = self.state, self.state.job
         ledger = state.ledger.error if state.asked == "memory" and self.question.key == "memory" else None
         error = state.error or ledger
-        hand_over(self.measure_button, self.stop_button, job is not None,
+        show_running(self.measure_button, self.stop_button, job is not None,
                   lambda: self.measure_button.setEnabled(job is None))  # fmt: skip
         text = f"{self.question.measures[:1].upper()}{self.question.measures[1:]} (Ctrl+Return)"
         self.measure_button.setToolTip(text if job is None else "A measurement is running")

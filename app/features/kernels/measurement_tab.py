@@ -12,12 +12,12 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTabBar, QVBoxLa
 from espalier.app.features.kernels.state.measurement import MeasurementResult, measurement_of
 from espalier.app.features.kernels.state.runs import kernel_runs_of
 from espalier.app.jobs.status import activity
-from espalier.app.widgets.bench import Bench, Front, invitation
-from espalier.app.widgets.forms.fields import OPTION, Choice, Recolouring, wear_field_style
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.form_panel import CurrentPageStack, FormPanel, empty_page
+from espalier.app.widgets.forms.fields import OPTION, Choice, Recolouring, apply_field_style
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import empty_state, link, muted, warning
-from espalier.app.widgets.pressed import hand_over
+from espalier.app.widgets.start_stop import show_running
 from espalier.model.errors import EspalierError
 from espalier.passes.running.timed_inputs import batch_symbols
 
@@ -29,7 +29,7 @@ WORDS = 520
 OLD = "of an earlier state: run again"
 
 
-class MeasurementTab(Bench):
+class MeasurementTab(FormPanel):
     """Page of one analysis; the panel forwards `*_wanted` and `overlay_changed` to the window."""
 
     begun = Signal()
@@ -61,7 +61,7 @@ class MeasurementTab(Bench):
         self.run_button.setToolTip(f"{self.VERB} with these settings (Ctrl+Return)")
         self.run_button.clicked.connect(lambda: self.run())
         self.stop_button.clicked.connect(self.state.stop)
-        self._results, self._empty = Front(), empty_state(self.FIRST)
+        self._results, self._empty = CurrentPageStack(), empty_state(self.FIRST)
         self._build()
         self._connect()
         self._opened()
@@ -91,7 +91,7 @@ class MeasurementTab(Bench):
         row.addWidget(self.run_button, 1)
         row.addWidget(self.stop_button)
         foot.setLayout(row)
-        self._lay_out(invitation(WORDS, muted(self.NO_MODEL)), inside, foot, self._right(), [270, 900])
+        self._lay_out(empty_page(WORDS, muted(self.NO_MODEL)), inside, foot, self._right(), [270, 900])
 
     def _right(self) -> QWidget:
         widget = QWidget()
@@ -190,7 +190,7 @@ class MeasurementTab(Bench):
         state = self.state
         self._pages.setCurrentIndex(1 if self._session.document else 0)
         running = state.job is not None
-        hand_over(self.run_button, self.stop_button, running, lambda: self.run_button.setEnabled(not running))
+        show_running(self.run_button, self.stop_button, running, lambda: self.run_button.setEnabled(not running))
         self._empty.setText(self.BUSY if running else self.FIRST)
         self.summary_label.setText(self.summary(state.result) if state.result else "")
         self.summary_label.setVisible(state.result is not None)
@@ -210,14 +210,14 @@ class Pages(QWidget):
 
     def __init__(self, views: dict[str, QWidget], tools: tuple[QWidget, ...] = ()) -> None:
         super().__init__()
-        self.tabs, self.pages = QTabBar(), Front()
+        self.tabs, self.pages = QTabBar(), CurrentPageStack()
         for title, view in views.items():
             self.tabs.addTab(title)
             self.pages.addWidget(view)
         self.tabs.setDrawBase(False)
         self.tabs.setExpanding(False)
         self.tabs.setElideMode(Qt.TextElideMode.ElideNone)
-        bar = Flow(spacing=6)
+        bar = FlowLayout(spacing=6)
         bar.setContentsMargins(4, 0, 12, 2)
         for part in (self.tabs, *tools):
             bar.addWidget(part)
@@ -260,7 +260,7 @@ def titled(title: str, editor: QWidget, form: Form) -> QWidget:
     row.addWidget(label)
     row.addWidget(editor, 1)
     widget.setLayout(row)
-    wear_field_style(widget)
+    apply_field_style(widget)
     return widget
 
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QScrollArea, QTabBar, QVBoxLayout, QWidget
 
-from espalier.app.widgets.bench import Front
+from espalier.app.widgets.form_panel import CurrentPageStack
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -77,7 +77,7 @@ class KernelsPanel(QWidget):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self.bar, self._pages = QTabBar(), Front()
+        self.bar, self._pages = QTabBar(), CurrentPageStack()
         self.pages: dict[str, QWidget] = {}
         self._soon = QTimer(self, singleShot=True, interval=0)
         self._soon.timeout.connect(self._show)

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame
 from espalier.app.features.kernels.charts.run_lanes import COLOURS, Floats, Lane, Run, Span, rows_of, visible_lane
 from espalier.app.figures.curves import ticks
 from espalier.app.theme import CATEGORIES, Palette, rgb
-from espalier.app.widgets.charts.picture import Table, in_light, write_chart
+from espalier.app.widgets.charts.chart_export import Table, light_theme, write_chart
 from espalier.app.widgets.charts.wave_rows import Span as Stretch
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.words import mebibytes, time_words
@@ -273,7 +273,7 @@ class TimelineCanvas(QAbstractScrollArea):
 
     def export(self, path: Path) -> None:
         """Export the view to a .png or .svg file, or all spans to a .csv; raises FileError."""
-        with in_light(self, path):
+        with light_theme(self, path):
             write_chart(self.viewport(), path, self.table, self._paint_on)
 
     def _paint_on(self, device: QPaintDevice) -> None:

@@ -14,8 +14,8 @@ from espalier.app.features.kernels.setup import KernelSetup
 from espalier.app.features.kernels.state.row_text import busy_text, limits_text
 from espalier.app.features.kernels.state.runs import Run, kernel_runs_of
 from espalier.app.features.kernels.views import SOURCE, Views
-from espalier.app.widgets.bench import FormArea
-from espalier.app.widgets.forms.fields import Choice, wear_field_style
+from espalier.app.widgets.form_panel import FormArea
+from espalier.app.widgets.forms.fields import Choice, apply_field_style
 from espalier.app.widgets.heading import Elided, link, muted, row_of, warning
 from espalier.app.words import plural
 from espalier.kernels.bench.request import Request
@@ -49,7 +49,7 @@ class KernelRuns(QWidget):
         self.views = Views(self._save, self._load, self._remove)
         self._build()
         self._connect()
-        wear_field_style(self)
+        apply_field_style(self)
         self.state.want_lab()
         self._on_lab()
         self._on_listed()

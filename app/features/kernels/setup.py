@@ -9,10 +9,10 @@ from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.theme import ROW
-from espalier.app.widgets.forms.fields import Choice, Line, NumberField, chain
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.fields import Choice, Line, NumberField, set_tab_chain
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import muted
-from espalier.app.widgets.pressed import hand_over
+from espalier.app.widgets.start_stop import show_running
 from espalier.app.words import duration, plural
 from espalier.kernels.bench.request import Request
 from espalier.kernels.bench.spec import KernelInfo, Lab, VersionInfo, parse_shape, shape_text
@@ -45,7 +45,7 @@ class KernelSetup(QWidget):
         self.seconds, self.threads = NumberField(float, 0, 60), NumberField(int, 0, 1024, zero="torch's")
         self.run_button, self.stop_button = QPushButton("Run"), QPushButton("Cancel")
         self.estimate, self.lacking, self.foot = QLabel(wordWrap=True), muted(""), QWidget()
-        self._versions = Flow(spacing=10, between=0)
+        self._versions = FlowLayout(spacing=10, between=0)
         self.seconds.put(0.2)
         self.threads.put(0)
         self._build()
@@ -180,7 +180,7 @@ class KernelSetup(QWidget):
         self.versions = {name: self._box(name, versions) for name, versions in by_name.items()}
         for box in self.versions.values():
             self._versions.addWidget(box)
-        chain(*self.types.values(), *self.versions.values(), self.sizes, self.own, self.seconds, self.threads,
+        set_tab_chain(*self.types.values(), *self.versions.values(), self.sizes, self.own, self.seconds, self.threads,
               self.run_button, self.stop_button)  # fmt: skip
         lacking = {n: w for n, versions in by_name.items() if (w := _why_not(versions, self._device))}
         whys = {why: [n for n, w in lacking.items() if w == why] for why in lacking.values()}
@@ -267,7 +267,7 @@ class KernelSetup(QWidget):
     def show_running(self, running: bool) -> None:
         """Switch the buttons for a running or stopped run."""
         self._running = running
-        hand_over(self.run_button, self.stop_button, running, self.update_estimate)
+        show_running(self.run_button, self.stop_button, running, self.update_estimate)
 
 
 def _why_not(versions: Sequence[VersionInfo], device: str) -> str:

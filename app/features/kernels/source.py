@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.kernels.state.row_text import cost_model_text
 from espalier.app.widgets.forms.fields import Choice
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
-from espalier.app.widgets.source.colours import Highlighter
-from espalier.app.widgets.source.find import Find
-from espalier.app.widgets.source.text import SourceText
+from espalier.app.widgets.source.find_bar import FindBar
+from espalier.app.widgets.source.highlighter import Highlighter
+from espalier.app.widgets.source.source_text import SourceText
 from espalier.kernels.bench.results import Row
 from espalier.kernels.bench.spec import KernelInfo
 
@@ -64,7 +64,7 @@ class KernelSource(QWidget):
         self.version.setAccessibleName("Version to read")
         self.text = SourceText(PythonColours)
         self.text.setAccessibleName("Source")
-        self.finder = Find(self.text)
+        self.finder = FindBar(self.text)
         self.description = QLabel(wordWrap=True)
         self.description.setProperty("role", "small")
         self.description.setMinimumWidth(1)
@@ -75,7 +75,7 @@ class KernelSource(QWidget):
         self.version.edited.connect(self.refresh)
 
     def _build(self) -> None:
-        bar = Flow(spacing=8)
+        bar = FlowLayout(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
         self._tools = QWidget()
         self._tools.setLayout(bar)

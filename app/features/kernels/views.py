@@ -14,10 +14,10 @@ from espalier.app.features.kernels.source import KernelSource
 from espalier.app.features.kernels.state.row_text import type_word
 from espalier.app.features.kernels.state.runs import Run
 from espalier.app.features.kernels.table import KernelTable
-from espalier.app.widgets.bench import Front
 from espalier.app.widgets.charts.chart import Chart
+from espalier.app.widgets.form_panel import CurrentPageStack
 from espalier.app.widgets.forms.fields import Choice
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.widgets.table import Table
 from espalier.kernels.bench.results import Row
@@ -35,7 +35,7 @@ class Plot(QWidget):
         super().__init__()
         self.chart, self.legend = chart, QLabel()
         self.legend.setTextFormat(Qt.TextFormat.RichText)
-        bar = Flow(spacing=8)
+        bar = FlowLayout(spacing=8)
         bar.setContentsMargins(12, 4, 12, 2)
         for part in (*choices, self.legend):
             bar.addWidget(part)
@@ -65,7 +65,7 @@ class Views(QWidget):
         super().__init__()
         self._run: Run | None = None
         self._others = tools
-        self.tabs, self._pages = QTabBar(), Front()
+        self.tabs, self._pages = QTabBar(), CurrentPageStack()
         self.table, self.comparison = KernelTable(), KernelsComparison()
         self.kernel, self.dtype = Choice(), Choice()
         self.figure = Choice(tuple(TITLES), tuple(TITLES.values()))
@@ -88,7 +88,7 @@ class Views(QWidget):
             choice.setAccessibleName(name)
         for page in (self.table, self.curves, self.roof, self.source, self.comparison, self._empty):
             self._pages.addWidget(page)
-        bar = Flow(spacing=10)
+        bar = FlowLayout(spacing=10)
         bar.setContentsMargins(4, 0, 12, 0)
         for part in (self.tabs, *self._tools, *self._others):
             bar.addWidget(part)

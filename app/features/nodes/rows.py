@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from espalier.app.canvas.figures import trains
+from espalier.app.canvas.node_metrics import trains
 from espalier.app.figures.captions import shape_text
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import macs

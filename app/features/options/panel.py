@@ -30,7 +30,7 @@ def make_form(options: Any, session: Session) -> QWidget:
     For a pass that reads data, its own options come first; how the data are read is in a folded group.
     """
     from espalier.app.widgets.forms.form import Form
-    from espalier.app.widgets.forms.grouped import Group, GroupedForm
+    from espalier.app.widgets.forms.grouped_form import Group, GroupedForm
     from espalier.passes.running.splits import EvaluateOptions
     from espalier.passes.training.options import FinetuneOptions
 

@@ -15,8 +15,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from espalier.app.figures.parts import Stop
-from espalier.app.figures.structure import STRUCTURES, Same
+from espalier.app.figures.structure_cache import STRUCTURES, Same
+from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.heading import heading
 from espalier.app.words import count, plural

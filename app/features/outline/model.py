@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 
-from espalier.app.canvas.figures import badge, choices, differ, sparsity, twins_of
 from espalier.app.canvas.hierarchy import Hierarchy
-from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.hierarchy_builder import build
+from espalier.app.canvas.node_metrics import badge, choices, differ, sparsity, twins_of
 from espalier.app.figures.captions import title
 from espalier.app.words import plural
 from espalier.model.graph.graph import Graph, Node

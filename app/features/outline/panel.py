@@ -17,7 +17,7 @@ from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QMenu, QVBoxLayout, QWidget
 
 from espalier.app.canvas.hierarchy import default_open
-from espalier.app.canvas.relayout import SYNCHRONOUS
+from espalier.app.canvas.layout_worker import SYNCHRONOUS
 from espalier.app.features.outline.model import Contents, OutlineModel, contents
 from espalier.app.features.outline.selection import SharedSelection
 from espalier.app.features.outline.view import OutlineTree

@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.search.entry_forms import TITLES, EntryForm, OptionForm
 from espalier.app.glossary import meaning
+from espalier.app.widgets.forms.collapsible import Collapsible
 from espalier.app.widgets.forms.fields import Check, Choice, Line, NumberField
-from espalier.app.widgets.forms.flow import Flow
-from espalier.app.widgets.forms.fold import Fold
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
@@ -109,7 +109,7 @@ class EntryCard(QFrame):
         self.parts.setAccessibleName("Parts of the path of a module")
         self.parts.setToolTip("So many parts of a module's path share a choice")
         self.more = More(vary.kind)
-        self.fold = Fold("More", lambda: self.more)
+        self.fold = Collapsible("More", lambda: self.more)
         self._arrange()
         self.put(vary)
         for part in (self.form, self.per, self.parts, self.more):
@@ -171,7 +171,7 @@ class EntryCard(QFrame):
 
 def _row(caption: str, *parts: QWidget) -> QWidget:
     held = QWidget()
-    flow = Flow(held, spacing=6)
+    flow = FlowLayout(held, spacing=6)
     label = QLabel(caption)
     label.setProperty("role", "muted")
     label.setToolTip(meaning(caption))

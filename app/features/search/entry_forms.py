@@ -10,10 +10,10 @@ from PySide6.QtWidgets import QCompleter, QGridLayout, QLabel, QWidget
 
 from espalier.app.features.search.formats import FormatsField
 from espalier.app.glossary import meaning
-from espalier.app.widgets.forms.axis import AxisField
+from espalier.app.widgets.forms.axis_field import AxisField
 from espalier.app.widgets.forms.chips import Chips
 from espalier.app.widgets.forms.fields import Choice, Line, NumberField
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.forms.form import SelectEditor
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
@@ -43,7 +43,7 @@ class Range(QWidget):
         self.low.setAccessibleName("From")
         self.high.setAccessibleName("To")
         self.and_ = QLabel("and")
-        flow = Flow(self, spacing=6)
+        flow = FlowLayout(self, spacing=6)
         for part in (self.how, self.values, self.low, self.and_, self.high):
             flow.addWidget(part)
         self.values.setMinimumWidth(110)

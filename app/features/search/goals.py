@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from espalier.app.figures.study.labels import title
 from espalier.app.widgets.forms.fields import Choice, Line, NumberField
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link
 from espalier.model.errors import OptionsError
 from espalier.passes.search.spec import Goal
@@ -37,7 +37,7 @@ class Row(QWidget):
 
     def arrange(self, *fields: Any) -> None:
         """Lay the fields out behind the figure."""
-        flow = Flow(self, spacing=6)
+        flow = FlowLayout(self, spacing=6)
         for part in (self.figure, *fields, self.drop):
             flow.addWidget(part)
         for part in (self.figure, *fields):
@@ -116,7 +116,7 @@ class Goals(QWidget):
         box.addLayout(self._top)
         box.addWidget(self.how)
         links = QWidget()
-        flow = Flow(links, spacing=10)
+        flow = FlowLayout(links, spacing=10)
         for part in (link("+ goal", self.add_goal), link("+ constraint", self.add_limit)):
             flow.addWidget(part)
         box.addLayout(self._below)

@@ -12,7 +12,7 @@ from espalier.app.features.search.state.study import ASKED
 from espalier.app.features.search.state.texts import best_words, pace_words
 from espalier.app.jobs.status import status_text
 from espalier.app.widgets.forms.fields import Choice
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import Elided, link, warning
 from espalier.app.widgets.progress import Bar
 from espalier.app.words import count, duration, left, plural
@@ -90,7 +90,7 @@ class SearchHead(QWidget):
         self.others.popup(self.compare.mapToGlobal(self.compare.rect().bottomLeft()))
 
     def _arrange(self) -> None:
-        top = Flow()
+        top = FlowLayout()
         top.setContentsMargins(12, 6, 12, 0)
         for part in (self.studies, self.status, *self.links.values(), self.compare, self.more):
             top.addWidget(part)

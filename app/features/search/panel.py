@@ -15,7 +15,7 @@ from espalier.app.features.search.results import SearchResults
 from espalier.app.features.search.setup import SearchSetup
 from espalier.app.features.search.state.searches import Searches, Study, seconds_each
 from espalier.app.features.search.state.templates import beginning
-from espalier.app.widgets.bench import Bench, invitation
+from espalier.app.widgets.form_panel import FormPanel, empty_page
 from espalier.app.widgets.heading import link, muted
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
@@ -38,7 +38,7 @@ SOON = 120  # milliseconds after a trial until the head tells of it, and of thos
 CLOCK = 1000  # milliseconds between two looks at how long it still takes
 
 
-class SearchPanel(Bench):
+class SearchPanel(FormPanel):
     """The composer at the left; at the right what came of a study: head, charts, trials."""
 
     begun = Signal()
@@ -67,7 +67,7 @@ class SearchPanel(Bench):
     def _build(self) -> None:
         self.example_link = link("", self.run_example)
         self.compose_link = link("Compose a search", self.compose)
-        empty = invitation(WORDS, muted(ABOUT), self.example_link, self.compose_link)
+        empty = empty_page(WORDS, muted(ABOUT), self.example_link, self.compose_link)
         self._lay_out(empty, self.setup, self.setup.foot, self.results, [SETUP, RESULTS])
 
     def _connect(self) -> None:
@@ -97,7 +97,7 @@ class SearchPanel(Bench):
     def _opened(self) -> None:
         document = self._session.document
         self.setup.recipe = None
-        self.setup.owe(self._begin_form)
+        self.setup.defer(self._begin_form)
         self._invite()
         self.example_link.setVisible(document is not None)
         self.compose_link.setVisible(document is not None)
@@ -123,7 +123,7 @@ class SearchPanel(Bench):
     def _outdate_form(self) -> None:
         """The space is another, or trials may be scored on other data: an edit tells of both, and they cost once."""
         self._invite()
-        self.setup.owe(self.setup.refresh, also=True)
+        self.setup.defer(self.setup.refresh, also=True)
 
     def compose(self) -> None:
         """Show the form."""

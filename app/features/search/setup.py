@@ -19,12 +19,12 @@ from espalier.app.features.search.state.searches import check_source
 from espalier.app.features.search.state.templates import FOLDER, load, templates, to_toml
 from espalier.app.features.search.state.texts import entry_words, size_words, time_words
 from espalier.app.features.search.training import TrainingField
-from espalier.app.widgets.forms.axis import caption
-from espalier.app.widgets.forms.fields import Line, wear_field_style
-from espalier.app.widgets.forms.flow import Flow
-from espalier.app.widgets.forms.fold import Fold
-from espalier.app.widgets.forms.grouped import Group, GroupedForm
-from espalier.app.widgets.forms.owing import Owing
+from espalier.app.widgets.forms.axis_field import caption
+from espalier.app.widgets.forms.collapsible import Collapsible
+from espalier.app.widgets.forms.deferred_work import DeferredWork
+from espalier.app.widgets.forms.fields import Line, apply_field_style
+from espalier.app.widgets.forms.flow_layout import FlowLayout
+from espalier.app.widgets.forms.grouped_form import Group, GroupedForm
 from espalier.app.widgets.forms.score_field import ScoreField
 from espalier.app.widgets.heading import link, muted
 from espalier.model.document.recipe import Recipe
@@ -53,7 +53,7 @@ PAUSE = 60  # milliseconds after the last key before the space is counted
 FEW = 8  # choices of an entry up to which each can be named by a condition
 
 
-class SearchSetup(Owing):
+class SearchSetup(DeferredWork):
     """`run_wanted` tells the spec that the button asks for; `foot` stays below the fields."""
 
     run_wanted = Signal(object)
@@ -94,10 +94,10 @@ class SearchSetup(Owing):
         self._list = QVBoxLayout()
         self._list.setSpacing(6)
         self._adds = QWidget()
-        adds = Flow(self._adds, spacing=8, between=0)
+        adds = FlowLayout(self._adds, spacing=8, between=0)
         for kind, words in ADDS.items():
             adds.addWidget(link(words, lambda k=kind: self.add(BEGINNINGS[k], edited=True)))
-        self._train_fold = Fold("Training in each trial", lambda: self.training)
+        self._train_fold = Collapsible("Training in each trial", lambda: self.training)
         box = QVBoxLayout(self)
         box.setContentsMargins(12, 8, 12, 10)
         box.setSpacing(7)
@@ -112,8 +112,8 @@ class SearchSetup(Owing):
         self.counted.setProperty("role", "strong")
         for part in (self.counted, self.wrong, self.time, self.run_button):
             foot.addWidget(part)
-        wear_field_style(self)
-        wear_field_style(self.foot)
+        apply_field_style(self)
+        apply_field_style(self.foot)
 
     def _connect(self) -> None:
         self._wait.timeout.connect(self.tell)
@@ -284,7 +284,7 @@ class SearchSetup(Owing):
                 _check(spec, space, document.graph, self.recipe, self.used)
         except EspalierError as error:
             wrong = "" if self.how.error else _words(error)
-        self.score.tell()
+        self.score.show_summary()
         steps = ", ".join(s.pass_name for s in self.recipe.steps) if self.recipe else ""
         self._own.setText(f"On the template's own recipe: {steps}." if steps else "")
         for part in (self._own, self._own_link):

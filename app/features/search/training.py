@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from espalier.app.widgets.forms.fields import Choice
-from espalier.app.widgets.forms.grouped import GroupedForm
+from espalier.app.widgets.forms.grouped_form import GroupedForm
 from espalier.app.widgets.forms.training_groups import GROUPS
 from espalier.app.widgets.heading import muted
 from espalier.model.document.codec import decode, encode

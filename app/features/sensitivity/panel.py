@@ -18,7 +18,7 @@ from espalier.app.features.sensitivity.views import Views
 from espalier.app.figures.heat_lines import LEAST, Heat, arrange, title_of
 from espalier.app.measured.sensitivities import NO_DATA, sensitivities_of
 from espalier.app.session.job_strip import JobStrip
-from espalier.app.widgets.heading import empty_state, link, say_as
+from espalier.app.widgets.heading import empty_state, link, set_role
 from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
@@ -155,7 +155,7 @@ class SensitivityPanel(QWidget):
         elif has_weights and not data:
             text = f"{ABOUT} {NO_DATA}"
         self._empty.setText(text)
-        say_as(self._empty, "bad" if has_weights and self.known.error else "muted")
+        set_role(self._empty, "bad" if has_weights and self.known.error else "muted")
         self.start.setVisible(has_weights and bool(data) and not running)
         self.start.setText(f"Compute sensitivities on {data.rpartition('/')[2]}")
         self.ask.setVisible(has_weights and not running)

@@ -14,9 +14,9 @@ from espalier.app.features.sensitivity.charts.heat_bars import LayerBars
 from espalier.app.figures.heat_lines import PORTS, Heat, Order
 from espalier.app.widgets.charts.chart import Chart
 from espalier.app.widgets.forms.fields import Check, Choice
-from espalier.app.widgets.forms.flow import Flow
-from espalier.app.widgets.heading import Elided, empty_state, link, say_as
-from espalier.app.widgets.plain import rich
+from espalier.app.widgets.forms.flow_layout import FlowLayout
+from espalier.app.widgets.heading import Elided, empty_state, link, set_role
+from espalier.app.widgets.plain_text_style import rich_label
 from espalier.app.words import plural
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Views(QWidget):
         self._only = Check("only selected layers")
         self._format = Choice()
         self.status, self.words, self.scale = Elided("", "muted", 40), Elided("", "muted"), HeatScale()
-        self._legend = rich()
+        self._legend = rich_label()
         self._empty = empty_state(NO_DOTS)
         self.links = {
             "run": link("Run again", self.run.emit), "stop": link("Stop", self.stop.emit),
@@ -75,7 +75,7 @@ class Views(QWidget):
         for choice, name in ((self._ports, "Ports"), (self._order, "Order"), (self._format, "Format")):
             choice.setAccessibleName(name)
         self._format.setToolTip("The format of the bars, and of the colours on the graph")
-        bar = Flow(spacing=10)
+        bar = FlowLayout(spacing=10)
         bar.setContentsMargins(12, 2, 12, 2)
         for part in (self.tabs, self._ports, self._order, self._format, self._only, self.scale, self._legend,
                      self.status, *self.links.values()):  # fmt: skip
@@ -211,7 +211,7 @@ class Views(QWidget):
             line.row is not None for line in self.heat.lines)  # fmt: skip
         rows = plural(count, "row")
         self.status.show_text(" · ".join(w for w in (rows, known.status) if w))
-        say_as(self.status, "bad" if known.error else "muted")
+        set_role(self.status, "bad" if known.error else "muted")
         self.links["stop"].setVisible(known.running or known.measuring)
         self.links["run"].setVisible(not known.running)
         self.links["measure"].setEnabled(not (known.running or known.measuring))

@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedWidget, QVBoxL
 
 from espalier.app.figures.facts import node_path
 from espalier.app.session.streamed_analysis import StreamedAnalysis
+from espalier.app.widgets.forms.deferred_work import DeferredWork
 from espalier.app.widgets.forms.fields import tokens
-from espalier.app.widgets.forms.owing import Owing
 from espalier.app.widgets.heading import Elided, empty_state, link
-from espalier.app.widgets.sqnr_table import MOST, SqnrTable
+from espalier.app.widgets.sqnr_table import MAX_DB, SqnrTable
 from espalier.app.widgets.table import to_text
 from espalier.app.words import THIN, plural
 from espalier.model.document.recipe import Step
@@ -42,7 +42,7 @@ FIRST = "Weights appear as they are measured. The first run takes longer: the fo
 LOSS = "It does not tell a layer's effect on the model's accuracy."
 
 
-class SqnrPanel(Owing):
+class SqnrPanel(DeferredWork):
     """Measures on request; rows appear as they are measured. Emits `begun` when a measurement starts."""
 
     begun, save_wanted = Signal(), Signal()
@@ -114,7 +114,7 @@ class SqnrPanel(Owing):
         """Clear the results for another model."""
         self._measured = None
         self._pages.setCurrentIndex(0)
-        self.when_seen(self._show_start_page)
+        self.when_visible(self._show_start_page)
 
     def _show_start_page(self) -> None:
         """Show what can be measured."""
@@ -219,7 +219,7 @@ class SqnrPanel(Owing):
         heat = self.table.heat
         if now.isValid():
             keys = f"Enter applies it here, Ctrl+Enter to all {plural(heat.rowCount(), 'weight')}"
-            self.words.show_text(f"{heat.told(now)} · {keys}")
+            self.words.show_text(f"{heat.cell_text(now)} · {keys}")
 
     # -- files
 
@@ -239,10 +239,10 @@ class Legend(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._texts = "SQNR  0", f"{MOST:.0f}{THIN}dB: better"
+        self._texts = "SQNR  0", f"{MAX_DB:.0f}{THIN}dB: better"
         self.setFixedSize(self.sizeHint())
         self.setToolTip(f"{DEFINITION} {LOSS}")
-        self.setAccessibleName(f"Colours from 0 to {MOST:.0f} dB")
+        self.setAccessibleName(f"Colours from 0 to {MAX_DB:.0f} dB")
 
     def sizeHint(self) -> QSize:
         words = sum(map(self.fontMetrics().horizontalAdvance, self._texts))

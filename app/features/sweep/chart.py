@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.figures.curves import figure_title, figure_words, is_log, line_style, positions
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import Chart, dashed, lighter, pen, tint
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.words import change_words, count, noise_words
 from espalier.passes.figure import accuracy_of, is_near
 from espalier.passes.sweep.results import (

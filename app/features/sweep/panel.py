@@ -14,9 +14,9 @@ from espalier.app.features.sweep.points import SweepPoints
 from espalier.app.features.sweep.setup import SweepSetup
 from espalier.app.features.sweep.state import Run, Sweeps
 from espalier.app.figures.curves import draw, figure_title
-from espalier.app.widgets.bench import Bench, invitation
+from espalier.app.widgets.form_panel import FormPanel, empty_page
 from espalier.app.widgets.forms.fields import Choice
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import Elided, link, muted, warning
 from espalier.app.words import plural
 from espalier.model.errors import EspalierError
@@ -37,7 +37,7 @@ CHOOSE = "Choose what to vary at the left, then <b>Run</b>. The curve is drawn h
 SETUP, TABLE, WORDS, MIDDLE, NAME = 288, 440, 520, 260, 260
 
 
-class SweepsPanel(Bench):
+class SweepsPanel(FormPanel):
     """The form at the left, the curves in the middle, the points at the right."""
 
     save_wanted = Signal()
@@ -69,7 +69,7 @@ class SweepsPanel(Bench):
     def _build(self) -> None:
         self._how = muted("Or add a step to the recipe, such as Model → Prune…, and choose what to vary.")
         self.example_link = link("Try it: accuracy against weight width", self.run_example)
-        empty = invitation(WORDS, muted(ABOUT), self.example_link, self._how)
+        empty = empty_page(WORDS, muted(ABOUT), self.example_link, self._how)
         self._lay_out(empty, self.setup, self.setup.foot, self._shown(), [SETUP, 560 + TABLE])
 
     def _shown(self) -> QWidget:
@@ -262,11 +262,11 @@ def _doing(run: Run) -> str:
     return "running" if run.job.state == "running" else "queued"
 
 
-def _bar(runs: QWidget, figure: QWidget, *others: QWidget) -> Flow:
+def _bar(runs: QWidget, figure: QWidget, *others: QWidget) -> FlowLayout:
     """The sweep and the figure, how far it is, and the links; in two lines where one is too narrow."""
     runs.setMinimumWidth(150)
     figure.setMinimumWidth(90)
-    bar = Flow()
+    bar = FlowLayout()
     bar.setContentsMargins(12, 6, 12, 0)
     for part in (runs, figure, *others):
         bar.addWidget(part)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from espalier.app.widgets.forms.axis import AxisField, caption
-from espalier.app.widgets.forms.fields import Choice, NumberField, wear_field_style
+from espalier.app.widgets.forms.axis_field import AxisField, caption
+from espalier.app.widgets.forms.fields import Choice, NumberField, apply_field_style
 from espalier.app.widgets.forms.score_field import ScoreField
 from espalier.app.widgets.heading import link, muted
 from espalier.app.words import count, duration, plural
@@ -55,7 +55,7 @@ class SweepSetup(QWidget):
         for part in (self.seeds, self.score):
             part.edited.connect(self.tell)
         self.main.values.returnPressed.connect(self.run)
-        wear_field_style(self)
+        apply_field_style(self)
 
     def _arrange(self) -> None:
         self._more, self._rows, self._links = QVBoxLayout(), QVBoxLayout(), QVBoxLayout()
@@ -202,7 +202,7 @@ class SweepSetup(QWidget):
 
     def tell(self) -> None:
         """Say how much work it is, or why it cannot run."""
-        self.score.tell()
+        self.score.show_summary()
         try:
             sweep = self.sweep()
             found = estimate(sweep, self._timed)

@@ -17,8 +17,8 @@ from espalier.app.features.training.trainable_selection import TrainableSelectio
 from espalier.app.jobs.previews import Previews
 from espalier.app.jobs.status import trains
 from espalier.app.widgets.forms.data_fields import DataField
-from espalier.app.widgets.forms.grouped import GroupedForm
-from espalier.app.widgets.forms.owing import Owing
+from espalier.app.widgets.forms.deferred_work import DeferredWork
+from espalier.app.widgets.forms.grouped_form import GroupedForm
 from espalier.app.widgets.forms.training_groups import GROUPS
 from espalier.app.widgets.heading import link, muted, warning
 from espalier.app.words import count
@@ -34,7 +34,7 @@ PASS = "finetune"
 NO_DATA = "Name the data to train on: a demo, a data set of the hub, a file or a folder."
 
 
-class TrainingPanel(Owing):
+class TrainingPanel(DeferredWork):
     """Emits `wanted` with the options when Train is pressed; follows the run by the session's jobs."""
 
     wanted = Signal(object)
@@ -208,7 +208,7 @@ class TrainingPanel(Owing):
         """Show an error, unless the data field shows it already."""
         self.words.setText("")
         data = self.form.editor("data")
-        if isinstance(data, DataField) and data.tells(error):
+        if isinstance(data, DataField) and data.shows(error):
             self.error.hide()
             return
         self.error.setText(f"{error.message} {error.hint}".strip())
@@ -271,7 +271,7 @@ class TrainingPanel(Owing):
             self.result.show()
         elif self._job is None:
             self.result.hide()
-            self.when_seen(self._follow)
+            self.when_visible(self._follow)
 
     def _follow(self) -> None:
         """Update suggestion and state for the present graph while no training runs."""

@@ -13,25 +13,24 @@ from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFrame, QWidget
 
 from espalier.app.theme import PLOT_WIDTH, SECONDARY, Palette
-from espalier.app.widgets.charts.picture import Table, in_light, write_chart
+from espalier.app.widgets.charts.chart_export import Table, light_theme, write_chart
 from espalier.app.widgets.forms.fields import tokens
 
-EDGE = 6.0  # pixels left of the name of the upright axis, which pyqtgraph would put on the border
-
-LIGHTER = 135  # per cent, for lines on a dark ground
+EDGE = 6.0  # pixels left of the name of the vertical axis, which pyqtgraph would put on the border
+LIGHTER = 135  # per cent, for lines on a dark background
 
 pg.setConfigOptions(antialias=True)
 
 
 class Chart(pg.PlotWidget):
-    """A themed plot. Subclasses draw in `draw(palette)`, give their figures in `table()`; `themed`: other colours."""
+    """A themed plot. Subclasses implement `draw(palette)` and `table()`. `themed`: the colours have changed."""
 
     themed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent, enableMenu=False)  # menus made and thrown away were a third of a plot's making
+        super().__init__(parent, enableMenu=False)  # unused menus were a third of the time to create a plot
         self.look: Palette = tokens(self)
-        self.plot: Any = self.getPlotItem()  # pyqtgraph makes its methods while it runs
+        self.plot: Any = self.getPlotItem()  # pyqtgraph adds its methods at run time
         self.plot.hideButtons()
         self.plot.setMouseEnabled(x=False, y=False)
         self.plot.layout.setContentsMargins(0, 0, 0, 0)
@@ -40,7 +39,7 @@ class Chart(pg.PlotWidget):
         self.set_theme(self.look)
 
     def set_theme(self, palette: Palette) -> None:
-        """Take other colours and draw again."""
+        """Set the colours and draw again."""
         self.look = palette
         self.setBackground(palette.panel)
         font = QFont(self.font())
@@ -57,31 +56,31 @@ class Chart(pg.PlotWidget):
         self.themed.emit()
 
     def name_axes(self, x: str, y: str, left: int = 64, bottom: int = 36) -> None:
-        """A name on each axis, horizontal grid lines, numbers as they are; `left` and `bottom`: pixels of the axes."""
-        up, along = self.plot.getAxis("left"), self.plot.getAxis("bottom")
-        for axis, text in ((up, y), (along, x)):
+        """Name both axes, draw horizontal grid lines, disable SI prefixes. `left`, `bottom`: axis sizes in pixels."""
+        vertical, horizontal = self.plot.getAxis("left"), self.plot.getAxis("bottom")
+        for axis, text in ((vertical, y), (horizontal, x)):
             axis.enableAutoSIPrefix(False)
             axis.setLabel(escape(text), color=self.look.muted, **{"font-size": "11px"})
-        up.setTickPen(pen(self.look.line, 1.0))
-        up.setStyle(tickAlpha=255, maxTickLevel=0)
-        up.setGrid(255)
-        up.setWidth(left)
-        along.setHeight(bottom)
+        vertical.setTickPen(pen(self.look.line, 1.0))
+        vertical.setStyle(tickAlpha=255, maxTickLevel=0)
+        vertical.setGrid(255)
+        vertical.setWidth(left)
+        horizontal.setHeight(bottom)
         self.plot.layout.setContentsMargins(EDGE, 0, 0, 0)
 
     def draw(self, palette: Palette) -> None:
-        """Draw what is known, in `palette`."""
+        """Draw the data in the colours of `palette`."""
 
     def table(self) -> Table:
-        """The figures drawn: names of the columns, and rows."""
+        """The plotted values: column names and rows."""
         return (), ()
 
     def export(self, path: Path) -> None:
-        """Write the plot to a .png (twice the size on screen), .svg or .csv file; raises FileError."""
-        with in_light(self, path):
+        """Write the plot to a .png (twice the size on screen), .svg or .csv file. Raises FileError."""
+        with light_theme(self, path):
             write_chart(self, path, self.table, self._paint_on)
 
-    outlined = False  # written to a file of vectors just now
+    outlined = False  # whether it is being written as SVG
 
     def _paint_on(self, device: QPaintDevice) -> None:
         painter = QPainter(device)
@@ -92,45 +91,45 @@ class Chart(pg.PlotWidget):
         painter.end()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """What neither zooms nor moves leaves the wheel to the panel around it."""
+        """Ignore the wheel unless the plot zooms, so that the panel around it scrolls."""
         if any(self.plot.getViewBox().state["mouseEnabled"]):
             super().wheelEvent(event)
         else:
             event.ignore()
 
     def viewportEvent(self, event: QEvent) -> bool:
-        """Qt would look for a tip among the items, find none, and take away the words that the pointer has brought."""
+        """Ignore tool tip events: Qt finds none among the items and would hide the one shown on hover."""
         return event.type() == QEvent.Type.ToolTip or super().viewportEvent(event)
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and hasattr(self, "plot"):
-            now = tokens(self)
-            if now is not self.look:
-                self.set_theme(now)
+            palette = tokens(self)
+            if palette is not self.look:
+                self.set_theme(palette)
 
 
 def pen(colour: str, width: float = PLOT_WIDTH, alpha: int = 255) -> QPen:
-    """A cosmetic pen."""
-    made = QPen(tint(colour, alpha), width)
-    made.setCosmetic(True)
-    return made
+    """A cosmetic pen; `width` in pixels, `alpha` 0 … 255."""
+    result = QPen(tint(colour, alpha), width)
+    result.setCosmetic(True)
+    return result
 
 
 def dashed(colour: str) -> QPen:
-    """A thin broken line: a level that is no measurement of what is drawn."""
-    made = pen(colour, 1.2)
-    made.setStyle(Qt.PenStyle.DashLine)
-    return made
+    """A thin dashed pen, for reference levels."""
+    result = pen(colour, 1.2)
+    result.setStyle(Qt.PenStyle.DashLine)
+    return result
 
 
 def lighter(colour: str, look: Palette) -> str:
-    """A category's colour, light enough for a dark ground."""
+    """A category's colour, lightened on a dark background."""
     return QColor(colour).lighter(LIGHTER).name() if look.dark else colour
 
 
 def tint(colour: str, alpha: int) -> QColor:
     """A colour with opacity 0 … 255."""
-    made = QColor(colour)
-    made.setAlpha(alpha)
-    return made
+    result = QColor(colour)
+    result.setAlpha(alpha)
+    return result

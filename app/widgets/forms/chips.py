@@ -1,4 +1,4 @@
-"""Chips: small buttons beside each other that are pressed or not, for a handful of values."""
+"""Chips: a row of small toggle buttons that choose several of a few values."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from espalier.app.widgets.forms.flow import Flow
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 
 
 class Chips(QWidget):
-    """Several of a few words; those that were put and are not among them are added behind."""
+    """Chooses several values; `put` appends values that are missing."""
 
     edited = Signal()
 
     def __init__(self, values: Iterable[str] = (), noun: str = "") -> None:
         super().__init__()
         self._noun = noun
-        self._flow = Flow(self, spacing=4)
+        self._flow = FlowLayout(self, spacing=4)
         self.buttons: dict[str, QPushButton] = {}
         for value in values:
             self._add(value)
@@ -34,11 +34,11 @@ class Chips(QWidget):
         return button
 
     def get(self) -> tuple[str, ...]:
-        """The values whose chips are pressed, in the order of the chips."""
+        """The values of the checked chips, in the order of the chips."""
         return tuple(v for v, b in self.buttons.items() if b.isChecked())
 
     def put(self, values: Iterable[str]) -> None:
-        """Press these and no others."""
+        """Check the chips of these values only."""
         wanted = tuple(values)
         for value in wanted:
             if value not in self.buttons:

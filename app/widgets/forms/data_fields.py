@@ -1,4 +1,4 @@
-"""Fields for data: where they lie, with what was found there, and lists of their columns and splits."""
+"""Fields for data: their source with a preview of it, and names of their columns and splits."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from PySide6.QtWidgets import (
 from espalier.app.jobs.previews import Previews
 from espalier.app.widgets.forms.fields import Choice, Line
 from espalier.app.widgets.forms.folder_field import FolderField
+from espalier.app.widgets.heading import set_role
 from espalier.app.widgets.icons import file_icons
 from espalier.model.data.base import SOURCES
 from espalier.model.data.preview import Glance, glance
 from espalier.model.errors import EspalierError
 
-PAUSE = 250  # milliseconds after the last key before the files are looked at
+PAUSE = 250  # milliseconds from the last key to reading the files
 FILES = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet);;All files (*)"
 DEMOS = ("demo:reviews", "demo:digits")
 
 
 class DataField(QWidget):
-    """A name, file or folder; `looked` tells what lies there (None while that is not known)."""
+    """The name, file or folder of data; `looked` carries a Glance at them, empty if they cannot be read."""
 
     edited = Signal()
     looked = Signal(object)
@@ -41,14 +42,14 @@ class DataField(QWidget):
         super().__init__()
         self.line = Line("demo:NAME, hub:NAME, a file or a folder")
         self.line.setCompleter(QCompleter([*DEMOS, *_prefixes()], self.line))
-        self.wrong = ""  # what is wrong with what was written
-        self.found = QLabel(wordWrap=True)
-        self.found.setProperty("role", "small")
+        self.wrong = ""  # the error of the source
+        self.summary = QLabel(wordWrap=True)
+        self.summary.setProperty("role", "small")
         self._previews = Previews(self)
-        self._previews.ready.connect(lambda slot, key, result: self._tell(result))
+        self._previews.ready.connect(lambda slot, key, result: self._show(result))
         self._previews.failed.connect(lambda slot, error: self._fail(error))
-        self._wait = QTimer(self, interval=PAUSE, singleShot=True)
-        self._wait.timeout.connect(self._look)
+        self._read_timer = QTimer(self, interval=PAUSE, singleShot=True)
+        self._read_timer.timeout.connect(self._read)
         row = QHBoxLayout()
         row.setSpacing(6)
         row.addWidget(self.line, 1)
@@ -59,9 +60,9 @@ class DataField(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
         column.addLayout(row)
-        column.addWidget(self.found)
+        column.addWidget(self.summary)
         self.line.edited.connect(self.edited)
-        self.line.edited.connect(self._wait.start)
+        self.line.edited.connect(self._read_timer.start)
         self.setFocusProxy(self.line)
 
     def _button(self, title: str, folder: bool) -> QPushButton:
@@ -71,7 +72,7 @@ class DataField(QWidget):
         return button
 
     def narrow(self) -> None:
-        """The buttons below the line, for a form that has no room for them beside it."""
+        """Move the buttons below the line, for a narrow form."""
         below = QHBoxLayout()
         below.setSpacing(6)
         for button in self._buttons:
@@ -82,14 +83,14 @@ class DataField(QWidget):
         column.insertLayout(1, below)
 
     def get(self) -> str:
-        """What was written."""
+        """The source as typed."""
         return self.line.get().strip()
 
     def put(self, value: str) -> None:
-        """Show a source, and look at it."""
+        """Show a source and read it."""
         self.line.put(value)
         self.line.setCursorPosition(0)
-        self._look()
+        self._read()
 
     def _browse(self, folder: bool) -> None:
         dialog = QFileDialog(self, "Choose a folder of data" if folder else "Choose a file of data")
@@ -98,9 +99,9 @@ class DataField(QWidget):
         dialog.setFileMode(QFileDialog.FileMode.Directory if folder else QFileDialog.FileMode.ExistingFile)
         if not folder:
             dialog.setNameFilter(FILES)
-        held = Path(self.get()).expanduser()
-        if self.get() and held.exists():
-            dialog.setDirectory(str(held if held.is_dir() else held.parent))
+        path = Path(self.get()).expanduser()
+        if self.get() and path.exists():
+            dialog.setDirectory(str(path if path.is_dir() else path.parent))
         dialog.fileSelected.connect(self._chosen)
         dialog.open()
 
@@ -108,45 +109,43 @@ class DataField(QWidget):
         self.put(path)
         self.edited.emit()
 
-    def _look(self) -> None:
-        self._wait.stop()
+    def _read(self) -> None:
+        self._read_timer.stop()
         spec = self.get()
         if not spec:
             self._previews.forget("glance")
-            self._tell(Glance())
+            self._show(Glance())
             return
-        known = self._previews.ask("glance", spec, lambda stop: glance(spec))
-        if known is not None:
-            self._tell(known)
+        cached = self._previews.ask("glance", spec, lambda stop: glance(spec))
+        if cached is not None:
+            self._show(cached)
 
-    def _tell(self, found: Glance) -> None:
-        self._say(found.words)
-        self.looked.emit(found)
+    def _show(self, data: Glance) -> None:
+        self._set_summary(data.words)
+        self.looked.emit(data)
 
-    def _say(self, words: str, hint: str = "", *, bad: bool = False) -> None:
-        """A short line below the field; what to do stands in its tool tip."""
-        self.wrong = words if bad else ""
-        self.found.setText(words)
-        self.found.setToolTip(hint)
-        self.found.setVisible(bool(words))
-        self.found.setProperty("role", "wrong" if bad else "small")
-        self.found.style().unpolish(self.found)
-        self.found.style().polish(self.found)
+    def _set_summary(self, text: str, hint: str = "", *, bad: bool = False) -> None:
+        """Show a line below the field, with `hint` as its tool tip."""
+        self.wrong = text if bad else ""
+        self.summary.setText(text)
+        self.summary.setToolTip(hint)
+        self.summary.setVisible(bool(text))
+        set_role(self.summary, "wrong" if bad else "small")
 
-    def tells(self, error: EspalierError) -> bool:
-        """Whether this error, or the same within a step, stands below the field already."""
+    def shows(self, error: EspalierError) -> bool:
+        """Whether this error, or the same error of a step, is already shown below the field."""
         return bool(self.wrong) and error.message.endswith(self.wrong)
 
     def _fail(self, error: Exception) -> None:
         message, hint = (error.message, error.hint) if isinstance(error, EspalierError) else (str(error), "")
-        self._say(message, hint, bad=True)
+        self._set_summary(message, hint, bad=True)
         self.looked.emit(Glance())
 
 
 class NameField(QStackedWidget):
-    """A column's or split's name: a list where the data's names are known, else a line.
+    """The name of a column or split: a list of the names in the data, or a line if they are unknown.
 
-    Left empty it means `empty`, or where that is none a guess.
+    Empty means `empty`, or a guess if that is empty.
     """
 
     edited = Signal()
@@ -163,7 +162,7 @@ class NameField(QStackedWidget):
         self.setFixedHeight(self.choice.height())
 
     def get(self) -> str:
-        """The name; empty leaves the choice to the reader of the data."""
+        """The name; empty for the default."""
         return (self.choice if self.currentIndex() else self.line).get()
 
     def put(self, value: str) -> None:
@@ -172,27 +171,27 @@ class NameField(QStackedWidget):
         if self.currentIndex():
             self._list(self.choice.values, value)
 
-    def show_names(self, found: Glance) -> None:
-        """Offer the names that the data have; the present one stays."""
+    def show_names(self, data: Glance) -> None:
+        """Offer the names in the data; keeps the present one."""
         value = self.get()
-        names = found.names(self._kind)
+        names = data.names(self._kind)
         self.line.put(value)
         self.setCurrentIndex(1 if names else 0)
-        self._guess = self._empty or found.guesses.get(self._kind, "")
+        self._guess = self._empty or data.guesses.get(self._kind, "")
         if names:
             self._list(("", *names), value)
 
     def _list(self, names: Iterable[str], value: str) -> None:
-        offered = tuple(dict.fromkeys((*names, value)))
-        first = f"{self._guess} (by default)" if self._guess else "inferred"
-        self.choice.offer(offered, tuple(n or first for n in offered))
+        choices = tuple(dict.fromkeys((*names, value)))
+        default = f"{self._guess} (default)" if self._guess else "inferred"
+        self.choice.offer(choices, tuple(n or default for n in choices))
         self.choice.put(value)
 
 
 def data_editor(metadata: Mapping[str, Any]) -> DataField | NameField | FolderField | None:
-    """The editor that a field's metadata asks for: `edit` is "data", "folder", "text", "label" or "split".
+    """The editor for a field's metadata: `edit` is "data", "folder", "text", "label" or "split"; None without it.
 
-    `empty` names what a text, label or split that is left empty means.
+    `empty`: what an empty text, label or split means.
     """
     kind = metadata.get("edit")
     if kind == "folder":
@@ -200,14 +199,14 @@ def data_editor(metadata: Mapping[str, Any]) -> DataField | NameField | FolderFi
     return DataField() if kind == "data" else NameField(kind, metadata.get("empty", "")) if kind else None
 
 
-def join(editors: Iterable[object]) -> None:
-    """Let the names of a form follow its data."""
-    held = list(editors)
-    for data in (e for e in held if isinstance(e, DataField)):
-        for name in (e for e in held if isinstance(e, NameField)):
+def link_names(editors: Iterable[object]) -> None:
+    """Update the names of a form when its data change."""
+    fields = list(editors)
+    for data in (f for f in fields if isinstance(f, DataField)):
+        for name in (f for f in fields if isinstance(f, NameField)):
             data.looked.connect(name.show_names)
 
 
 def _prefixes() -> list[str]:
-    """Beginnings of names that a user writes."""
+    """The prefixes of data sources that a user can type."""
     return [f"{prefix}:" for prefix in SOURCES if prefix not in ("demo", "memory")]

@@ -1,6 +1,6 @@
-"""The small widgets that edit one value each. Forms and the inspector build on them.
+"""Widgets that edit one value each, for forms and the inspector.
 
-All speak the same three words: `get()` (raises OptionsError), `put(value)` and the signal `edited`.
+All have the same interface: `get()` (raises OptionsError), `put(value)` and the signal `edited`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from espalier.app.theme import DARK, LIGHT, Palette
 from espalier.model.errors import EspalierError, OptionsError
 
 MIXED = "mixed"
-OPTION = "option"  # the property of a widget that names the option which it edits
+OPTION = "option"  # property of a widget: the name of the option that it edits
 HEIGHT = 23
-TIGHT = 52  # a combo box narrower than this shows its word alone
+NARROW = 52  # pixels: a narrower combo box is drawn without an arrow
 
 
 def tokens(widget: QWidget) -> Palette:
-    """The theme that a widget stands in, told by the colour of its text."""
-    text = widget.palette().color(QPalette.ColorGroup.Active, QPalette.ColorRole.WindowText)  # a disabled one fades
+    """The theme of a widget, by the colour of its text."""
+    text = widget.palette().color(
+        QPalette.ColorGroup.Active, QPalette.ColorRole.WindowText
+    )  # the disabled colour is blended
     return DARK if text.lightness() > 128 else LIGHT
 
 
-def trouble(value: Callable[[], object]) -> str:
-    """Why `value` gives none; empty when it does."""
+def error_of(value: Callable[[], object]) -> str:
+    """The message of the EspalierError that `value()` raises; empty if it raises none."""
     try:
         value()
     except EspalierError as error:
@@ -41,17 +43,17 @@ def trouble(value: Callable[[], object]) -> str:
 
 
 class Recolouring(QObject):
-    """Calls `act` with a widget's theme once another one has been put on.
+    """Calls `act` with the theme of a widget after it has changed.
 
-    Not at once: Qt walks a list of all widgets to put a style on, so none may go meanwhile, and the palette is the old
-    one for a moment.
+    Not at once: Qt iterates over all widgets to set a style, so none may be deleted meanwhile, and the widget still
+    has the old palette.
     """
 
     def __init__(self, widget: QWidget, act: Callable[[Palette], object]) -> None:
         super().__init__(widget)
         self._widget, self._act, self._look = widget, act, tokens(widget)
-        self._later = QTimer(self, singleShot=True, interval=0)
-        self._later.timeout.connect(self._recolour)
+        self._timer = QTimer(self, singleShot=True, interval=0)
+        self._timer.timeout.connect(self._recolour)
         widget.installEventFilter(self)
 
     def _recolour(self) -> None:
@@ -62,18 +64,18 @@ class Recolouring(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.PaletteChange:
-            self._later.start()
+            self._timer.start()
         return False
 
 
-def wear_field_style(widget: QWidget) -> None:
-    """Give a widget the style of fields, in whichever theme there is."""
+def apply_field_style(widget: QWidget) -> None:
+    """Set the style sheet of fields on a widget, and keep it in step with the theme."""
     widget.setStyleSheet(field_style(tokens(widget)))
     Recolouring(widget, lambda look: widget.setStyleSheet(field_style(look)))
 
 
 def field_style(palette: Palette) -> str:
-    """What the fields below need beyond the window's style sheet; for the root of a form or panel."""
+    """The style sheet of fields, for the root of a form or panel; it extends that of the window."""
     return f"""
     QLineEdit {{ padding: 0 6px; border-radius: 4px; min-height: {HEIGHT - 2}px; max-height: {HEIGHT - 2}px; }}
     QComboBox {{ border: none; padding: 0; min-height: {HEIGHT}px; max-height: {HEIGHT}px; }}
@@ -86,7 +88,7 @@ def field_style(palette: Palette) -> str:
 
 
 def option_of(widget: QWidget | None, within: QWidget) -> str:
-    """The path of the option that a widget edits, by the names of the widgets round it; empty where there is none."""
+    """The path of the option that a widget edits, from the OPTION of its ancestors; empty if there is none."""
     names: list[str] = []
     while widget is not None and widget is not within:
         name = widget.property(OPTION)
@@ -95,8 +97,8 @@ def option_of(widget: QWidget | None, within: QWidget) -> str:
     return ".".join(reversed(names))
 
 
-def chain(*widgets: QWidget) -> None:
-    """Let Tab go through `widgets` in this order: those made later stand last until they are told."""
+def set_tab_chain(*widgets: QWidget) -> None:
+    """Set the tab order of `widgets`; Qt would append those created later."""
     for first, second in pairwise(widgets):
         QWidget.setTabOrder(first, second)
 
@@ -113,7 +115,7 @@ class Line(QLineEdit):
         self.textEdited.connect(self.edited)
 
     def get(self) -> Any:
-        """The text; None where nothing is allowed and nothing is written."""
+        """The text; None if it is empty and optional."""
         return None if self._optional and not self.text() else self.text()
 
     def put(self, value: Any) -> None:
@@ -123,10 +125,10 @@ class Line(QLineEdit):
         text = "" if value is None or mixed else str(value)
         if text != self.text():
             self.setText(text)
-            self.setCursorPosition(0)  # else a long text shows its end
+            self.setCursorPosition(0)  # shows the start of a long text
 
 
-class Words(Line):
+class WordList(Line):
     """Several texts or numbers, separated by commas."""
 
     def __init__(self, kind: type = str, hint: str = "") -> None:
@@ -134,7 +136,7 @@ class Words(Line):
         self._kind = kind
 
     def get(self) -> tuple[Any, ...]:
-        """The parts, without empty ones; raises OptionsError."""
+        """The non-empty parts. Raises OptionsError."""
         parts = [p.strip() for p in self.text().split(",")]
         try:
             return tuple(self._kind(p) for p in parts if p)
@@ -171,7 +173,7 @@ _STATES = {True: Qt.CheckState.Checked, False: Qt.CheckState.Unchecked}
 
 
 class NumberField(QLineEdit):
-    """A number in a narrow field: typed, or stepped with the arrow keys and the wheel. Empty may mean None."""
+    """A number in a narrow field: typed, or changed by the arrow keys and the wheel. Empty means None if optional."""
 
     edited = Signal()
 
@@ -186,8 +188,8 @@ class NumberField(QLineEdit):
         super().__init__()
         self.setObjectName("number")
         self.kind, self.low, self.high, self.optional = kind, low, high, optional
-        self.zero = zero  # what 0 means, shown in its place
-        self.typing = False  # while `edited` tells of a key, after which others may follow
+        self.zero = zero  # shown instead of 0
+        self.typing = False  # true while `edited` signals a key press
         self._value: Any = None
         self._mixed = False
         self._empty = zero or ("none" if optional else "")
@@ -195,13 +197,13 @@ class NumberField(QLineEdit):
         self.setPlaceholderText(self._empty)
         self.textEdited.connect(self._typed)
 
-    def say_empty(self, word: str) -> None:
-        """What stands for no value."""
-        self._empty = word
-        self.setPlaceholderText(MIXED if self._mixed else word)
+    def set_empty_text(self, text: str) -> None:
+        """Set the placeholder for no value."""
+        self._empty = text
+        self.setPlaceholderText(MIXED if self._mixed else text)
 
     def get(self) -> Any:
-        """The number; raises OptionsError when the text is none, or out of range."""
+        """The number. Raises OptionsError if the text is not a number or out of range."""
         if self._mixed:
             raise OptionsError("The value is mixed.", "Write one number.")
         if self._value is None and not self.optional:
@@ -218,20 +220,20 @@ class NumberField(QLineEdit):
         text = "" if self._value is None or (self.zero and not self._value) else _number_text(self._value)
         if text != self.text():
             self.setText(text)
-        self._mark("wrong", False)
-        self._mark("several", False)
+        self._set_flag("wrong", False)
+        self._set_flag("several", False)
 
     @property
     def mixed(self) -> bool:
-        """Whether several values stand behind it, and none is written."""
+        """Whether it shows several values as MIXED."""
         return self._mixed
 
     def put_several(self, values: Sequence[Any]) -> None:
-        """Show that values differ: the least and the greatest, which takes less room than the word."""
+        """Show different values as their minimum and maximum, which is shorter than MIXED."""
         self.put(MIXED)
         if None not in values:
             self.setPlaceholderText(f"{_number_text(min(values))}–{_number_text(max(values))}")
-            self._mark("several", True)
+            self._set_flag("several", True)
 
     @property
     def _noun(self) -> str:
@@ -254,20 +256,20 @@ class NumberField(QLineEdit):
         except ValueError:
             self._value = None
         good = (not word and self.optional) or (self._value is not None and self._in_range(self._value))
-        self._mark("wrong", not good)
-        self._mark("several", self._mixed)
+        self._set_flag("wrong", not good)
+        self._set_flag("several", self._mixed)
         self.typing = True
         self.edited.emit()
         self.typing = False
 
-    def _mark(self, name: str, on: bool) -> None:
+    def _set_flag(self, name: str, on: bool) -> None:
         if bool(self.property(name)) != on:
             self.setProperty(name, on)
             self.style().unpolish(self)
             self.style().polish(self)
 
     def step(self, count: int) -> None:
-        """Go up or down by `count` steps, and say so."""
+        """Change the value by `count` steps, within its range."""
         if self._value is None:
             return
         value = self._value + count * self._step()
@@ -313,7 +315,7 @@ def _number_text(value: float) -> str:
 
 
 class Choice(QComboBox):
-    """One of several values, drawn flat: the word and a small arrow."""
+    """A flat combo box: the text and a small arrow."""
 
     edited = Signal()
 
@@ -322,30 +324,30 @@ class Choice(QComboBox):
         self.values: tuple[Any, ...] = ()
         self.setPlaceholderText(MIXED)
         self.setFixedHeight(HEIGHT)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # else a wheel that passes over it takes the focus, and edits
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # not by the wheel, which would edit it
         self.view().setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.offer(values, texts)
         self.activated.connect(lambda _: self.edited.emit())
 
     def offer(self, values: tuple[Any, ...], texts: tuple[str, ...] = ()) -> None:
-        """Replace what can be chosen; keeps the present value where it is still there."""
-        held = self.values[self.currentIndex()] if 0 <= self.currentIndex() < len(self.values) else None
+        """Replace the values; keeps the present one if it is among them."""
+        value = self.values[self.currentIndex()] if 0 <= self.currentIndex() < len(self.values) else None
         self.values = values
         self.clear()
         self.addItems([*(texts or tuple(str(v).replace("_", " ") for v in values))])
-        self.setCurrentIndex(values.index(held) if held in values else 0 if values else -1)
+        self.setCurrentIndex(values.index(value) if value in values else 0 if values else -1)
 
     def get(self) -> Any:
-        """The chosen value; raises OptionsError while several are shown as mixed."""
+        """The chosen value. Raises OptionsError if it shows MIXED."""
         if not 0 <= self.currentIndex() < len(self.values):
             raise OptionsError("The value is mixed.", "Choose one.")
         return self.values[self.currentIndex()]
 
     def put(self, value: Any) -> None:
-        """Show a value; anything else (MIXED) shows as mixed."""
-        found = next((i for i, v in enumerate(self.values) if type(v) is type(value) and v == value), -1)
-        if found != self.currentIndex():
-            self.setCurrentIndex(found)
+        """Show a value; MIXED, or any value that is not offered, shows as mixed."""
+        index = next((i for i, v in enumerate(self.values) if type(v) is type(value) and v == value), -1)
+        if index != self.currentIndex():
+            self.setCurrentIndex(index)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         look, painter = tokens(self), QPainter(self)
@@ -357,16 +359,16 @@ class Choice(QComboBox):
         painter.drawRoundedRect(box, 4, 4)
         text = self.currentText() if self.currentIndex() >= 0 else self.placeholderText()
         painter.setPen(QColor(look.text if self.isEnabled() and self.currentIndex() >= 0 else look.muted))
-        tight = self.width() < TIGHT
-        if tight:
+        narrow = self.width() < NARROW
+        if narrow:
             font = painter.font()
             font.setPixelSize(12)
             painter.setFont(font)
-        room = self.rect() if tight else QRect(7, 0, self.width() - 22, self.height())
-        words = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, room.width())
-        across = Qt.AlignmentFlag.AlignHCenter if tight else Qt.AlignmentFlag.AlignLeft
-        painter.drawText(room, Qt.AlignmentFlag.AlignVCenter | across, words)
-        if not tight:
+        area = self.rect() if narrow else QRect(7, 0, self.width() - 22, self.height())
+        elided = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, area.width())
+        align = Qt.AlignmentFlag.AlignHCenter if narrow else Qt.AlignmentFlag.AlignLeft
+        painter.drawText(area, Qt.AlignmentFlag.AlignVCenter | align, elided)
+        if not narrow:
             self._arrow(painter, QColor(look.muted))
 
     def _arrow(self, painter: QPainter, colour: QColor) -> None:
@@ -393,12 +395,12 @@ class Choice(QComboBox):
         return QSize(40, HEIGHT)
 
 
-Scalar = Line | Words | Check | NumberField | Choice
+Scalar = Line | WordList | Check | NumberField | Choice
 
 
 def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | None:
-    """The widget for a plain type (`min`, `max`, `help`, `empty` of `metadata`); None where the type is not plain."""
-    known = metadata or {}
+    """The widget for a scalar type, by `min`, `max`, `help`, `hint`, `empty` of `metadata`; None for other types."""
+    metadata = metadata or {}
     optional = get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind)
     if optional:
         inner = [k for k in get_args(kind) if k is not type(None)]
@@ -406,23 +408,21 @@ def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | Non
     if kind is bool:
         return Choice((None, True, False), ("none", "yes", "no")) if optional else Check()
     if kind in (int, float):
-        return NumberField(kind, known.get("min"), known.get("max"), optional, _zero(known.get("help", "")))
+        return NumberField(
+            kind, metadata.get("min"), metadata.get("max"), optional, _zero_text(metadata.get("help", ""))
+        )
     if kind is str:
-        return Line(known.get("hint", ""), optional)
+        return Line(metadata.get("hint", ""), optional)
     if get_origin(kind) is Literal:
         values = get_args(kind)
-        words = tuple(_word(v) or known.get("empty", "default") for v in values)
-        return Choice((None, *values), ("none", *words)) if optional else Choice(values, words)
+        texts = tuple(str(v).replace("_", " ") or metadata.get("empty", "default") for v in values)
+        return Choice((None, *values), ("none", *texts)) if optional else Choice(values, texts)
     if get_origin(kind) is tuple and get_args(kind)[1:] == (...,) and get_args(kind)[0] in (str, int, float):
-        return None if optional else Words(get_args(kind)[0], known.get("hint", ""))
+        return None if optional else WordList(get_args(kind)[0], metadata.get("hint", ""))
     return None
 
 
-def _zero(text: str) -> str:
-    """What 0 means, where the help says so in few words: "…; 0 = all"."""
-    found = re.search(r"; 0 = ([^;]{1,14})$", text)
-    return found.group(1) if found else ""
-
-
-def _word(value: Any) -> str:
-    return str(value).replace("_", " ")
+def _zero_text(text: str) -> str:
+    """The meaning of 0, if the help ends with it: "…; 0 = all"."""
+    match = re.search(r"; 0 = ([^;]{1,14})$", text)
+    return match.group(1) if match else ""

@@ -1,4 +1,4 @@
-"""A field for a folder: written, or chosen."""
+"""A field for the path of a folder, with a dialog."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FolderField(QWidget):
         self.setFocusProxy(self.line)
 
     def get(self) -> str:
-        """What was written."""
+        """The path as typed."""
         return str(self.line.get()).strip()
 
     def put(self, value: str) -> None:
@@ -44,9 +44,9 @@ class FolderField(QWidget):
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setIconProvider(file_icons())
         dialog.setFileMode(QFileDialog.FileMode.Directory)
-        held = Path(self.get()).expanduser()
-        if self.get() and held.is_dir():
-            dialog.setDirectory(str(held))
+        path = Path(self.get()).expanduser()
+        if self.get() and path.is_dir():
+            dialog.setDirectory(str(path))
         dialog.fileSelected.connect(self._chosen)
         dialog.open()
 

@@ -1,6 +1,6 @@
-"""Widgets for any options dataclass, derived from its fields, types, defaults and metadata (min, max, help).
+"""Forms for any options dataclass, derived from its fields, types, defaults and metadata (min, max, help).
 
-A new pass or format needs no form of its own. What no editor knows is edited as JSON, so nothing is lost.
+A new pass or format needs no form of its own. Types without an editor are edited as JSON.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from PySide6.QtCore import QStringListModel, Qt, Signal
 from PySide6.QtWidgets import QCompleter, QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.glossary import meaning
-from espalier.app.widgets.forms.data_fields import DataField, data_editor, join
+from espalier.app.widgets.forms.data_fields import DataField, data_editor, link_names
 from espalier.app.widgets.forms.fields import (
     OPTION,
     Choice,
     Line,
     NumberField,
-    Words,
+    WordList,
+    apply_field_style,
+    error_of,
     scalar,
-    trouble,
-    wear_field_style,
 )
 from espalier.app.widgets.forms.format_editor import FormatEditor
 from espalier.app.widgets.forms.formats_line import FormatsLine
@@ -55,7 +55,7 @@ class JsonLine(Line):
         self._kind = kind
 
     def get(self) -> Any:
-        """The value; raises OptionsError."""
+        """The value. Raises OptionsError."""
         try:
             return decode(self._kind, json.loads(self.text() or "null"))
         except json.JSONDecodeError as error:
@@ -67,17 +67,17 @@ class JsonLine(Line):
 
 
 class SelectEditor(QWidget):
-    """Which nodes: all, or by type, name, pattern or module, completed from the graph."""
+    """Edits a Select: all nodes, or nodes by type, name, pattern, module or expression, completed from the graph."""
 
     edited = Signal()
 
     def __init__(self, graph: Graph | None = None) -> None:
         super().__init__()
         self.by = Choice(tuple(BY), tuple(BY.values()))
-        self.values = Words()
-        self.by.setAccessibleName("chosen by")
-        self.values.setAccessibleName("which nodes")
-        self._known = _names(graph) if graph else {}
+        self.values = WordList()
+        self.by.setAccessibleName("select by")
+        self.values.setAccessibleName("selected nodes")
+        self._completions = _names(graph) if graph else {}
         self._paths = _paths(graph) if graph else {}
         self._ids: dict[str, str] = {}
         self._words = QStringListModel(self)
@@ -97,20 +97,20 @@ class SelectEditor(QWidget):
         self.values.setVisible(by != "all")
         self.values.setPlaceholderText(HINTS.get(by, ""))
         self.values.setToolTip(self.values.text().replace(", ", "\n"))
-        self._words.setStringList(self._known.get(by, []))
+        self._words.setStringList(self._completions.get(by, []))
 
     def get(self) -> Select:
-        """The selection; raises OptionsError for an impossible pattern or an empty list."""
+        """The selection. Raises OptionsError if it is empty or a pattern is invalid."""
         by = self.by.get()
         values: tuple[str, ...] = self.values.get() if by != "all" else ()
-        if by == "where":  # an expression may hold commas
+        if by == "where":  # an expression may contain commas
             values = (text,) if (text := self.values.text().strip()) else ()
         if by != "all" and not values:
-            raise OptionsError("The selection names nothing.", f"Write {HINTS[by]}, or choose all nodes.")
+            raise OptionsError("The selection is empty.", f"Write {HINTS[by]}, or choose all nodes.")
         return Select(by, tuple(self._ids.get(str(v), str(v)) for v in values) if by == "name" else values)
 
     def put(self, value: Select) -> None:
-        """Show a selection; node ids stand there as the module paths that people know."""
+        """Show a selection, with node ids as module paths."""
         self.by.put(value.by)
         shown = [self._paths.get(v, v) for v in value.values] if value.by == "name" else list(value.values)
         if value.by == "where" and len(shown) > 1:
@@ -122,7 +122,7 @@ class SelectEditor(QWidget):
 
 
 class SelectRow(SelectEditor):
-    """A selection among several, with the manners of a form."""
+    """A SelectEditor with the interface of a Form, for Rows."""
 
     changed = Signal()
 
@@ -131,12 +131,12 @@ class SelectRow(SelectEditor):
         self.edited.connect(self.changed)
 
     def value(self) -> Select:
-        """The selection; raises OptionsError."""
+        """The selection. Raises OptionsError."""
         return self.get()
 
 
 class _WordCompleter(QCompleter):
-    """Completes the last of several words between commas."""
+    """Completes the last of several comma-separated words."""
 
     def __init__(self, words: QStringListModel, owner: Line) -> None:
         super().__init__(words, owner)
@@ -156,19 +156,18 @@ class _WordCompleter(QCompleter):
 def _names(graph: Graph) -> dict[str, list[str]]:
     paths = {n.target if n.call == "call_module" else n.module_path for n in graph} - {""}
     groups = {".".join(p.split(".")[:i]) for p in paths for i in range(1, p.count(".") + 2)}
-    named = [*graph.nodes, *sorted(paths)]
-    return {"type": types_in(graph), "name": named, "module": sorted(groups)}
+    return {"type": types_in(graph), "name": [*graph.nodes, *sorted(paths)], "module": sorted(groups)}
 
 
 def _paths(graph: Graph) -> dict[str, str]:
-    """Node id → module path, where that path names no other node."""
+    """Node id → module path, where the path is unique."""
     targets = Counter(n.target for n in graph if n.call == "call_module")
     return {n.id: n.target for n in graph if n.call == "call_module" and targets[n.target] == 1 and n.target != n.id
             and n.target not in graph.nodes}  # fmt: skip
 
 
 class PortFormats(QWidget):
-    """dict[port, Format | None]: one row a port; a port that is left as it is, is not in the dict."""
+    """Edits dict[port, Format | None], one row per port; unchanged ports are not in the dict."""
 
     edited = Signal()
 
@@ -181,8 +180,8 @@ class PortFormats(QWidget):
         grid.setVerticalSpacing(6)
         grid.setColumnStretch(1, 1)
         for i, port in enumerate(PORTS):
-            editor = self.rows[port] = FormatEditor(allow_leave=True)
-            editor.leave()
+            editor = self.rows[port] = FormatEditor(allow_unchanged=True)
+            editor.put_unchanged()
             editor.setProperty(OPTION, port)
             editor.choice.setAccessibleName(f"{port} format")
             editor.edited.connect(self.edited)
@@ -190,17 +189,17 @@ class PortFormats(QWidget):
             grid.addWidget(editor, i, 1, Qt.AlignmentFlag.AlignTop)
 
     def get(self) -> dict[str, Format | None]:
-        """Formats by port; raises FormatError."""
-        return {port: editor.value() for port, editor in self.rows.items() if not editor.left}
+        """Formats by port. Raises FormatError."""
+        return {port: editor.value() for port, editor in self.rows.items() if not editor.is_unchanged}
 
     def put(self, value: Mapping[str, Format | None]) -> None:
         """Show formats by port."""
         for port, editor in self.rows.items():
-            editor.put(value[port]) if port in value else editor.leave()
+            editor.put(value[port]) if port in value else editor.put_unchanged()
 
 
 class Rows(QWidget):
-    """tuple of dataclasses: a small form each, with Add and Remove; of selections a line each."""
+    """Edits a tuple of dataclasses as a form each, or of selections as a line each, with Add and Remove."""
 
     edited = Signal()
 
@@ -219,7 +218,7 @@ class Rows(QWidget):
         self._column.addWidget(self._add, 0, Qt.AlignmentFlag.AlignLeft)
 
     def get(self) -> tuple[Any, ...]:
-        """The values; raises what a row raises."""
+        """The values. Raises the EspalierError of a row."""
         return tuple(form.value() for form in self.forms)
 
     def put(self, value: tuple[Any, ...]) -> None:
@@ -272,7 +271,7 @@ class Rows(QWidget):
 
 
 class Nested(QWidget):
-    """A dataclass inside another: its fields, indented."""
+    """Edits a dataclass that is a field of another."""
 
     edited = Signal()
 
@@ -285,7 +284,7 @@ class Nested(QWidget):
         column.addWidget(self.form)
 
     def get(self) -> Any:
-        """The value; raises what its fields raise."""
+        """The value. Raises the EspalierError of a field."""
         return self.form.value()
 
     def put(self, value: Any) -> None:
@@ -323,10 +322,10 @@ def _is_plain_dataclass(kind: Any) -> bool:
 
 
 class Form(QWidget):
-    """One editor a field. `value()` gives the typed options or raises; `error` says why it would.
+    """One editor per field. `value()` returns the options or raises; `error` is the message.
 
-    `only` names the fields that it has, in their order; the others keep what was last put. A brief form has its help in
-    tool tips alone; so has an inner one that is not told to be otherwise.
+    `only`: the fields shown, in their order; the others keep the value last put. A `brief` form shows its help in tool
+    tips only, by default if it is `inner`.
     """
 
     changed = Signal()
@@ -346,7 +345,7 @@ class Form(QWidget):
         self._brief = inner if brief is None else brief
         self._rest: dict[str, Any] = {}
         self.editors: dict[str, Any] = {}
-        self._when: dict[str, tuple[str, Any]] = {}  # a field's name → the field and the value beside which it applies
+        self._when: dict[str, tuple[str, Any]] = {}  # field → another field, and its value with which it applies
         self._lines: dict[str, tuple[QWidget, QWidget]] = {}
         self.wrong = QLabel(wordWrap=True)
         self.wrong.hide()
@@ -356,26 +355,26 @@ class Form(QWidget):
         self._grid.setHorizontalSpacing(12)
         self._grid.setVerticalSpacing(8)
         self._grid.setColumnStretch(1, 1)
-        known = hints(options_type)
+        types = hints(options_type)
         by_name = {f.name: f for f in fields(options_type) if f.init}
         for name in by_name if only is None else only:
-            self._add(by_name[name], known[name])
-        join(self.editors.values())
+            self._add(by_name[name], types[name])
+        link_names(self.editors.values())
         if not self.editors:
             self._grid.addWidget(_caption("This pass has no options."), 0, 0, 1, 2)
         self._grid.addWidget(self.wrong, self._grid.rowCount(), 0, 1, 2)
         self._grid.setRowStretch(self._grid.rowCount(), 1)
         if not inner:
-            wear_field_style(self)
+            apply_field_style(self)
         self.put(value)
 
     def _add(self, field: Field[Any], kind: Any) -> None:
         editor = self.editors[field.name] = editor_for(kind, field.metadata, self._graph)
         title = QLabel(field.name.replace("_", " "))
         help_text = str(field.metadata.get("help", "")) or meaning(title.text())
-        for widget in (title, editor):
-            widget.setToolTip(help_text)
-            widget.setProperty(OPTION, field.name)
+        for part in (title, editor):
+            part.setToolTip(help_text)
+            part.setProperty(OPTION, field.name)
         editor.setAccessibleName(field.name)
         editor.edited.connect(self._edited)
         row = self._grid.rowCount()
@@ -383,48 +382,48 @@ class Form(QWidget):
         title.setFixedHeight(23)
         self._grid.addWidget(title, row, 0, 1, 2 if wide else 1, Qt.AlignmentFlag.AlignTop)
         narrow = Qt.AlignmentFlag.AlignLeft if isinstance(editor, NumberField | Choice) else Qt.AlignmentFlag(0)
-        held = editor
+        widget = editor
         if wide:
             self._grid.addWidget(editor, row + 1, 0, 1, 2)
         elif help_text and not self._brief and not isinstance(editor, DataField):
-            held = _with_help(editor, help_text, narrow)
-            self._grid.addWidget(held, row, 1)
+            widget = _with_help(editor, help_text, narrow)
+            self._grid.addWidget(widget, row, 1)
         else:
             self._grid.addWidget(editor, row, 1, narrow)
         if "when" in field.metadata:
             self._when[field.name] = field.metadata["when"]
-            self._lines[field.name] = title, held
+            self._lines[field.name] = title, widget
 
-    def _apply_whens(self) -> None:
-        """Show the fields alone that apply beside the others' values; one that is hidden and wrong gets its default."""
+    def _show_applicable(self) -> None:
+        """Show only the fields that apply with the other values; a hidden invalid one is reset to its default."""
         for field in fields(self._type):
             if field.name not in self._when:
                 continue
             name, value = self._when[field.name]
             values = value if isinstance(value, frozenset) else (value,)
-            shown = name not in self.editors or self.editors[name].get() in values
+            applies = name not in self.editors or self.editors[name].get() in values
             for part in self._lines[field.name]:
-                part.setVisible(shown)
-            if not shown and trouble(self.editors[field.name].get):
+                part.setVisible(applies)
+            if not applies and error_of(self.editors[field.name].get):
                 self.editors[field.name].put(field.default)
 
     def put(self, value: Any = None) -> None:
-        """Show a value; None shows the defaults."""
+        """Show a value, or the defaults."""
         for field in fields(self._type):
             if field.init:
-                found = _default(field) if value is None else getattr(value, field.name)
+                part = _default(field) if value is None else getattr(value, field.name)
                 if field.name not in self.editors:
-                    self._rest[field.name] = found
-                elif found is not MISSING:
-                    self.editors[field.name].put(found)
-        self._tell()
+                    self._rest[field.name] = part
+                elif part is not MISSING:
+                    self.editors[field.name].put(part)
+        self._show_error()
 
     def value(self) -> Any:
-        """The options; raises EspalierError where they are impossible."""
+        """The options. Raises EspalierError if they are invalid."""
         return self._type(**{**{n: v for n, v in self._rest.items() if v is not MISSING}, **self.parts()})
 
     def parts(self) -> dict[str, Any]:
-        """The values of the fields that it has; raises EspalierError."""
+        """The values of the shown fields. Raises EspalierError."""
         values: dict[str, Any] = {}
         for name, editor in self.editors.items():
             try:
@@ -435,15 +434,15 @@ class Form(QWidget):
 
     @property
     def error(self) -> str:
-        """Why there is no value; empty when there is one."""
-        return trouble(self.value)
+        """The error of `value`; empty if it is valid."""
+        return error_of(self.value)
 
     def _edited(self) -> None:
-        self._tell()
+        self._show_error()
         self.changed.emit()
 
-    def _tell(self) -> None:
-        self._apply_whens()
+    def _show_error(self) -> None:
+        self._show_applicable()
         text = "" if self._inner else self.error
         self.wrong.setText(text)
         self.wrong.setVisible(bool(text))
@@ -465,12 +464,12 @@ def _caption(text: str) -> QLabel:
 
 
 def _with_help(editor: QWidget, text: str, align: Qt.AlignmentFlag) -> QWidget:
-    held = QWidget()
-    column = QVBoxLayout(held)
+    widget = QWidget()
+    column = QVBoxLayout(widget)
     column.setContentsMargins(0, 0, 0, 0)
     column.setSpacing(2)
-    words = QLabel(text, wordWrap=True)
-    words.setProperty("role", "small")
+    label = QLabel(text, wordWrap=True)
+    label.setProperty("role", "small")
     column.addWidget(editor, 0, align)
-    column.addWidget(words)
-    return held
+    column.addWidget(label)
+    return widget

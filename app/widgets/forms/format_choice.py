@@ -1,4 +1,4 @@
-"""The list of formats: grouped by family, found by name, title or any alias (MASE's layer names among them)."""
+"""A combo box of formats with a list grouped by family and a search by name, title or alias (also MASE names)."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "binary": ("binary", "binary_scaled", "binary_residual", "ternary"),
 }
 OTHERS = "from plug-ins"
-WIDTH, TALL = 270, 420
-EDGE = 4  # between the list and the screen's border
+WIDTH, MAX_HEIGHT = 270, 420  # pixels of the list
+EDGE = 4  # pixels between the list and the border of the screen
 VALUE = Qt.ItemDataRole.UserRole
 
 
 def grouped(names: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(family, names of its formats) of those that are offered; "" for what is no format; in the order of reading."""
-    known = {n for members in FAMILIES.values() for n in members}
+    """(family, names of its formats) among `names`; "" for entries that are not formats."""
+    in_families = {n for members in FAMILIES.values() for n in members}
     yield "", tuple(n for n in names if n not in FORMATS)
     for family, members in FAMILIES.items():
         yield family, tuple(n for n in members if n in names)
-    yield OTHERS, tuple(n for n in names if n in FORMATS and n not in known)
+    yield OTHERS, tuple(n for n in names if n in FORMATS and n not in in_families)
 
 
-def meets(name: str, wish: str) -> bool:
-    """Whether a format is what the words of a search mean; each must be in its name, title, family or an alias."""
+def matches(name: str, query: str) -> bool:
+    """Whether each word of a query is in the name, title, family or an alias of a format."""
     text = f"{name} {name.replace('_', ' ')}"
     if name in FORMATS:
         fmt = FORMATS.get(name)
         family = next((f for f, members in FAMILIES.items() if name in members), OTHERS)
         text = " ".join((text, fmt.title, family, *fmt.aliases))
     text = text.casefold()
-    return all(word in text for word in wish.casefold().split())
+    return all(word in text for word in query.casefold().split())
 
 
-def meant(name: str, wish: str) -> dict[str, Any]:
-    """What a search says of the parameters of the format `name`: `int4` of the width; nothing unless it is an alias."""
+def preset_of(name: str, query: str) -> dict[str, Any]:
+    """The parameters that a query sets if it is an alias of the format `name`, such as the width by `int4`."""
     try:
-        found, preset = named_format(wish.strip())
+        fmt, preset = named_format(query.strip())
     except FormatError:
         return {}
-    return preset if found.name == name else {}
+    return preset if fmt.name == name else {}
 
 
 class FormatChoice(Choice):
-    """As `Choice`, but its list has groups and a field to search in; typing on the closed field opens it.
+    """A Choice whose list has groups and a search field; typing on the closed field opens it.
 
-    `preset`: what the words of the search said of the parameters, while `edited` tells of the choice.
+    `preset`: the parameters set by the search, while `edited` is emitted.
     """
 
     def __init__(self, names: tuple[Any, ...]) -> None:
@@ -70,29 +70,29 @@ class FormatChoice(Choice):
     def showPopup(self) -> None:
         self.open_list()
 
-    def open_list(self, wish: str = "") -> FormatList:
-        """Show the list below the field, searched for `wish`."""
-        now = self.values[self.currentIndex()] if self.currentIndex() >= 0 else None
-        found = self._list = FormatList(self, self.values, now)
-        found.picked.connect(self._pick)
-        found.move(self._place(found))
-        found.show()
-        found.search.setFocus()
-        found.search.setText(wish)
-        return found
+    def open_list(self, query: str = "") -> FormatList:
+        """Show the list below the field, filtered by `query`."""
+        current = self.values[self.currentIndex()] if self.currentIndex() >= 0 else None
+        popup = self._list = FormatList(self, self.values, current)
+        popup.picked.connect(self._pick)
+        popup.move(self._popup_position(popup))
+        popup.show()
+        popup.search.setFocus()
+        popup.search.setText(query)
+        return popup
 
-    def _place(self, found: FormatList) -> QPoint:
-        """Below the field, moved as far as it takes to be on the screen."""
-        at = self.mapToGlobal(QPoint(0, self.height()))
-        room = self.screen().availableGeometry().adjusted(EDGE, EDGE, -EDGE, -EDGE)
-        right, low = room.right() + 1 - found.width(), room.bottom() + 1 - found.height()
-        return QPoint(max(room.left(), min(at.x(), right)), max(room.top(), min(at.y(), low)))
+    def _popup_position(self, popup: FormatList) -> QPoint:
+        """The position below the field, shifted onto the screen."""
+        corner = self.mapToGlobal(QPoint(0, self.height()))
+        area = self.screen().availableGeometry().adjusted(EDGE, EDGE, -EDGE, -EDGE)
+        right, bottom = area.right() + 1 - popup.width(), area.bottom() + 1 - popup.height()
+        return QPoint(max(area.left(), min(corner.x(), right)), max(area.top(), min(corner.y(), bottom)))
 
     def _pick(self, value: object, preset: dict[str, Any]) -> None:
-        number = self.values.index(value)
-        self.setCurrentIndex(number)
+        index = self.values.index(value)
+        self.setCurrentIndex(index)
         self.preset = preset
-        self.activated.emit(number)
+        self.activated.emit(index)
         self.preset = {}
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -104,16 +104,16 @@ class FormatChoice(Choice):
 
 
 class FormatList(QFrame):
-    """The open list; `picked` tells the value that was chosen, and what the search said of its parameters."""
+    """The open list; `picked` carries the chosen value and the parameters set by the search."""
 
     picked = Signal(object, dict)
 
-    def __init__(self, owner: Choice, values: tuple[Any, ...], now: object) -> None:
+    def __init__(self, owner: Choice, values: tuple[Any, ...], current: object) -> None:
         super().__init__(owner, Qt.WindowType.Popup)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setProperty("surface", "panel")
         self.setFrameShape(QFrame.Shape.StyledPanel)
-        self.values, self._now = values, now
+        self.values, self._current = values, current
         self.search, self.items = QLineEdit(), QListWidget()
         self.search.setPlaceholderText("Search by name, alias or layer")
         self.search.setAccessibleName("search formats")
@@ -122,7 +122,7 @@ class FormatList(QFrame):
         self.items.setFrameShape(QFrame.Shape.NoFrame)
         self.items.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.items.setAccessibleName("formats")
-        self.items.itemClicked.connect(self._take)
+        self.items.itemClicked.connect(self._accept)
         column = QVBoxLayout(self)
         column.setContentsMargins(6, 6, 6, 6)
         column.setSpacing(4)
@@ -131,25 +131,25 @@ class FormatList(QFrame):
         self._fill("")
 
     def offered(self) -> list[str]:
-        """The values in the list as it is."""
+        """The values listed at present."""
         rows = [self.items.item(i).data(VALUE) for i in range(self.items.count())]
         return [r for r in rows if r is not None]
 
-    def _fill(self, wish: str) -> None:
+    def _fill(self, query: str) -> None:
         self.items.clear()
         for family, names in grouped(self.values):
-            found = [n for n in names if meets(n, wish)]
-            if found and family:
-                self._head(family)
-            for name in found:
-                self._row(name, meant(name, wish))
+            matching = [n for n in names if matches(n, query)]
+            if matching and family:
+                self._add_heading(family)
+            for name in matching:
+                self._add_row(name, preset_of(name, query))
         if not self.offered():
-            self._head("no such format")
-        self._begin(wish)
+            self._add_heading("no such format")
+        self._set_current(query)
         height = self.items.sizeHintForRow(0) * self.items.count() + 52
-        self.setFixedSize(WIDTH, min(height, TALL))
+        self.setFixedSize(WIDTH, min(height, MAX_HEIGHT))
 
-    def _head(self, text: str) -> None:
+    def _add_heading(self, text: str) -> None:
         item = QListWidgetItem(text.upper())
         item.setFlags(Qt.ItemFlag.NoItemFlags)
         font = QFont(self.font())
@@ -159,9 +159,9 @@ class FormatList(QFrame):
         item.setForeground(QColor(tokens(self).muted))
         self.items.addItem(item)
 
-    def _row(self, name: str, preset: dict[str, Any]) -> None:
-        told = ", ".join(f"{k.replace('_', ' ')} {v}".lower() for k, v in preset.items())
-        item = QListWidgetItem(name.replace("_", " ") + (f" · {told}" if told else ""))
+    def _add_row(self, name: str, preset: dict[str, Any]) -> None:
+        parameters = ", ".join(f"{k.replace('_', ' ')} {v}".lower() for k, v in preset.items())
+        item = QListWidgetItem(name.replace("_", " ") + (f" · {parameters}" if parameters else ""))
         item.setData(VALUE, name)
         if name in FORMATS:
             fmt = FORMATS.get(name)
@@ -170,22 +170,22 @@ class FormatList(QFrame):
             )
         self.items.addItem(item)
 
-    def _begin(self, wish: str) -> None:
-        """Mark what is chosen now, or the first that was found."""
+    def _set_current(self, query: str) -> None:
+        """Make the chosen value the current row, or with a query the first match."""
         rows = [i for i in range(self.items.count()) if self.items.item(i).data(VALUE) is not None]
-        chosen = [i for i in rows if self.items.item(i).data(VALUE) == self._now]
+        chosen = [i for i in rows if self.items.item(i).data(VALUE) == self._current]
         if rows:
-            self.items.setCurrentRow((rows if wish else [*chosen, *rows])[0])
+            self.items.setCurrentRow((rows if query else [*chosen, *rows])[0])
 
-    def _take(self, item: QListWidgetItem | None) -> None:
+    def _accept(self, item: QListWidgetItem | None) -> None:
         if item is not None and item.data(VALUE) is not None:
-            self.picked.emit(item.data(VALUE), meant(item.data(VALUE), self.search.text()))
+            self.picked.emit(item.data(VALUE), preset_of(item.data(VALUE), self.search.text()))
             self.close()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """The field keeps the keyboard; arrows move in the list, Enter takes, Escape closes."""
+        """The search field keeps the focus: arrows move in the list, Enter chooses, Escape closes."""
         escape = isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_Escape
-        if escape and event.type() == QEvent.Type.ShortcutOverride:  # else the panel behind takes it
+        if escape and event.type() == QEvent.Type.ShortcutOverride:  # otherwise the panel behind handles it
             event.accept()
             return True
         if escape and event.type() == QEvent.Type.KeyPress:
@@ -193,7 +193,7 @@ class FormatList(QFrame):
             return True
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
             if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-                self._take(self.items.currentItem())
+                self._accept(self.items.currentItem())
                 return True
             if event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown):
                 self.items.keyPressEvent(event)

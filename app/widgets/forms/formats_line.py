@@ -1,4 +1,4 @@
-"""Several number formats as text, as a search lists them: `integer(width=4|8), mxint`. Nothing written means none."""
+"""A field for several number formats as text: `integer(width=4|8), mxint`. Empty means none."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class FormatsLine(Line):
         super().__init__(HINT)
 
     def get(self) -> tuple[Format, ...]:
-        """The formats; raises OptionsError or FormatError."""
+        """The formats. Raises OptionsError or FormatError."""
         if not self.text().strip():
             return ()
         try:
             texts = formats_of(self.text())
-        except OptionsError as error:  # a form says itself which of its fields it is
+        except OptionsError as error:  # the form adds the name of the field
             raise OptionsError(error.message.removeprefix("values: "), error.hint) from error
         if FLOAT in texts:
-            raise OptionsError("float is no format to try.", f"Write formats such as {HINT}.")
+            raise OptionsError("float cannot be varied here.", f"Write formats such as {HINT}.")
         return tuple(f for text in texts if (f := format_of(text)) is not None)
 
     def put(self, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""The data of a score: the model's own in one line, or other data by a form."""
+"""A field for the data of a score: the model's own as a line, or other data as a form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT = ("data", "split", "limit")
 
 
 class ScoreField(QWidget):
-    """`own`: the data of the model; `without`: what it means that none are named, where that is a choice."""
+    """`own`: returns the data of the model; `without`: text shown without data; `optional`: data may be empty."""
 
     edited = Signal()
 
@@ -28,17 +28,17 @@ class ScoreField(QWidget):
         super().__init__()
         self._own, self._without, self._optional = own, without, optional
         self.form: Form | None = None
-        self.words = muted("")
+        self.summary = muted("")
         self.other = link("Other data…", self.open)
         row = QHBoxLayout()
-        row.addWidget(self.words, 1)
+        row.addWidget(self.summary, 1)
         row.addWidget(self.other)
         self._box = QVBoxLayout(self)
         self._box.setContentsMargins(0, 0, 0, 0)
         self._box.addLayout(row)
 
     def open(self) -> None:
-        """Fields for other data."""
+        """Show the fields for other data."""
         from espalier.app.widgets.forms.form import Form
 
         if self.form is None:
@@ -49,7 +49,7 @@ class ScoreField(QWidget):
             self.form.editors["data"].setFocus()
 
     def put(self, score: EvaluateOptions) -> None:
-        """Show these; the model's own stand in one line."""
+        """Show data; the model's own as a line."""
         if not score.data or score == self._own():
             self.forget()
             return
@@ -58,7 +58,7 @@ class ScoreField(QWidget):
         self.form.put(score)
 
     def forget(self) -> None:
-        """The model's own data again."""
+        """Return to the model's own data."""
         if self.form is not None:
             self.form.hide()
             self.form.deleteLater()
@@ -66,17 +66,17 @@ class ScoreField(QWidget):
             self.other.show()
 
     def get(self) -> EvaluateOptions:
-        """The data: the model's own where none are named, unless that is a choice; raises OptionsError."""
-        named = self.form.value() if self.form else None
-        return named if named and (named.data or self._optional) else self._own()
+        """The data; the model's own if none are given, unless `optional`. Raises OptionsError."""
+        other = self.form.value() if self.form else None
+        return other if other and (other.data or self._optional) else self._own()
 
-    def tell(self) -> None:
-        """Say which data that is."""
+    def show_summary(self) -> None:
+        """Update the line that names the data."""
         try:
             score = self.get()
         except EspalierError:
-            self.words.setText("")
+            self.summary.setText("")
             return
         data = f"{score.data}{f' · {score.split}' if score.split else ''}" if score.data else ""
-        most = f" · {count(score.limit)} samples" if score.limit else ""
-        self.words.setText(f"Scored on {data}{most}" if data else self._without)
+        limit = f" · {count(score.limit)} samples" if score.limit else ""
+        self.summary.setText(f"Scored on {data}{limit}" if data else self._without)

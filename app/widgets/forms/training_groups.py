@@ -1,8 +1,8 @@
-"""The groups in which the form of a training shows its options: alike for a panel, a step and a search."""
+"""The groups of the training options, shared by the panel Training, the form of a step and a search."""
 
 from __future__ import annotations
 
-from espalier.app.widgets.forms.grouped import Group
+from espalier.app.widgets.forms.grouped_form import Group
 
 GROUPS = (
     Group("Data", ("data",), folded=False),

@@ -12,8 +12,8 @@ import pytest
 
 from espalier.app.canvas.casts import CastLayer, Chip, casts_of
 from espalier.app.canvas.hierarchy import open_all
+from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import HEAD, Layout, layout
-from espalier.app.canvas.namespaces import build
 from espalier.app.canvas.scene import curve
 from espalier.app.canvas.svg import to_svg
 from espalier.app.figures.captions import shape_text, text_width

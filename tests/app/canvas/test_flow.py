@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from espalier.app.canvas.hierarchy import Hierarchy, open_all
+from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import Layout, layout
-from espalier.app.canvas.namespaces import build
 from espalier.app.canvas.ordering import ranks
 from espalier.app.canvas.svg import to_svg
 from espalier.model.graph.graph import Graph, Node, Ref

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from espalier.app.canvas.coordinates import spread
 from espalier.app.canvas.hierarchy import Cancelled, Hierarchy, default_open, open_all, same_structure
+from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import HEAD, Layout, layout
-from espalier.app.canvas.namespaces import build
 from espalier.app.canvas.ordering import crossings, order
-from espalier.app.canvas.placing import spread
 from espalier.app.canvas.scene import curve
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph, Node, Ref
@@ -316,7 +316,7 @@ def test_layout_is_free_of_qt() -> None:
     """The modules that others use headless do not import Qt."""
     import subprocess
 
-    code = "import sys, app.canvas.svg, app.canvas.scene, app.canvas.find; print('PySide6' in sys.modules)"
+    code = "import sys, app.canvas.svg, app.canvas.scene, app.canvas.node_search; print('PySide6' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

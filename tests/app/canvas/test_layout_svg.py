@@ -7,7 +7,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 from espalier.app.canvas.hierarchy import open_all
-from espalier.app.canvas.namespaces import build
+from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.svg import to_svg
 from espalier.app.theme import DARK
 from espalier.model.formats.integer import Integer

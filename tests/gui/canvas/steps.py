@@ -23,10 +23,10 @@ def settle(qtbot: QtBot, canvas: GraphCanvas) -> None:
     """Wait for layout and painting: until a repaint leaves no tile over, which a busy machine makes it do."""
 
     def settled() -> bool:
-        if canvas._relayout.busy or canvas._rest.isActive() or canvas._again.isActive():
+        if canvas._layout_worker.busy or canvas._rest_timer.isActive() or canvas._repaint_timer.isActive():
             return False
         canvas.repaint()
-        return not canvas._again.isActive()
+        return not canvas._repaint_timer.isActive()
 
     canvas.repaint()
     qtbot.waitUntil(settled, timeout=15_000)

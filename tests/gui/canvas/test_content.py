@@ -171,7 +171,7 @@ def test_large_graphs_arrive_later(qtbot: QtBot) -> None:
     canvas.resize(800, 500)
     canvas.show()
     canvas.set_graph(transformer(6000))
-    assert canvas.scene is None and canvas._relayout.busy
+    assert canvas.scene is None and canvas._layout_worker.busy
     canvas.grab()
     canvas.set_graph(transformer(1500))
     settle(qtbot, canvas)
@@ -179,7 +179,7 @@ def test_large_graphs_arrive_later(qtbot: QtBot) -> None:
     canvas.open_all()
     assert canvas.scene is not None
     canvas.set_graph(None)
-    assert canvas.scene is None and not canvas._relayout.busy
+    assert canvas.scene is None and not canvas._layout_worker.busy
 
 
 def test_late_layout_of_an_older_graph_is_dropped(qtbot: QtBot) -> None:
@@ -187,7 +187,7 @@ def test_late_layout_of_an_older_graph_is_dropped(qtbot: QtBot) -> None:
     canvas = GraphCanvas()
     qtbot.addWidget(canvas)
     canvas.set_graph(transformer(1500))
-    older = canvas._relayout._future
+    older = canvas._layout_worker._future
     assert older is not None
     older.result()
     canvas.set_graph(transformer(700))

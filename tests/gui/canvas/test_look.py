@@ -81,20 +81,20 @@ def test_a_remembered_view_keeps_its_middle_while_the_window_finds_its_size(canv
 
 def test_cards(canvas: GraphCanvas, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breadcrumb and direction are pressed; the overview moves the view; all have names for screen readers."""
-    chrome = canvas.chrome
-    assert all(card.accessibleName() for card in chrome.cards)
+    overlay_cards = canvas.card_overlay
+    assert all(card.accessibleName() for card in overlay_cards.cards)
     canvas.reveal(LINEAR)
-    canvas.tell_place()
-    texts = [p[0] for p in chrome.breadcrumb.pieces]
+    canvas.show_path()
+    texts = [p[0] for p in overlay_cards.breadcrumb.pieces]
     assert texts[0] == "model"
     scale = canvas.camera.scale
-    chrome.breadcrumb.pressed.emit(0)
+    overlay_cards.breadcrumb.pressed.emit(0)
     assert canvas.camera.scale < scale
-    chrome.colour_by.pressed.emit(3)
+    overlay_cards.colour_by.pressed.emit(3)
     settle(qtbot, canvas)
     assert canvas.horizontal
     x = canvas.camera.x
-    qtbot.mouseClick(chrome.minimap, Qt.MouseButton.LeftButton, pos=QPoint(140, 49))
+    qtbot.mouseClick(overlay_cards.minimap, Qt.MouseButton.LeftButton, pos=QPoint(140, 49))
     assert canvas.camera.x != x
 
 
@@ -141,16 +141,16 @@ def test_first_look_keeps_clear_of_the_cards(qtbot: QtBot) -> None:
             canvas.set_horizontal(horizontal)
             settle(qtbot, canvas)
             assert canvas.scene
-            chrome, rects = canvas.chrome, canvas.scene.layout.node_rects
+            overlay_cards, rects = canvas.card_overlay, canvas.scene.layout.node_rects
             boxes = [QRectF(*canvas.camera.to_screen(x, y), w * canvas.camera.scale, h * canvas.camera.scale)
                      for x, y, w, h in rects.tolist()]  # fmt: skip
             seen = [b for b in boxes if b.intersects(QRectF(canvas.rect()))]
             assert seen and canvas.camera.scale >= 0.6
             if not horizontal:
-                assert all(b.top() >= chrome.colour_by.geometry().bottom() for b in seen)
-                if chrome.minimap.isVisible():
-                    assert not any(b.intersects(QRectF(chrome.minimap.geometry())) for b in seen)
-            shown = [c.geometry() for c in chrome.cards if c.isVisible()]
+                assert all(b.top() >= overlay_cards.colour_by.geometry().bottom() for b in seen)
+                if overlay_cards.minimap.isVisible():
+                    assert not any(b.intersects(QRectF(overlay_cards.minimap.geometry())) for b in seen)
+            shown = [c.geometry() for c in overlay_cards.cards if c.isVisible()]
             assert not any(a.intersects(b) for k, a in enumerate(shown) for b in shown[k + 1 :])
             assert all(canvas.rect().contains(g) for g in shown)
 
@@ -158,18 +158,18 @@ def test_first_look_keeps_clear_of_the_cards(qtbot: QtBot) -> None:
 def test_overview_gives_way_when_all_is_seen(canvas: GraphCanvas, qtbot: QtBot) -> None:
     """It is there while something is out of view; its shape is that of the graph."""
     settle(qtbot, canvas)
-    assert canvas.chrome.minimap.isVisible() and canvas.scene
-    tall = canvas.chrome.minimap.size()
+    assert canvas.card_overlay.minimap.isVisible() and canvas.scene
+    tall = canvas.card_overlay.minimap.size()
     assert tall.height() > 2 * tall.width()
     canvas.fit()
     settle(qtbot, canvas)
-    assert not canvas.chrome.minimap.isVisible()
+    assert not canvas.card_overlay.minimap.isVisible()
     canvas.zoom_by(4)
     settle(qtbot, canvas)
-    assert canvas.chrome.minimap.isVisible()
+    assert canvas.card_overlay.minimap.isVisible()
     canvas.set_horizontal(True)
     settle(qtbot, canvas)
-    assert canvas.chrome.minimap.width() > canvas.chrome.minimap.height()
+    assert canvas.card_overlay.minimap.width() > canvas.card_overlay.minimap.height()
 
 
 def test_fit_twice_shows_the_beginning(canvas: GraphCanvas, qtbot: QtBot) -> None:
@@ -188,12 +188,12 @@ def test_the_trail_keeps_its_end(canvas: GraphCanvas, qtbot: QtBot) -> None:
     canvas.open_all()
     settle(qtbot, canvas)
     canvas.select([LINEAR])
-    crumbs = canvas.chrome.breadcrumb
+    crumbs = canvas.card_overlay.breadcrumb
     texts = [p[0] for p in crumbs.pieces if p[2]]
     assert texts == ["model", "model", "layers.0", "attention"]
     canvas.resize(490, 600)
     texts = [p[0] for p in crumbs.pieces if p[2]]
     assert crumbs.isVisible() and crumbs.pieces[0][0] == "… › " and 1 <= len(texts) < 4 and texts[-1] == "attention"
-    with qtbot.waitSignal(canvas.chrome.group_wanted) as told:
+    with qtbot.waitSignal(canvas.card_overlay.group_wanted) as told:
         crumbs.pressed.emit(len(crumbs.pieces) - 1)
     assert canvas.scene and canvas.scene.layout.tree.groups[told.args[0]].label == "attention"

@@ -13,8 +13,8 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.canvas.camera import Area
 from espalier.app.canvas.layout import HEAD
-from espalier.app.canvas.paint import DETAIL_FROM
 from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.scene_painter import DETAIL_FROM
 from espalier.app.canvas.sprites import MEMORY, Face, Sprites, paint_node
 from espalier.app.canvas.view import GraphCanvas
 from espalier.app.theme import DARK, LIGHT
@@ -35,7 +35,7 @@ def test_high_dpi_tiles(canvas: GraphCanvas, qtbot: QtBot) -> None:
         draw_on(canvas, picture)
     tile = next(iter(canvas.tiles.done.values()))
     assert tile.width() == 512 and tile.devicePixelRatio() == 2.0
-    canvas.chrome.show(False)
+    canvas.card_overlay.show(False)
     settle(qtbot, canvas)
     picture.setDevicePixelRatio(1.0)
     small = picture.scaled(900, 600, mode=Qt.TransformationMode.SmoothTransformation)
@@ -49,12 +49,12 @@ def test_pictures_of_nodes_take_a_bounded_memory(canvas: GraphCanvas) -> None:
     made.prepare(2.0, 2.0, LIGHT)
     for number in range(40):
         made.get(number, 1000, 100, lambda painter: None)
-        kept.append(sum(4 * p.width() * p.height() for p in made._made.values()))
-    assert MEMORY / 2 < max(kept) < MEMORY * 1.2 and len(made._made) < 40
+        kept.append(sum(4 * p.width() * p.height() for p in made._cache.values()))
+    assert MEMORY / 2 < max(kept) < MEMORY * 1.2 and len(made._cache) < 40
     held = canvas.kit.sprites
-    assert held._made
+    assert held._cache
     canvas.set_graph(None)
-    assert not held._made
+    assert not held._cache
 
 
 def test_tiles_agree_with_one_painting(canvas: GraphCanvas, qtbot: QtBot) -> None:
@@ -62,7 +62,7 @@ def test_tiles_agree_with_one_painting(canvas: GraphCanvas, qtbot: QtBot) -> Non
     canvas.camera.scale, canvas.camera.x, canvas.camera.y = 1.0, 0.0, 0.0
     canvas.moved()
     settle(qtbot, canvas)
-    canvas.chrome.show(False)
+    canvas.card_overlay.show(False)
     tiled = pixels(canvas.grab().toImage())
     whole = QImage(900, 600, QImage.Format.Format_RGB32)
     whole.fill(QColor(LIGHT.background))
@@ -125,7 +125,7 @@ def test_an_edit_paints_what_painting_all_anew_gives(canvas: GraphCanvas, qtbot:
 def test_the_chip_of_a_cast_comes_and_goes_with_its_format(canvas: GraphCanvas, qtbot: QtBot) -> None:
     """An edit paints chips as painting all anew would; hidden they leave nothing behind; the edge tells the cast."""
     assert canvas.graph and canvas.scene
-    canvas.chrome.show(False)
+    canvas.card_overlay.show(False)
     source = next(iter(canvas.graph[LINEAR].inputs)).node
     floats = TensorMeta((2, 64), "float32")
     plain = canvas.graph.replace(replace(canvas.graph[source], ports={"data_out": floats}))

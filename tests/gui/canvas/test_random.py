@@ -40,7 +40,7 @@ def test_random_use_never_fails(qtbot: QtBot, seed: int) -> None:
         edit,
         lambda: canvas.click(QPointF(chance.randint(0, 599), chance.randint(0, 399)), chance.random() < 0.5),
         lambda: canvas.hover(QPointF(chance.randint(0, 599), chance.randint(0, 399))),
-        lambda: qtbot.keyClick(canvas, chance.choice(list(canvas.WAYS))),
+        lambda: qtbot.keyClick(canvas, chance.choice(list(canvas.DIRECTIONS))),
         canvas.open_all,
         canvas.close_all,
         lambda: canvas.select(ids(), reveal=True),

@@ -13,7 +13,7 @@ from espalier.app.commands.console import table as console_table
 from espalier.app.features.options.panel import OptionsWindow
 from espalier.app.measured.findings import NO_DATA, NOTHING, RUNNING, STALE, values_of
 from espalier.app.shell.window import Window
-from espalier.app.widgets.sqnr_table import words_of
+from espalier.app.widgets.sqnr_table import sqnr_text
 from espalier.app.words import column_title, shown
 from espalier.model.formats.integer import Integer
 from espalier.passes.base import Report, StepResult
@@ -185,7 +185,7 @@ def test_a_layer_without_error_is_exact_in_every_table(drawn: Window) -> None:
     table = drawn.docks.tables.table
     column = table.rows.columns.index("sqnr_db")
     told = {table.rows.shown[i]["node"]: table.rows.index(i, column).data() for i in range(2)}
-    assert told == {"fc1": words_of(math.inf), "fc2": words_of(None)} == {"fc1": "exact", "fc2": "no signal"}
+    assert told == {"fc1": sqnr_text(math.inf), "fc2": sqnr_text(None)} == {"fc1": "exact", "fc2": "no signal"}
     head, *lines = console_table(rows)
     end = head.index("sqnr db") + len("sqnr db")
     assert [line[:end].split("  ")[-1].strip() for line in lines] == ["exact", "no signal"]

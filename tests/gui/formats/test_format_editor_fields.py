@@ -20,7 +20,7 @@ def editor(qtbot: QtBot) -> FormatEditor:
 
 
 def shown(editor: FormatEditor) -> list[str]:
-    assert len(editor.captions) <= len(editor.widgets)
+    assert len(editor._parameters.captions) <= len(editor.widgets)
     return [name for name, widget in editor.widgets.items() if widget.isVisible()]
 
 

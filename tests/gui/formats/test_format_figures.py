@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from espalier.app.features.inspector.charts.staircase import short
 from espalier.app.features.inspector.figures.formats import LISTED, format_figures, quantised_alone
 from espalier.app.features.inspector.format import FormatSection
-from espalier.app.widgets.bits import BitsBar, key_words, layout_of, stored_words
+from espalier.app.widgets.bits import BitsBar, layout_of, legend, storage_text
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.registry import FORMATS
@@ -64,7 +64,7 @@ def test_the_stairs_are_those_of_the_format() -> None:
     ],
 )
 def test_stored_bits_in_words(text: str, words: str) -> None:
-    assert stored_words(parse_format(text)) == words
+    assert storage_text(parse_format(text)) == words
 
 
 @pytest.mark.parametrize("fmt", all_formats(), ids=str)
@@ -73,7 +73,7 @@ def test_the_layout_holds_all_bits(fmt: Format) -> None:
 
 
 def test_the_colours_of_the_bits_are_told() -> None:
-    words = key_words(parse_format("mxfp(element=e4m3)")).replace("&nbsp;", " ")
+    words = legend(parse_format("mxfp(element=e4m3)")).replace("&nbsp;", " ")
     assert [w in words for w in ("sign", "4 exponent bits", "3 mantissa bits", "8 scale bits, shared by 32")] == [
         True
     ] * 4
@@ -89,7 +89,7 @@ def test_the_colours_of_the_bits_are_told() -> None:
      ("integer(width=8, frac_width=8, signed=False)", "8 fraction bits")],
 )  # fmt: skip
 def test_binary_places_that_are_not_stored_are_told(text: str, words: str) -> None:
-    assert key_words(parse_format(text)).replace("&nbsp;", " ").endswith(f"</span> {words}")
+    assert legend(parse_format(text)).replace("&nbsp;", " ").endswith(f"</span> {words}")
 
 
 @pytest.mark.parametrize(

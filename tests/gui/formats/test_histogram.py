@@ -14,7 +14,7 @@ from espalier.app.features.inspector.charts.staircase import Staircase
 from espalier.app.features.inspector.figures.formats import format_figures
 from espalier.app.features.inspector.figures.statistics import SHARES, tensor_statistics
 from espalier.app.features.inspector.figures.weights import FEW, MANY, histogram, loss, quick_loss
-from espalier.app.figures.parts import CHUNK, Stopped
+from espalier.app.figures.tensor_chunks import CHUNK, Stopped
 from espalier.app.jobs.previews import Previews
 from espalier.app.theme import DARK
 from espalier.model.formats.base import parse_format

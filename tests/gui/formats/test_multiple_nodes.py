@@ -40,7 +40,7 @@ def test_a_sample_bounds_nothing_and_all_values_follow(
     panel: InspectorPanel, session: Session, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("espalier.app.features.inspector.figures.weights.FEW", 16)
-    monkeypatch.setattr("espalier.app.figures.parts.SAMPLE", 4)
+    monkeypatch.setattr("espalier.app.figures.tensor_chunks.SAMPLE", 4)
     graph, store = session.open_document.graph, session.open_document.store
     found: list[float] = []
     for node in (KEY, QUERY):

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from espalier.app.features.sqnr.panel import FIRST, USAGE, SqnrPanel
 from espalier.app.shell.window import Window
 from espalier.app.theme import ROW, SEQUENTIAL
-from espalier.app.widgets.sqnr_table import NAMES, in_lines, ink, words_of
+from espalier.app.widgets.sqnr_table import NAMES, sqnr_text, text_colour, two_lines
 from espalier.model.formats.base import Format
 from espalier.passes.analysis.format_sqnr import WeightSqnr, tried_nodes, usual_formats
 from espalier.passes.base import Report
@@ -162,9 +162,9 @@ def test_a_stopped_measurement_keeps_its_rows(panel: SqnrPanel, runner: list[Fak
 
 
 def test_words_and_colours() -> None:
-    assert [words_of(v) for v in (42.13, -3.21, math.inf, None)] == ["42.1", "−3.2", "exact", "no signal"]
-    assert in_lines("int 8 fitted") == "int 8\nfitted" and in_lines("mxint8/32") == "mxint8/32\n"
-    assert ink(SEQUENTIAL[0]) == "#FFFFFF" and ink(SEQUENTIAL[-1]) == "#000000"
+    assert [sqnr_text(v) for v in (42.13, -3.21, math.inf, None)] == ["42.1", "−3.2", "exact", "no signal"]
+    assert two_lines("int 8 fitted") == "int 8\nfitted" and two_lines("mxint8/32") == "mxint8/32\n"
+    assert text_colour(SEQUENTIAL[0]) == "#FFFFFF" and text_colour(SEQUENTIAL[-1]) == "#000000"
 
 
 def test_it_can_be_drawn(panel: SqnrPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:

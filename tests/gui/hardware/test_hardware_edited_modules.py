@@ -16,7 +16,7 @@ from espalier.app.features.hardware.panel import HardwarePanel
 from espalier.app.features.hardware.run_text import verdicts
 from espalier.app.features.hardware.state import edited_modules
 from espalier.app.shell.window import Window
-from espalier.app.widgets.source.text import Mark
+from espalier.app.widgets.source.source_text import Mark
 from espalier.model.document.project import load_project, save_project
 from espalier.model.errors import OptionsError
 from espalier.model.store.weights import WeightStore

@@ -290,15 +290,15 @@ def test_the_text_is_coloured_and_searched(panel: HardwarePanel, runner: list[Fa
     assert len({at[part] for part in ("localparam", "8'hFF", "// 12")}) == 3
     source.text.setFocus()
     QTest.keyClick(source.text, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
-    assert source.window().focusWidget() is source.finder.wish
-    source.finder.wish.setText("linear")
+    assert source.window().focusWidget() is source.finder.query
+    source.finder.query.setText("linear")
     first = source.text.textCursor().position()
-    QTest.keyClick(source.finder.wish, Qt.Key.Key_Return)
+    QTest.keyClick(source.finder.query, Qt.Key.Key_Return)
     assert source.text.textCursor().position() > first
-    QTest.keyClick(source.finder.wish, Qt.Key.Key_Return)
+    QTest.keyClick(source.finder.query, Qt.Key.Key_Return)
     assert source.text.textCursor().position() == first, "round at the end"
-    source.finder.wish.setText("nowhere")
-    assert source.finder.found.text() == "not found"
+    source.finder.query.setText("nowhere")
+    assert source.finder.message.text() == "not found"
 
 
 def test_parallelism_is_edited_in_the_inspector(panel: HardwarePanel, window: Window, runner: list[FakeRunner]) -> None:

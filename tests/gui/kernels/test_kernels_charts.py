@@ -23,7 +23,7 @@ from espalier.app.features.kernels.source import KernelSource
 from espalier.app.features.kernels.state.row_text import BYTES, cells, row_tooltip, size_axis
 from espalier.app.features.kernels.views import COMPARE, CURVES, ROOF, SOURCE
 from espalier.app.shell.window import Window
-from espalier.app.widgets.charts.log_chart import seen
+from espalier.app.widgets.charts.log_chart import tick_values
 from espalier.kernels.bench.results import ABOVE
 from espalier.passes.jobs.kinds import Done, Found
 from tests.gui.conftest import FakeRunner
@@ -110,9 +110,9 @@ def test_what_is_above_the_roof_has_no_share_and_says_so() -> None:
 
 def test_axes_have_two_figures_at_least_within_what_is_seen() -> None:
     sizes, ends = [6_216_000.0, 16_777_216.0], (5_400_000.0, 19_300_000.0)
-    assert seen(sizes, ends, 8) == sizes  # 5 M and 20 M lie outside, 10 M alone tells no scale
-    assert seen([1.0, 100.0], (0.8, 120.0), 8) == [1, 2, 5, 10, 20, 50, 100]
-    assert seen([7.0], (6.0, 8.0), 8) == [7.0]
+    assert tick_values(sizes, ends, 8) == sizes  # 5 M and 20 M lie outside, 10 M alone tells no scale
+    assert tick_values([1.0, 100.0], (0.8, 120.0), 8) == [1, 2, 5, 10, 20, 50, 100]
+    assert tick_values([7.0], (6.0, 8.0), 8) == [7.0]
 
 
 def test_source_is_of_the_chosen_version(page: KernelRuns, runner: list[FakeRunner], qtbot: QtBot) -> None:
@@ -128,7 +128,7 @@ def test_source_is_of_the_chosen_version(page: KernelRuns, runner: list[FakeRunn
     page.views.tabs.setCurrentIndex(SOURCE)
     qtbot.focus(source.text)
     QTest.keyClick(source.text, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
-    assert source.finder.wish.hasFocus()
+    assert source.finder.query.hasFocus()
     assert colour(source, 1) == colour(source, 2) != colour(source, 3)  # a text of two lines
 
 

@@ -16,7 +16,7 @@ from espalier.app.features.search.state.templates import load as load_template
 from espalier.app.features.search.state.texts import size_words
 from espalier.app.shell.window import Window
 from espalier.app.theme import DARK, LIGHT
-from espalier.app.widgets.forms.fields import field_style, wear_field_style
+from espalier.app.widgets.forms.fields import apply_field_style, field_style
 from espalier.app.widgets.style import Appearance
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError
@@ -231,7 +231,7 @@ def test_fields_follow_the_theme(qtbot: QtBot, qapp: QApplication) -> None:
     try:
         field = QWidget()
         qtbot.addWidget(field)
-        wear_field_style(field)
+        apply_field_style(field)
         for look in (LIGHT, DARK, LIGHT):
             appearance.set_mode(look.name)
             qtbot.waitUntil(lambda look=look: field.styleSheet() == field_style(look))

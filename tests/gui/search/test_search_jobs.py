@@ -43,21 +43,21 @@ def test_pause_stop_and_go_on(panel: SearchPanel, runner: list[FakeRunner], qtbo
     feed(runner, info, [trial(0), trial(1, state="running", seconds=None)])
     panel.head.links["pause"].click()
     assert study.paused and panel.head.links["again"].isVisibleTo(panel)
-    qtbot.waitUntil(lambda: "paused" in panel.head.status._whole)
+    qtbot.waitUntil(lambda: "paused" in panel.head.status._text)
     panel.head.links["again"].click()
     assert not study.paused and study.running
     panel.head.links["after"].click()
-    assert runner[-1].kept == [info.id] and "ends after this trial" in panel.head.status._whole
+    assert runner[-1].kept == [info.id] and "ends after this trial" in panel.head.status._text
     panel.head.links["stop"].click()
     assert not study.running and study.trials[1].state == "failed" and study.done == 1
-    assert "failed" not in panel.head.status._whole  # it was cut off by the user, and is tried again
+    assert "failed" not in panel.head.status._text  # it was cut off by the user, and is tried again
     panel.head.links["on"].click()
     again = search_job(runner)
     assert again is not info and study.went_on == 1
     runner[-1].tell(again, Started())
     runner[-1].tell(again, Found((replace(trial(1), origin="retry"), trial(0))))  # what the storage holds
     qtbot.waitUntil(lambda: panel.trials.table.rows.trials[1].state == "complete")
-    assert "went on from trial 1" in panel.head.status._whole
+    assert "went on from trial 1" in panel.head.status._text
 
 
 def test_a_dead_worker_is_told_and_nothing_is_lost(panel: SearchPanel, runner: list[FakeRunner]) -> None:
@@ -156,7 +156,7 @@ def test_a_paused_search_lets_other_jobs_go(panel: SearchPanel, runner: list[Fak
     feed(runner, info, [trial(0)])
     runner[-1].tell(info, Done("as asked"))
     assert study.job is info and study.paused and panel.head.links["again"].isVisibleTo(panel)
-    assert "paused" in panel.head.status._whole and not panel.head.links["on"].isVisibleTo(panel)
+    assert "paused" in panel.head.status._text and not panel.head.links["on"].isVisibleTo(panel)
     quiet(runner)
     assert study.paused and not runner[-1].waiting
     panel.head.links["again"].click()

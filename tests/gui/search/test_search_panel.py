@@ -53,7 +53,7 @@ def test_trials_come_and_the_best_is_told(panel: SearchPanel, runner: list[FakeR
     assert study.leader and study.leader.number == 2  # trial 1 is over the limit
     qtbot.waitUntil(lambda: panel.head.best.text().startswith("Best:"))
     assert panel.head.best.text().replace("\u2009", " ").startswith("Best: accuracy 75.0 %, weight bits 4")
-    assert "trial 2" in panel.head.best.text() and "3 of 30 trials" in panel.head.status._whole
+    assert "trial 2" in panel.head.best.text() and "3 of 30 trials" in panel.head.status._text
     assert len(panel.board.study.trials) == 4
     failed = trial(3, state="failed", error="It became NaN. Train longer.", values=())
     feed(runner, info, [failed, trial(4, 0.9)])
@@ -66,7 +66,7 @@ def test_trials_come_and_the_best_is_told(panel: SearchPanel, runner: list[FakeR
     assert rows.shown == [3]
     panel.trials.table.setCurrentIndex(rows.index(0, 0))
     assert "It became NaN" in panel.trials.words.text() and not panel.trials.use.isEnabled()
-    assert panel.head.links["on"].isVisibleTo(panel) and "1 failed" in panel.head.status._whole
+    assert panel.head.links["on"].isVisibleTo(panel) and "1 failed" in panel.head.status._text
 
 
 def test_the_best_is_applied_and_undone(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
@@ -142,7 +142,7 @@ def test_a_search_that_ends_by_itself_says_why(panel: SearchPanel, runner: list[
     info = begin(panel, runner)
     feed(runner, info, [trial(0)])
     runner[-1].tell(info, Done("every configuration has been tried"))
-    assert "ended: every configuration has been tried" in panel.head.status._whole
+    assert "ended: every configuration has been tried" in panel.head.status._text
 
 
 def test_studies_are_compared(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:

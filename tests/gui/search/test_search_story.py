@@ -54,7 +54,7 @@ def test_a_search_survives_its_worker(qtbot: QtBot, window: Window, tmp_path: Pa
 
     panel.act("on")
     qtbot.waitUntil(lambda: complete() >= 8, timeout=PATIENCE)
-    assert "went on from trial" in panel.head.status._whole
+    assert "went on from trial" in panel.head.status._text
     assert all(study.trials[n] == t for n, t in known.items() if t.state == "complete")
     panel.act("after")
     qtbot.waitUntil(lambda: not study.running, timeout=PATIENCE)

@@ -157,12 +157,12 @@ def test_the_curve_grows_point_by_point(panel: SweepsPanel, runner: list[FakeRun
         runner[-1].tell(info, Found(outcome))
     qtbot.waitUntil(lambda: len(panel.points.outcomes) == 3)
     assert [x for x, _ in panel.chart.lines[0]] == [0, 1] and panel.chart.baseline == 0.9
-    assert panel._status._whole == "3 of 4 points · running"
+    assert panel._status._text == "3 of 4 points · running"
     assert len(panel.points.table.rows.shown) == 3 and panel.points.table.rows.shown[1]["value"] == 4
     runner[-1].tell(info, Found(found[3]))
     runner[-1].tell(info, Done(4))
     assert len(panel.points.outcomes) == 4 and not panel.run.running and panel._again.isHidden()
-    assert "baseline" in panel._legend.text() and panel._status._whole == "4 of 4 points"
+    assert "baseline" in panel._legend.text() and panel._status._text == "4 of 4 points"
     assert panel.sweeps.timed["evaluate"] == 2.0
     assert [panel._figure.itemText(i) for i in range(panel._figure.count())] == [
         "accuracy", "loss", "size", "weight bits"]  # fmt: skip
@@ -223,7 +223,7 @@ def test_a_dead_worker_and_failed_points_are_told(panel: SweepsPanel, runner: li
     runner[-1].tell(info, Found(bad))
     runner[-1].tell(info, Failed("The worker process ended unexpectedly.", "Run it again."))
     assert panel._wrong.text() == "The worker process ended unexpectedly. The points so far are kept."
-    assert panel._status._whole == "2 of 4 points · 1 failed" and panel.run and panel.run.missing == 3
+    assert panel._status._text == "2 of 4 points · 1 failed" and panel.run and panel.run.missing == 3
     panel.points.choose(bad)
     assert (
         panel.points.words.text() == "weight width 4: Step 1 (quantize): It failed. Do not."

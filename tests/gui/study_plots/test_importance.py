@@ -10,7 +10,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.search.charts.board import StudyBoard
-from espalier.app.figures.study.importance_work import importances
+from espalier.app.figures.study.importance_process import importances
 from tests.gui.search.made_study import choices
 from tests.gui.study_plots.shown import show
 

@@ -196,10 +196,10 @@ def _is_estimate(info: JobInfo) -> bool:
 def test_train_pause_keep_and_how_it_ended(panel: TrainingPanel, runner: list[FakeRunner], window: Window) -> None:
     info = begun(panel, runner)
     assert info.job.recipe.steps[-1].options == FinetuneOptions(data="demo:digits", learning_rate=1e-3)
-    assert plain(panel.run.status._whole) == "Training · step 40 of 250" and panel.train.isHidden()
+    assert plain(panel.run.status._text) == "Training · step 40 of 250" and panel.train.isHidden()
     panel.run.pause.click()
     panel.run.refresh()
-    assert panel.run.pause.text() == "Continue" and panel.run.status._whole.startswith("Paused")
+    assert panel.run.pause.text() == "Continue" and panel.run.status._text.startswith("Paused")
     panel.run.keep.click()
     assert runner[-1].kept == [info.id] and not panel.run.keep.isEnabled()
     runner[-1].tell(info, Done(ended(info)))

@@ -7,13 +7,13 @@ from html import escape
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QSize, Qt
-from PySide6.QtGui import QColor, QMouseEvent, QPen
+from PySide6.QtGui import QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.theme import SECONDARY, Palette
-from espalier.app.widgets.charts.chart import Chart, pen, tint
-from espalier.app.widgets.charts.metrics import COLOURS, LIGHTER, TITLE_HEIGHT, whole_words
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart import Chart, lighter, pen, tint
+from espalier.app.widgets.charts.chart_export import Table
+from espalier.app.widgets.charts.metrics import COLOURS, TITLE_HEIGHT, step_labels
 from espalier.app.words import count, percent
 from espalier.model.data.summary import DataLook
 
@@ -83,7 +83,7 @@ class ClassChart(DataChart):
         top = 0.0
         for place, split in enumerate(seen.splits):
             plain = COLOURS[place % len(COLOURS)]
-            colour = QColor(plain).lighter(LIGHTER).name() if palette.dark else plain
+            colour = lighter(plain, palette)
             shares = [split.counts[c] / max(split.samples, 1) for c in shown]
             top = max([top, *shares])
             x = np.arange(len(shown)) - 0.4 + (place + 0.5) * width
@@ -128,7 +128,7 @@ class LengthChart(DataChart):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.plot.hideAxis("left")
-        self.plot.getAxis("bottom").tickStrings = whole_words
+        self.plot.getAxis("bottom").tickStrings = step_labels
         self.setAccessibleName("Lengths of the texts in tokens")
 
     @property

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.features.inspector.figures.weights import Histogram, Loss
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import Chart, pen, tint
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.words import count, percent
 
 ROOM, MAX_TICKS = 0.08, 4  # share of the range at each end for labels; maximum of ticks

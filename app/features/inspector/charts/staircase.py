@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.features.inspector.figures.formats import Stairs
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import Chart, pen
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.words import figure
 
 LEFT = 54  # pixels of the vertical axis: a number with sign and exponent

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.app.figures.parts import Stop, Stopped, never
+from espalier.app.figures.tensor_chunks import Stop, Stopped, never
 from espalier.model.graph.views import View
 from espalier.model.store.weights import Tensor
 from espalier.passes.pruning.patterns import seen

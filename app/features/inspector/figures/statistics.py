@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.app.figures.parts import Stop, chunks, never
+from espalier.app.figures.tensor_chunks import Stop, chunks, never
 from espalier.model.store.weights import Tensor
 from espalier.passes.observed.histogram import Histogram
 from espalier.passes.observed.moments import Moments

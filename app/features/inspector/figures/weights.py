@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.app.figures.block_grid import middle_grid
-from espalier.app.figures.parts import (
+from espalier.app.figures.tensor_chunks import (
     Bits,
     Floats,
     Part,

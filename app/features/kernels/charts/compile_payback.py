@@ -16,8 +16,8 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.theme import CATEGORIES, Palette
 from espalier.app.widgets.charts.chart import Chart, pen
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.metrics import spacing
-from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import count, plural, time_words
 
 COLOURS = {"eager": CATEGORIES["linear"], "captured": CATEGORIES["shape"], "compiled": CATEGORIES["activation"]}

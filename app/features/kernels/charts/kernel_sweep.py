@@ -22,8 +22,8 @@ from espalier.app.features.kernels.state.row_text import (
 )
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import pen
-from espalier.app.widgets.charts.log_chart import LogChart, Spot
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
+from espalier.app.widgets.charts.log_chart import LogChart, Point
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.results import Row
 from espalier.kernels.bench.spec import shape_text
@@ -54,14 +54,14 @@ class KernelSweep(LogChart):
         return figure_of(self.figure, self.rows)
 
     @property
-    def lines(self) -> dict[str, list[Spot]]:
+    def lines(self) -> dict[str, list[Point]]:
         """Version → spots, sorted by size."""
         across, up = size_axis(self.rows), self.up
-        spots: dict[str, list[Spot]] = {}
+        spots: dict[str, list[Point]] = {}
         for row in self.rows:
             x, y = across.of(row), up.of(row)
             if x and y and y > LEAST:
-                spots.setdefault(row.version, []).append(Spot(float(x), y, row))
+                spots.setdefault(row.version, []).append(Point(float(x), y, row))
         return {v: sorted(s, key=lambda spot: spot.x) for v, s in spots.items()}
 
     def draw(self, palette: Palette) -> None:
@@ -89,7 +89,7 @@ class KernelSweep(LogChart):
         named = [s.x for s in self.spots] if across.title in self.rows[0].shape else ()
         self.bound([s.x for s in self.spots], ys, named)
 
-    def _spread(self, line: Sequence[Spot], colour: str) -> None:
+    def _spread(self, line: Sequence[Point], colour: str) -> None:
         """Draw error bars of half the interquartile range."""
         share = np.array([s.what.spread or 0.0 for s in line])
         x, y = (np.log10([s.x for s in line]), np.log10([s.y for s in line]))

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.theme import CATEGORIES, Palette
 from espalier.app.widgets.charts.chart import Chart, pen, tint
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.metrics import spacing
-from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import count, mebibytes, percent, plural
 
 Row = dict[str, Any]

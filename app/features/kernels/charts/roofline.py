@@ -13,8 +13,8 @@ from PySide6.QtGui import QColor
 from espalier.app.features.kernels.state.row_text import amount, limits_text, rate_of, row_tooltip, type_word
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import pen
-from espalier.app.widgets.charts.log_chart import LogChart, Spot
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
+from espalier.app.widgets.charts.log_chart import LogChart, Point
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.results import ABOVE, Row
 from espalier.kernels.bench.spec import shape_text
@@ -45,7 +45,7 @@ class Roofline(LogChart):
         self.plot.clear()
         unit, factor = self._unit
         self.name_axes("FLOPs per byte that must move", unit)
-        spots = [Spot(r.intensity, r.tflop_s * factor, r) for r in self.rows if r.intensity > 0 and r.tflop_s]
+        spots = [Point(r.intensity, r.tflop_s * factor, r) for r in self.rows if r.intensity > 0 and r.tflop_s]
         self.spots = [s for s in spots if math.isfinite(s.y)]
         if not self.spots and self.limits is None:
             return
@@ -67,7 +67,7 @@ class Roofline(LogChart):
 
     def _name_kernels(self, palette: Palette) -> None:
         """Label the best point of each kernel if there are 2 to NAMED kernels."""
-        best: dict[str, Spot] = {}
+        best: dict[str, Point] = {}
         for spot in self.spots:
             previous = best.get(spot.what.kernel)
             best[spot.what.kernel] = spot if previous is None or spot.y > previous.y else previous

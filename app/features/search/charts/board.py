@@ -20,7 +20,7 @@ from espalier.app.features.search.charts.scatter import ParetoChart, SliceChart
 from espalier.app.features.search.charts.tile import Tile
 from espalier.app.features.search.charts.timeline import TimelineChart
 from espalier.app.figures.study.data import Study
-from espalier.app.widgets.bench import BEFORE
+from espalier.app.widgets.form_panel import HEIGHT_BEFORE
 from espalier.app.widgets.forms.fields import Choice as Chooser
 from espalier.app.widgets.heading import link
 from espalier.passes.figure import OPENED
@@ -174,7 +174,7 @@ class StudyBoard(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.larger.setText("Larger" if self.window().property(BEFORE) is None else "Smaller")
+        self.larger.setText("Larger" if self.window().property(HEIGHT_BEFORE) is None else "Smaller")
 
     def pick(self, number: int | None) -> None:
         """Mark a trial that was picked elsewhere."""

@@ -16,7 +16,7 @@ from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, Scale, Study
 from espalier.app.figures.study.labels import bits_of, plain, title, value_words
 from espalier.app.widgets.charts.chart import tint
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.words import figure, plural
 from espalier.model.data.base import Array
 

@@ -19,7 +19,7 @@ from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.labels import title, value_words
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import dashed, lighter, pen, tint
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.words import plural
 from espalier.model.data.base import Array
 from espalier.passes.search.spec import Goal

@@ -19,11 +19,11 @@ from espalier.app.features.search.charts.study_view import Option
 from espalier.app.figures.choices import asked
 from espalier.app.figures.curves import COLOURS
 from espalier.app.figures.study.data import COMPLETE, Study
-from espalier.app.figures.study.importance_work import FEWEST
+from espalier.app.figures.study.importance_process import MIN_TRIALS
 from espalier.app.figures.study.labels import title
 from espalier.app.figures.study.short_names import short_names
 from espalier.app.widgets.charts.chart import lighter
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.words import count, percent
 
 ROOT = Path(__file__).parents[5]  # of our imports
@@ -83,8 +83,8 @@ class ImportanceChart(PaintedChart):
         if not len(self.study):
             return super().empty()
         many = self._complete()
-        if many < FEWEST:
-            return f"Importance needs {FEWEST} complete trials; {count(many)} so far."
+        if many < MIN_TRIALS:
+            return f"Importance needs {MIN_TRIALS} complete trials; {count(many)} so far."
         if not self.study.params.names:
             return "The trials chose nothing."
         return self.problem
@@ -115,7 +115,7 @@ class ImportanceChart(PaintedChart):
 
     def take(self, fresh: Sequence[int] | None) -> None:
         """Compute it where it is seen, and where enough has come since."""
-        if self.isVisible() and self._complete() >= max(FEWEST, AGAIN * self._of) and not self.busy:
+        if self.isVisible() and self._complete() >= max(MIN_TRIALS, AGAIN * self._of) and not self.busy:
             if self._of and not self._wait.isActive():
                 self._wait.start()
             elif not self._of:
@@ -127,7 +127,7 @@ class ImportanceChart(PaintedChart):
         return json.dumps(about).encode() + b"\n" + np.array(columns, np.float64).tobytes()
 
     def _compute(self) -> None:
-        if self.busy or not self.isVisible() or self._complete() < FEWEST or not self._goals():
+        if self.busy or not self.isVisible() or self._complete() < MIN_TRIALS or not self._goals():
             return
         self._counting = self._complete()
         asked = self._asked()
@@ -140,7 +140,7 @@ class ImportanceChart(PaintedChart):
         process.finished.connect(lambda code, _: self._finished(process, code))
         process.errorOccurred.connect(lambda _: self._finished(process, -1))
         process.started.connect(lambda: (process.write(asked), process.closeWriteChannel()))
-        process.start(sys.executable, ["-m", "espalier.app.figures.study.importance_work"])
+        process.start(sys.executable, ["-m", "espalier.app.figures.study.importance_process"])
         self.changed.emit()
 
     _counting = 0

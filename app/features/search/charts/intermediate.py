@@ -15,7 +15,7 @@ from espalier.app.features.search.charts.chart import StudyChart, tint
 from espalier.app.features.search.charts.marks import Segments
 from espalier.app.features.search.charts.study_view import Option
 from espalier.app.figures.study.data import COMPLETE, PRUNED, RUNNING
-from espalier.app.figures.study.intermediate import SEEN, core_of, figure_of, leading
+from espalier.app.figures.study.intermediate_values import STEP_TITLES, core_of, figure_of, leading
 from espalier.app.figures.study.labels import title, value_words
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import pen
@@ -61,7 +61,7 @@ class IntermediateChart(StudyChart):
 
     @override
     def axes(self, palette: Palette) -> None:
-        self.x_name, self.y_name = SEEN[self.study.counted], figure_of(self.study)
+        self.x_name, self.y_name = STEP_TITLES[self.study.counted], figure_of(self.study)
         super().axes(palette)
 
     @override

@@ -15,7 +15,7 @@ from typing_extensions import override
 from espalier.app.features.search.charts.study_view import StudyView
 from espalier.app.figures.study.data import Study
 from espalier.app.theme import SMALL, Palette
-from espalier.app.widgets.charts.picture import in_light, write_chart
+from espalier.app.widgets.charts.chart_export import light_theme, write_chart
 from espalier.app.widgets.forms.fields import tokens
 
 MIDDLE = Qt.AlignmentFlag.AlignVCenter
@@ -137,7 +137,7 @@ class PaintedChart(StudyView, QWidget):
 
     def export(self, path: Path) -> None:
         """Write the chart to a .png (twice the size on screen), .svg or .csv file; raises FileError."""
-        with in_light(self, path):
+        with light_theme(self, path):
             self.settle()
             write_chart(self, path, self.table, self._on)
 

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.labels import title, trial_words
 from espalier.app.theme import Palette
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 
 Base = QWidget if TYPE_CHECKING else object  # at run time the widget is the other base class
 MOVED = 4  # pixels that make a click a drag

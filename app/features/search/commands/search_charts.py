@@ -79,7 +79,7 @@ class Picture:
 
     def _sheet(self, own: Study) -> Drawing:
         from espalier.app.figures.choices import importance, precision
-        from espalier.app.figures.steps import losses, on_the_way
+        from espalier.app.figures.step_charts import losses, on_the_way
         from espalier.app.figures.trials import history, pareto
         from espalier.model.document.graph_json import fingerprint
 

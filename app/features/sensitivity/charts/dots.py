@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QMouseEvent
+from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.figures.heat_lines import FLOAT_BITS, LEAST, PORTS, divergence_words
-from espalier.app.widgets.charts.chart import Chart, tint
-from espalier.app.widgets.charts.metrics import COLOURS, LIGHTER
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart import Chart, lighter, tint
+from espalier.app.widgets.charts.chart_export import Table
+from espalier.app.widgets.charts.metrics import COLOURS
 from espalier.passes.allocation.decisions import column_title
 from espalier.passes.sensitivity.table import Sensitivity
 
@@ -89,7 +89,7 @@ class DotChart(Chart):
 
     def colour(self, kind: int) -> str:
         """The colour of weights (0) and activations (1)."""
-        return QColor(COLOURS[kind]).lighter(LIGHTER).name() if self.look.dark else COLOURS[kind]
+        return lighter(COLOURS[kind], self.look)
 
     def _draw_dots(self, size: float) -> None:
         kinds = np.array([d.kind for d in self.dots])

@@ -39,7 +39,7 @@ from PySide6.QtWidgets import (
 from espalier.app.figures.heat_lines import Heat, Line, divergence_words
 from espalier.app.theme import ROW, Palette
 from espalier.app.widgets.forms.fields import tokens
-from espalier.app.widgets.sqnr_table import ink
+from espalier.app.widgets.sqnr_table import text_colour
 from espalier.app.words import THIN, count
 from espalier.model.formats.base import Format
 from espalier.passes.sensitivity.table import Candidate
@@ -198,7 +198,7 @@ def paints(heat: Heat, line: Line, look: Palette) -> tuple[Paint | None, ...]:
 
 @lru_cache(maxsize=512)
 def _inks(colour: str) -> tuple[QColor, QColor]:
-    return QColor(colour), QColor(ink(colour))
+    return QColor(colour), QColor(text_colour(colour))
 
 
 def paint_cell(painter: QPainter, box: QRect, cell: Paint) -> None:

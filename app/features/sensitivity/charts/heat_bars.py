@@ -17,7 +17,7 @@ from espalier.app.features.sensitivity.charts.agreement import power_words
 from espalier.app.figures.heat_lines import LEAST, Heat, Line, divergence_words
 from espalier.app.theme import SPARSITY, Palette
 from espalier.app.widgets.charts.chart import Chart, tint
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 
 WIDTH = 0.82
 FAINT = 140  # opacity of predicted values

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QPaintDevice, QPainter
 from espalier.app.features.sensitivity.charts.heat import BAR, in_two, paint_cell, paint_scale, paints
 from espalier.app.figures.heat_lines import Heat, Line, divergence_words
 from espalier.app.theme import BODY, LIGHT, ROW, Palette
-from espalier.app.widgets.paper import write_picture, write_rows
+from espalier.app.widgets.file_export import write_picture, write_rows
 from espalier.passes.sensitivity.table import Sensitivity
 
 EDGE, HEAD, FOOT, CELL = 12, 40, 30, 58

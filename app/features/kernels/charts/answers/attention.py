@@ -7,8 +7,8 @@ from PySide6.QtCore import QPointF, QRectF
 from espalier.app.features.kernels.charts.answers.curves import Curve, binary, binary_ticks, draw_curves
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, Picture, Sheet
 from espalier.app.theme import CATEGORIES
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.log_chart import short
-from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import figure, time_words
 from espalier.kernels.bench.answers.lines import SIZES, plain_attention
 from espalier.kernels.bench.answers.passes import online, score_bytes

@@ -7,7 +7,7 @@ from PySide6.QtGui import QMouseEvent, QPolygonF
 
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, Picture, Sheet
 from espalier.app.widgets.bits import COLOURS
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.kernels.bench.answers.bits import Dequantised, bfloat16, dequantised, steps
 
 NAMED = 112.0  # pixels of the name column

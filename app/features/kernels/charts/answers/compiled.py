@@ -9,8 +9,8 @@ from PySide6.QtCore import QRectF
 from espalier.app.features.kernels.charts.answers.curves import Curve, draw_curves
 from espalier.app.features.kernels.charts.answers.picture import Picture, Sheet
 from espalier.app.theme import CATEGORIES
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.log_chart import short
-from espalier.app.widgets.charts.picture import Table
 from espalier.app.words import count, time_words
 from espalier.kernels.bench.answers.lines import Compiled, compiled
 

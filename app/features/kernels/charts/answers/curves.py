@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QPen, QPolygonF
 
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, LEFT, RIGHT, Sheet
 from espalier.app.theme import PLOT_WIDTH
-from espalier.app.widgets.charts.log_chart import round_numbers, thinned
+from espalier.app.widgets.charts.log_chart import every_nth, round_numbers
 from espalier.app.words import NOT_MEASURED, THIN
 
 AXIS, FOOT, HEAD = 54.0, 20.0, 40.0  # pixels of the y axis, the x axis, and of title and legend
@@ -94,7 +94,7 @@ def _axes(
             sheet.line(QPointF(inner.left(), at), QPointF(inner.right(), at))
             sheet.text(QRectF(inner.left() - AXIS, at - 8, AXIS - 6, 16), y(value), sheet.look.muted, 10.5, RIGHT)
     limit = max(2, int(inner.width() / 56))
-    named = thinned(xs, limit) if len(xs) <= 12 else round_numbers(xs[0], xs[-1], limit)
+    named = every_nth(xs, limit) if len(xs) <= 12 else round_numbers(xs[0], xs[-1], limit)
     for value in named:
         at = min(max(project(value, ys[0]).x(), inner.left()), inner.right())
         sheet.text(QRectF(at - 28, inner.bottom() + 4, 56, 14), x(value), sheet.look.muted, 10.5, CENTRE)
@@ -119,7 +119,7 @@ def _line(sheet: Sheet, curve: Curve, project: Callable[[float, float], QPointF]
 def binary_ticks(low: float, high: float, most: int) -> list[float]:
     """At most `most` powers of two between low and high."""
     powers = [2.0**p for p in range(math.floor(math.log2(low)), math.ceil(math.log2(high)) + 1)]
-    return thinned([v for v in powers if 0.8 * low <= v <= 1.25 * high], most)
+    return every_nth([v for v in powers if 0.8 * low <= v <= 1.25 * high], most)
 
 
 def binary(value: float) -> str:

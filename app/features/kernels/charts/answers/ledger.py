@@ -7,7 +7,7 @@ from PySide6.QtCore import QRectF
 from espalier.app.features.kernels.charts.answers.picture import RIGHT, Picture, Sheet
 from espalier.app.features.kernels.state.answer_text import value_text
 from espalier.app.theme import CATEGORIES
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.words import NOT_MEASURED, mebibytes, percent
 from espalier.kernels.bench.answers.lines import Line, lines_of, saving
 

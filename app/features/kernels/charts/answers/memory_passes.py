@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QRectF
 
 from espalier.app.features.kernels.charts.answers.picture import READS, RIGHT, WRITES, Picture, Sheet
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.words import NOT_MEASURED, THIN, figure, mebibytes, time_words
 from espalier.kernels.bench.answers.passes import FUSED, NAIVE, SIZES, WHOLE, Pass, reads, writes
 from espalier.kernels.bench.results import Row

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPaintDevice, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from espalier.app.theme import BODY, CATEGORIES, SMALL, Palette
-from espalier.app.widgets.charts.picture import Table, in_light, write_chart
+from espalier.app.widgets.charts.chart_export import Table, light_theme, write_chart
 from espalier.app.widgets.forms.fields import tokens
 from espalier.kernels.bench.answers.known import Known
 
@@ -130,7 +130,7 @@ class Picture(QWidget):
 
     def export(self, path: Path) -> None:
         """Export to a .png (twice the screen size), .svg or .csv file; raises FileError."""
-        with in_light(self, path):
+        with light_theme(self, path):
             write_chart(self, path, self.table, self._paint_on)
 
     def _paint_on(self, device: QPaintDevice) -> None:

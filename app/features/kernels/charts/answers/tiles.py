@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPai
 
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, Picture, Sheet
 from espalier.app.theme import rgb
-from espalier.app.widgets.charts.picture import Table
+from espalier.app.widgets.charts.chart_export import Table
 from espalier.kernels.bench.answers.tiles import Tiling, told
 
 WORDS = 76.0  # pixels of the text below the tensor
