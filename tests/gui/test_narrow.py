@@ -64,7 +64,7 @@ def test_what_runs_stands_whole_beside_the_figures(opened: Window) -> None:
     opened.docks.panels["jobs"]._clock.stop()  # type: ignore[attr-defined]  # else it tells that nothing runs
     for width in (1600, 1100, 1000):
         opened.resize(width, 700)
-        line.tell("Simulate the hardware: building the simulation, 23 % (2 waiting)")
+        line.show_job("Simulate the hardware: building the simulation, 23 % (2 waiting)")
         QApplication.processEvents()
         job, figures = line._job, [f for f in line.score.figures.values() if f.isVisible()]
         assert job.text().startswith("Simulate the hardware"), "elided at its end"
@@ -72,9 +72,9 @@ def test_what_runs_stands_whole_beside_the_figures(opened: Window) -> None:
         assert line.score.geometry().right() < job.geometry().left()
         assert figures and all(f.geometry().right() <= line.score.width() for f in figures)
         at = job.width()
-        line.tell("Simulate")
+        line.show_job("Simulate")
         assert job.width() == at, "the figures keep their places while it runs"
-        line.tell("")
+        line.show_job("")
         assert not job.isVisible()
 
 
@@ -84,7 +84,7 @@ def test_what_runs_takes_the_room_that_the_figures_leave(opened: Window) -> None
     for width in (1280, 1600, 2400):
         opened.resize(width, 800)
         QApplication.processEvents()
-        line.tell(words)
+        line.show_job(words)
         QApplication.processEvents()
         score = line.score
         shown = [f for f in score.figures.values() if f.isVisible()]

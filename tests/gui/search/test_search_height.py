@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from espalier.app.shell.docks import INVITING, READ_HIGH
+from espalier.app.shell.docks import EMPTY_HEIGHT, READ_HIGH
 from espalier.app.shell.window import Window
 from tests.gui.conftest import FakeRunner
 from tests.gui.search.searching import begin, search_panel
@@ -21,7 +21,7 @@ def test_it_grows_when_there_is_something(window: Window, runner: list[FakeRunne
     window.show_dock("search")
     dock = window.docks.docks["search"]
     qtbot.waitUntil(lambda: panel.isVisible() and panel.inviting)
-    assert dock.height() <= INVITING + 30 < READ_HIGH["search"] - 100
+    assert dock.height() <= EMPTY_HEIGHT + 30 < READ_HIGH["search"] - 100
     if way == "compose":
         panel.compose_link.click()
     else:
@@ -39,8 +39,8 @@ def test_its_height_is_the_users_once_it_has_grown(window: Window, runner: list[
     panel.compose_link.click()
     qtbot.waitUntil(lambda: dock.height() >= READ_HIGH["search"] - 40)
     panel._pages.setCurrentIndex(0)
-    window.resizeDocks([dock], [INVITING], Qt.Orientation.Vertical)
-    qtbot.waitUntil(lambda: dock.height() <= INVITING + 30)
+    window.resizeDocks([dock], [EMPTY_HEIGHT], Qt.Orientation.Vertical)
+    qtbot.waitUntil(lambda: dock.height() <= EMPTY_HEIGHT + 30)
     panel._pages.setCurrentIndex(1)
     qtbot.wait(50)
-    assert dock.height() <= INVITING + 130, "the form's own least height may lift it, its first size does not"
+    assert dock.height() <= EMPTY_HEIGHT + 130, "the form's own least height may lift it, its first size does not"

@@ -205,12 +205,12 @@ def test_what_comes_is_not_copied_at_every_moment(
     monkeypatch.setattr(document, "keep", lambda name, data: kept_now.append(name))
     for number in range(5):
         feed(runner, info, [trial(number, 0.9)])
-    assert document.dirty and not panel.searches._wait.isActive() and not kept_now
+    assert document.dirty and not panel.searches._write_timer.isActive() and not kept_now
     panel.searches.write()  # as saving does
     assert member_of("formats 1") in kept_now
     window.session.saved.emit()
     feed(runner, info, [trial(5, 0.9)])
-    assert panel.searches._wait.isActive()
+    assert panel.searches._write_timer.isActive()
 
 
 def test_trials_are_copied_and_saved(panel: SearchPanel, runner: list[FakeRunner], tmp_path: Path) -> None:
