@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from espalier.app.shell.docks import EMPTY_HEIGHT, READ_HIGH
+from espalier.app.shell.docks import EMPTY_HEIGHT, OPEN_HEIGHT
 from espalier.app.shell.window import Window
 from tests.gui.conftest import FakeRunner
 from tests.gui.search.searching import begin, search_panel
@@ -21,12 +21,12 @@ def test_it_grows_when_there_is_something(window: Window, runner: list[FakeRunne
     window.show_dock("search")
     dock = window.docks.docks["search"]
     qtbot.waitUntil(lambda: panel.isVisible() and panel.inviting)
-    assert dock.height() <= EMPTY_HEIGHT + 30 < READ_HIGH["search"] - 100
+    assert dock.height() <= EMPTY_HEIGHT + 30 < OPEN_HEIGHT["search"] - 100
     if way == "compose":
         panel.compose_link.click()
     else:
         begin(panel, runner)
-    qtbot.waitUntil(lambda: dock.height() >= READ_HIGH["search"] - 40)  # its bar of tabs takes the rest
+    qtbot.waitUntil(lambda: dock.height() >= OPEN_HEIGHT["search"] - 40)  # its bar of tabs takes the rest
     assert not panel.inviting
 
 
@@ -37,7 +37,7 @@ def test_its_height_is_the_users_once_it_has_grown(window: Window, runner: list[
     dock = window.docks.docks["search"]
     qtbot.waitUntil(lambda: panel.isVisible() and panel.inviting)
     panel.compose_link.click()
-    qtbot.waitUntil(lambda: dock.height() >= READ_HIGH["search"] - 40)
+    qtbot.waitUntil(lambda: dock.height() >= OPEN_HEIGHT["search"] - 40)
     panel._pages.setCurrentIndex(0)
     window.resizeDocks([dock], [EMPTY_HEIGHT], Qt.Orientation.Vertical)
     qtbot.waitUntil(lambda: dock.height() <= EMPTY_HEIGHT + 30)
