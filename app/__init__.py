@@ -1,5 +1,5 @@
-"""What a person sees and types: the window, and the command line beside it. A room imports only those below it:
+"""The window and the command line. A package imports only those to the right of it:
 
 shell, cli > features > host > commands, errors > measured > canvas > session > widgets > jobs > figures > words, theme
-A feature is one folder and knows no other; it sees the window as `host.Host`. Its command is found by its folder.
+A feature is one folder with its own commands; it imports no other feature, and sees the window as `host.Host`.
 """

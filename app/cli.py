@@ -1,6 +1,6 @@
-"""The command line: finds the subcommand, runs it, and turns every ending into streams and an exit code.
+"""The command line: runs a subcommand or the window, and returns the exit code.
 
-0: done. 2: the user's mistake, told in two lines. 1: a bug, with a report file. 130: stopped by Ctrl+C.
+0: success. 1: a bug, with a report file. 2: an error of the user or the system, in two lines. 130: Ctrl+C.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from espalier.model.leftovers import clear_scratch
 from espalier.model.trust import NAMED
 
 PROGRAM = "main.py"
-REFUSED = {
+SYSTEM_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EFBIG,
@@ -45,17 +45,17 @@ REFUSED = {
     errno.ENXIO,
     errno.EMFILE,
     errno.ENFILE,
-}  # by the system: no bugs
-# Read when the libraries are imported: nothing of theirs belongs on the terminal.
+}  # errors of the system, not bugs
+# Read when the libraries are imported; keeps their output off the terminal.
 QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TOKENIZERS_PARALLELISM": "false",
          "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "99"}  # fmt: skip
 
 
 class Window(Protocol):
-    """What opens the window; given by whoever starts the program, so that nothing here knows of Qt."""
+    """Opens the window; passed in by the caller, so that this module needs no Qt."""
 
     def open(self, target: str | None, plugins: Sequence[str], theme: str | None) -> int:
-        """Show the window until it is closed; the exit code."""
+        """Show the window until it is closed; returns the exit code."""
         ...
 
     def render(
@@ -75,25 +75,24 @@ def main(words: list[str] | None = None, window: Window | None = None) -> int:
             return _dispatch(words, window, out)
     except EspalierError as error:
         kind = type(error).__name__.removesuffix("Error").lower()
-        _tell(kind, error.message, error.hint or f"See {PROGRAM} --help.", words, out)
+        _print_error(kind, error.message, error.hint or f"See {PROGRAM} --help.", words, out)
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read our output has gone, as `head` does
-        _abandon(out)
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
+        _discard_output(out)
         return 0
     except MemoryError:
         hint = "Close other programs, or use a smaller model."
-        _tell("memory", "There is not enough memory for this.", hint, words, out)
+        _print_error("memory", "There is not enough memory for this.", hint, words, out)
         return 2
     except OSError as error:
-        if error.errno not in REFUSED:
+        if error.errno not in SYSTEM_ERRORS:
             return _bug(error, words, out)
         problem = told(error)
-        _tell("file", problem.message, problem.hint, words, out)
+        _print_error("file", problem.message, problem.hint, words, out)
         return 2
-    # A bug: whatever it is, the user gets one line and a file.
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001 - a bug
         return _bug(error, words, out)
 
 
@@ -101,14 +100,14 @@ def _bug(error: Exception, words: list[str], out: TextIO) -> int:
     path = write_crash_report(error, words)
     what = f"Espalier failed: {type(error).__name__}: {error}."
     print(one_line(f"{what} Report: {path}"), file=sys.stderr)
-    _tell_json("bug", what, f"Report: {path}", words, out)
+    _print_json_error("bug", what, f"Report: {path}", words, out)
     return 1
 
 
 def process(window: Window | None = None) -> int:
-    """`main` for a process of its own: even what libraries write to file descriptor 1 goes to stderr.
+    """`main` in a process of its own; what libraries write to file descriptor 1 goes to stderr.
 
-    SIGINT stops it however it was started: a shell's background jobs begin with that signal ignored.
+    Sets the handler of SIGINT, because a shell starts background jobs with that signal ignored.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, value in QUIET.items():
@@ -121,40 +120,40 @@ def process(window: Window | None = None) -> int:
     return main(window=window)
 
 
-def _tell(kind: str, what: str, do: str, words: list[str], out: TextIO) -> None:
+def _print_error(kind: str, what: str, do: str, words: list[str], out: TextIO) -> None:
     print(one_line(what), one_line(do), sep="\n", file=sys.stderr)
-    _tell_json(kind, what, do, words, out)
+    _print_json_error(kind, what, do, words, out)
 
 
-def _abandon(out: TextIO) -> None:
-    """Nothing more can be written there; what is left goes nowhere, so that the interpreter's end says nothing."""
+def _discard_output(out: TextIO) -> None:
+    """Redirect a closed stream to the null device, so that the interpreter's last flush raises no error."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
-def _tell_json(kind: str, what: str, do: str, words: list[str], out: TextIO) -> None:
-    """With --json, whoever reads stdout learns of a failure too."""
+def _print_json_error(kind: str, what: str, do: str, words: list[str], out: TextIO) -> None:
+    """Print a failure to stdout as JSON, with --json."""
     if "--json" in words:
-        found = {"error": {"message": one_line(what), "hint": one_line(do), "kind": kind}}
+        failure = {"error": {"message": one_line(what), "hint": one_line(do), "kind": kind}}
         try:
-            print(json.dumps(found, ensure_ascii=False), file=out, flush=True)
+            print(json.dumps(failure, ensure_ascii=False), file=out, flush=True)
         except OSError:
-            _abandon(out)
+            _discard_output(out)
 
 
 def _dispatch(words: list[str], window: Window | None, out: TextIO) -> int:
     words = _common_last(words)
-    if words and (command := _named(words[0])):  # without those of all others, so that it starts quickly
+    if words and (command := _named(words[0])):  # imports only its module, for a quick start
         return _run(command, words[1:], out)
     if words and words[0] in ("-V", "--version"):
         print(f"espalier {APP}", file=out)
         return 0
-    known = commands()
+    available = commands()
     if words and words[0] in ("-h", "--help", "help"):
-        print(_overview(known), file=out)
+        print(_overview(available), file=out)
         return 0
     if words and not words[0].startswith("-") and not _is_target(words[0]):
-        raise UsageError(f"There is no command {words[0]!r}.", nearest(words[0], known))
+        raise UsageError(f"There is no command {words[0]!r}.", nearest(words[0], available))
     return _window(words, window)
 
 
@@ -169,30 +168,30 @@ def _common_last(words: list[str]) -> list[str]:
 
 
 def commands() -> dict[str, Command]:
-    """All subcommands by name: every module of a room of commands that holds one."""
-    held = (_command_in(module) for modules in _rooms() for module in modules.values())
-    return {c.name: c for c in sorted(filter(None, held), key=lambda c: c.name)}
+    """All subcommands by name, sorted."""
+    every = (_command_in(module) for modules in _packages() for module in modules.values())
+    return {c.name: c for c in sorted(filter(None, every), key=lambda c: c.name)}
 
 
-def _rooms() -> Iterator[dict[str, str]]:
-    """The modules of `app.commands` and of each feature's `commands`, by the word that names them."""
+def _packages() -> Iterator[dict[str, str]]:
+    """For `app.commands` and each feature's `commands`: command name → module."""
     features = ((f"{espalier.app.features.__name__}.{i.name}.commands", Path(p) / i.name / "commands")
                 for p in espalier.app.features.__path__ for i in pkgutil.iter_modules([p]))  # fmt: skip
-    rooms = [(espalier.app.commands.__name__, Path(p)) for p in espalier.app.commands.__path__]
-    for room, folder in (*rooms, *features):
-        yield {i.name.replace("_", "-"): f"{room}.{i.name}" for i in pkgutil.iter_modules([str(folder)])}
+    packages = [(espalier.app.commands.__name__, Path(p)) for p in espalier.app.commands.__path__]
+    for package, folder in (*packages, *features):
+        yield {i.name.replace("_", "-"): f"{package}.{i.name}" for i in pkgutil.iter_modules([str(folder)])}
 
 
 def _named(word: str) -> Command | None:
-    """The subcommand of a name, whose module is called the same."""
-    module = next((modules[word] for modules in _rooms() if word in modules), None)
-    found = _command_in(module) if module else None
-    return found if found and found.name == word else None
+    """The subcommand of a name; its module has the same name."""
+    module = next((modules[word] for modules in _packages() if word in modules), None)
+    command = _command_in(module) if module else None
+    return command if command and command.name == word else None
 
 
 def _command_in(module: str) -> Command | None:
-    found = getattr(importlib.import_module(module), "COMMAND", None)
-    return found if isinstance(found, Command) else None
+    command = getattr(importlib.import_module(module), "COMMAND", None)
+    return command if isinstance(command, Command) else None
 
 
 def parser_of(command: Command) -> Parser:
@@ -208,15 +207,15 @@ def _run(command: Command, words: list[str], out: TextIO) -> int:
     if "-h" in words or "--help" in words:
         print(parser.format_help(), end="", file=out)
         return 0
-    found = parser.read(words)
-    if found.no_cache:
-        os.environ[OFF] = "1"  # workers of this command hear it too
-    if found.trust:
-        os.environ[NAMED] = os.pathsep.join(str(Path(p).expanduser().resolve()) for p in found.trust)
-    console = Console(out, found.json)
-    _prepare(found.plugin, console)
+    args = parser.read(words)
+    if args.no_cache:
+        os.environ[OFF] = "1"  # also for the workers of this command
+    if args.trust:
+        os.environ[NAMED] = os.pathsep.join(str(Path(p).expanduser().resolve()) for p in args.trust)
+    console = Console(out, args.json)
+    _prepare(args.plugin, console)
     try:
-        answer = command.run(found, console)
+        answer = command.run(args, console)
     finally:
         console.clear()
     _answer(answer, console)
@@ -241,7 +240,7 @@ def _answer(answer: Answer, console: Console) -> None:
         console.out.writelines(lines)
         console.out.flush()
     except OSError as error:
-        _abandon(console.out)
+        _discard_output(console.out)
         if isinstance(error, BrokenPipeError):
             raise
         raise FileError(f"The answer could not be written ({error.strerror}).", hint_of(error)) from error
@@ -251,12 +250,12 @@ def _answer(answer: Answer, console: Console) -> None:
 
 
 def _is_target(word: str) -> bool:
-    """Whether a first word names something to open rather than a command."""
+    """Whether the first argument is a model or file rather than a command."""
     return ":" in word or "." in word or "/" in word or os.path.exists(word)
 
 
 def window_parser() -> Parser:
-    """What the program takes without a subcommand."""
+    """The parser of the program without a subcommand."""
     parser = Parser("The window", PROGRAM, "Opens the window, or draws it into a file.", "")
     parser.add_argument("target", nargs="?", metavar="PATH|SOURCE", help="a project, or a model to open")
     parser.add_argument("--screenshot", metavar="FILE", help="draw the window offscreen into a PNG and exit")
@@ -275,34 +274,34 @@ def _size(text: str) -> tuple[int, int]:
 
 
 def _window(words: list[str], window: Window | None) -> int:
-    found = window_parser().read(words)
+    args = window_parser().read(words)
     if window is None:
         raise UsageError("There is no window here.", f"Use a command: {', '.join(commands())}.")
-    if found.screenshot:
-        size, theme = found.size or (1600, 1000), found.theme or "light"
-        window.render(found.target, found.plugin, Path(found.screenshot), size, theme, found.panel)
+    if args.screenshot:
+        size, theme = args.size or (1600, 1000), args.theme or "light"
+        window.render(args.target, args.plugin, Path(args.screenshot), size, theme, args.panel)
         return 0
-    if found.size or found.panel:
+    if args.size or args.panel:
         raise UsageError("--size and --panel are for a picture of the window.", "Add --screenshot FILE.")
     if not has_display():
         raise UsageError("There is no display, so the window cannot open.",
                          f"Use --screenshot FILE, or a command: {', '.join(commands())}.")  # fmt: skip
-    return window.open(found.target, found.plugin, found.theme)
+    return window.open(args.target, args.plugin, args.theme)
 
 
 def has_display() -> bool:
-    """Whether a window could be seen."""
-    asked = os.environ.get("QT_QPA_PLATFORM", "").partition(":")[0]
-    if asked or not sys.platform.startswith("linux"):
-        return asked not in ("offscreen", "minimal")
+    """Whether a window can be shown."""
+    platform = os.environ.get("QT_QPA_PLATFORM", "").partition(":")[0]
+    if platform or not sys.platform.startswith("linux"):
+        return platform not in ("offscreen", "minimal")
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def _overview(known: dict[str, Command]) -> str:
-    width = max(map(len, known))
+def _overview(available: dict[str, Command]) -> str:
+    width = max(map(len, available))
     return "\n".join([
         window_parser().format_help().strip(), "", "commands (main.py COMMAND --help tells more):",
-        *(f"  {name.ljust(width)}  {c.about}" for name, c in known.items()), "",
+        *(f"  {name.ljust(width)}  {c.about}" for name, c in available.items()), "",
         "SOURCE  a Hugging Face folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory, model.pt2,",
         "        a packed model (F.packed.safetensors), demo:reviews, demo:digits or demo:digits-mlp",
         "Every command takes --json, --seed N, --no-cache and --plugin FILE.py; --version prints the version.",

@@ -217,8 +217,7 @@ def _hook(kind: type[BaseException], error: BaseException | None, trace: Traceba
 
 
 def show_crash(banner: Banner, path: str, error: BaseException) -> None:
-    """Show a bug. The document is consistent, as an edit replaces its state at the end; whether the last edit was made
-    is not known."""
+    """Show a bug. The document is consistent, as an edit replaces its state at the end; the last edit may be lost."""
     if isinstance(error, EspalierError):
         banner.show_error(error)
         return

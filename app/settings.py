@@ -1,4 +1,4 @@
-"""What the window remembers between runs: recent files, theme, layout, plug-ins. Only here is QSettings used."""
+"""Settings stored between runs: recent files, theme, layout, plug-ins. The only user of QSettings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES = ("system", "light", "dark")
 
 
 class Settings:
-    """Typed access to the stored settings; a missing or foreign value reads as its default."""
+    """Typed access to the stored settings; a missing or invalid value reads as its default."""
 
     def __init__(self, store: QSettings | None = None) -> None:
         self._store = store or QSettings("Espalier", "Espalier")
@@ -35,24 +35,24 @@ class Settings:
 
     @mode.setter
     def mode(self, value: str) -> None:
-        """Keep the choice."""
+        """Store the mode."""
         self._store.setValue("theme", value)
 
     @property
     def recent(self) -> list[str]:
-        """What was opened last, newest first: paths and other sources."""
+        """Paths and other sources opened last, newest first."""
         value = self._store.value("recent", [])
         items = [value] if isinstance(value, str) else value
         return [str(v) for v in items if v] if isinstance(items, list) else []
 
     def add_recent(self, spec: str) -> None:
-        """Put `spec` first."""
+        """Put `spec` first; keeps RECENT entries."""
         spec = redacted(spec)
         rest = [r for r in self.recent if r != spec]
         self._store.setValue("recent", [spec, *rest][:RECENT])
 
     def remove_recent(self, spec: str) -> None:
-        """Forget `spec`."""
+        """Remove `spec`."""
         self._store.setValue("recent", [r for r in self.recent if r != spec])
 
     @property
@@ -62,28 +62,27 @@ class Settings:
 
     @plugins.setter
     def plugins(self, value: Iterable[str]) -> None:
-        """Keep the choice as one text, which the command line reads too."""
+        """Store the paths as one text, joined by os.pathsep."""
         self._store.setValue("plugins", os.pathsep.join(dict.fromkeys(value)))
 
     @property
     def last_folder(self) -> str:
-        """The folder that file dialogs start in."""
+        """The folder in which file dialogs start."""
         return self._text("last_folder")
 
     @last_folder.setter
     def last_folder(self, value: str) -> None:
-        """Keep the choice."""
+        """Store the folder."""
         self._store.setValue("last_folder", value)
 
     def save_layout(self, geometry: QByteArray, state: QByteArray) -> None:
-        """Keep the window's place and its docks."""
+        """Store the window's geometry and the state of its docks."""
         self._store.setValue(f"layout/{LAYOUT_VERSION}/geometry", geometry)
         self._store.setValue(f"layout/{LAYOUT_VERSION}/state", state)
 
     def layout(self) -> tuple[QByteArray, QByteArray] | None:
-        """(geometry, state) as last kept, or None."""
-        found = [self._store.value(f"layout/{LAYOUT_VERSION}/{k}") for k in ("geometry", "state")]
-        geometry, state = found
+        """The stored (geometry, state), or None."""
+        geometry, state = (self._store.value(f"layout/{LAYOUT_VERSION}/{k}") for k in ("geometry", "state"))
         if isinstance(geometry, QByteArray) and isinstance(state, QByteArray):
             return geometry, state
         return None
@@ -94,9 +93,9 @@ class Settings:
 
 
 def data_folder(name: str) -> Path:
-    """A folder for files of the program itself (crash reports, recovery), made if need be; below ESPALIER_STATE.
+    """The folder `name` for files of the program itself (crash reports, recovery), created if missing.
 
-    Raises FileError.
+    Its parent is the environment variable ESPALIER_STATE, else the desktop's data folder. Raises FileError.
     """
     base = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
     usual = Path(base or Path.home() / ".local" / "share") / "espalier"
@@ -106,13 +105,13 @@ def data_folder(name: str) -> Path:
 
 
 def is_path(spec: str) -> bool:
-    """Whether a source names a file or folder; a demo, a hub's name or a configuration does not."""
+    """Whether a source is a file or folder, rather than a demo, a name on the hub or a configuration."""
     head, colon, _ = spec.partition(":")
     return not (colon and head in ("demo", "hf", "config"))
 
 
 def is_missing(spec: str) -> bool:
-    """Whether a recent entry names a file or folder that is gone."""
+    """Whether a recent entry is a file or folder that no longer exists."""
     factory = factory_of(spec)
     path = factory[0] if factory else spec
     return is_path(spec) and not Path(path).expanduser().exists()

@@ -1,4 +1,4 @@
-"""A step of the recipe in words: its title, what it was told, what came of it. No Qt."""
+"""Texts about a step of the recipe: title, options, result. Free of Qt."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from espalier.passes.transform.edit_graph import EditGraphOptions
 from espalier.passes.transform.load_adapter import LoadAdapterOptions
 from espalier.passes.transform.take_weights import TakeWeightsOptions
 
-REMOVED = {"remove_pruned": "unit", "remove_layers": "layer"}  # what a pass counts as removed, where not nodes
+REMOVED = {"remove_pruned": "unit", "remove_layers": "layer"}  # the unit of `removed` per pass; others count nodes
 
 
 def title(step: Step) -> str:
-    """The pass's title; the bare name where it is not installed."""
+    """The pass's title; its name if it is not installed."""
     return PASSES.get(step.pass_name).title if step.pass_name in PASSES else f"{step.pass_name} (not available)"
 
 
 def summary(step: Step, graph: Graph | None = None) -> str:
-    """The options in one line; `graph` turns node ids into names."""
+    """The options in one line; with `graph`, nodes are shown by name."""
     match step.options:
         case QuantizeOptions(rules=rules):
             return "; ".join(_rule(r, graph) for r in rules) or "no rule yet"
@@ -58,7 +58,7 @@ def summary(step: Step, graph: Graph | None = None) -> str:
 
 
 def _pruned(options: PruneOptions) -> tuple[str, ...]:
-    """Scope and share of a pruning; n:m has its own."""
+    """Scope and sparsity of a pruning; only the pattern for n:m."""
     if options.pattern == "n:m" and options.sparsity:
         return (f"{options.n}:{options.m}",)
     blocks = (f"{options.rows}×{options.columns} blocks",) if options.pattern == "block" else ()
@@ -130,7 +130,7 @@ def _generic(options: Any, graph: Graph | None) -> str:
 
 
 def _raw(name: str, data: Any) -> str:
-    """Options of a plug-in's pass: those that differ from its defaults where the pass is here, else all."""
+    """The options of a plug-in's pass: those that differ from the defaults; all if the pass is not installed."""
     if name in PASSES:
         with contextlib.suppress(EspalierError):
             return _generic(typed(name, Raw(data)), None)
@@ -139,42 +139,44 @@ def _raw(name: str, data: Any) -> str:
 
 
 def result(report: Report | None, step: Step | None = None) -> str:
-    """What the step did: `14 nodes`, `9 830 of 32 768 zeros`; without a count that its summary gives already."""
+    """The result of a step: `14 nodes`, `9 830 of 32 768 zeros`; no count of nodes if the options name each of them."""
     if report is None:
         return ""
-    found = report.summary
-    if "adapters" in found and "added" in found:
-        trains = percent(found["trainable_share"])
-        return f"{cell(found['added'])} parameters added · {trains} train" if found["adapters"] else "no adapters left"
-    if "fused" in found:
-        return " · ".join(f"{found[k]} {k}" for k in ("fused", "skipped", "untied") if found.get(k))
-    if "nodes_added" in found:
-        counts = ((found[f"{noun}s_added"], noun) for noun in ("node", "parameter"))
+    figures = report.summary
+    if "adapters" in figures and "added" in figures:
+        share = percent(figures["trainable_share"])
+        return (
+            f"{cell(figures['added'])} parameters added · {share} train" if figures["adapters"] else "no adapters left"
+        )
+    if "fused" in figures:
+        return " · ".join(f"{figures[k]} {k}" for k in ("fused", "skipped", "untied") if figures.get(k))
+    if "nodes_added" in figures:
+        counts = ((figures[f"{noun}s_added"], noun) for noun in ("node", "parameter"))
         return " · ".join(f"{'+' if n > 0 else '−'}{plural(abs(n), noun)}" for n, noun in counts if n)
-    if "removed" in found:
+    if "removed" in figures:
         return _removed(report)
-    if "zeros" in found and "elements" in found:
-        nodes = _unless_told(len(report.rows), step)
-        return " · ".join(t for t in (nodes, f"{cell(found['zeros'])} of {cell(found['elements'])} zeros") if t)
-    if "nodes" in found:
-        return _unless_told(int(found["nodes"]), step)
+    if "zeros" in figures and "elements" in figures:
+        nodes = _node_count(len(report.rows), step)
+        return " · ".join(t for t in (nodes, f"{cell(figures['zeros'])} of {cell(figures['elements'])} zeros") if t)
+    if "nodes" in figures:
+        return _node_count(int(figures["nodes"]), step)
     return ""
 
 
 def _removed(report: Report) -> str:
-    """What was taken out, counted as its pass counts; a warning in place of a count that is nought."""
-    found = report.summary
-    if warning := found.get("warning"):
+    """The number of removed units and branches; the report's warning instead, if it has one."""
+    figures = report.summary
+    if warning := figures.get("warning"):
         return str(warning)
     branches = sum(r.get("kind") == "branch" for r in report.rows)
-    units = plural(int(found["removed"]), REMOVED.get(report.pass_name, "node"))
-    parts = [units] if found["removed"] or not branches else []
+    units = plural(int(figures["removed"]), REMOVED.get(report.pass_name, "node"))
+    parts = [units] if figures["removed"] or not branches else []
     parts += [plural(branches, "branch", "branches")] if branches else []
     return f"{' and '.join(parts)} removed"
 
 
-def _unless_told(nodes: int, step: Step | None) -> str:
-    """The count of nodes, unless the step names just so many."""
+def _node_count(nodes: int, step: Step | None) -> str:
+    """`3 nodes`; empty if the step selects as many nodes by name."""
     match step.options if step else None:
         case PruneOptions(select=select) | PruneActivationsOptions(select=select):
             selects = [select]
@@ -182,11 +184,11 @@ def _unless_told(nodes: int, step: Step | None) -> str:
             selects = [r.select for r in rules]
         case _:
             selects = []
-    told = selects and all(s.by == "name" for s in selects) and len({v for s in selects for v in s.values}) == nodes
-    return "" if told else plural(nodes, "node")
+    named = selects and all(s.by == "name" for s in selects) and len({v for s in selects for v in s.values}) == nodes
+    return "" if named else plural(nodes, "node")
 
 
 def origin(source: SourceInfo) -> str:
-    """Where the model came from and which inputs were traced."""
-    where = source.spec if len(source.spec) < 32 else source.name
-    return f"{where} · {', '.join(source.inputs)}" if source.inputs else where
+    """The model's source and the names of its traced inputs."""
+    name = source.spec if len(source.spec) < 32 else source.name
+    return f"{name} · {', '.join(source.inputs)}" if source.inputs else name

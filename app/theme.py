@@ -5,7 +5,6 @@ Free of Qt, so that the SVG writer and the plots' exports use the same values as
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,9 +14,9 @@ FONT_FAMILIES = ("system-ui", "Segoe UI", "SF Pro Text", "Noto Sans", "DejaVu Sa
 BODY, TITLE, NODE_LABEL, SECONDARY, SMALL, SCORE, HEADING = 13.0, 16.0, 12.5, 10.5, 11.0, 14.0, 11.0
 GRID, ROW, PAD, RADIUS, GROUP_RADIUS = 4, 23, 12, 6, 9
 EDGE_WIDTH, SELECTION_WIDTH, PLOT_WIDTH = 1.2, 2.0, 1.8
-ARROW = 6.0  # length and breadth of an arrowhead
+ARROW = 6.0  # length and width of an arrowhead, pixels
 
-# Okabe–Ito, told apart by the colour-blind; the keys are the categories of the ops table.
+# Okabe–Ito, distinguishable by the colour-blind; the keys are the categories of the ops table.
 CATEGORIES: dict[str, str] = {
     "linear": "#0072B2",
     "matmul": "#009E73",
@@ -73,7 +72,7 @@ class Palette:
 
     @property
     def scale(self) -> Stops:
-        """The stops of the sequential map, all of them visible on this theme's ground."""
+        """The stops of the sequential map, all visible on this theme's background."""
         return SEQUENTIAL_DARK if self.dark else SEQUENTIAL
 
     def diverging(self, position: float) -> str:
@@ -131,11 +130,10 @@ def rgb(colour: str) -> tuple[int, int, int]:
 
 def mix(stops: Sequence[str], position: float) -> str:
     """The colour at `position` (0 … 1, clipped; NaN counts as 0) between evenly spaced stops."""
-    place = min(max(position if position == position else 0.0, 0.0), 1.0) * (len(stops) - 1)
-    left = min(bisect_right(range(len(stops)), place) - 1, len(stops) - 2)
-    part = place - left
-    ends = zip(rgb(stops[left]), rgb(stops[left + 1]), strict=True)
-    return "#{:02X}{:02X}{:02X}".format(*(round(a + (b - a) * part) for a, b in ends))
+    scaled = min(max(position if position == position else 0.0, 0.0), 1.0) * (len(stops) - 1)
+    index = min(int(scaled), len(stops) - 2)
+    ends = zip(rgb(stops[index]), rgb(stops[index + 1]), strict=True)
+    return "#{:02X}{:02X}{:02X}".format(*(round(a + (b - a) * (scaled - index)) for a, b in ends))
 
 
 def css_fonts() -> str:

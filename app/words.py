@@ -1,4 +1,4 @@
-"""Figures and counts as people read them: units, thin spaces, a true minus sign, "not measured yet"."""
+"""Numbers as displayed text: units, thin spaces, a minus sign instead of a hyphen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ THIN = "\u2009"
 NOT_MEASURED = "not measured yet"
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
-
 _TITLES = {
     "macs": "MACs", "flops": "FLOPs", "bitops": "BitOPs", "std": "deviation", "dtype": "type",
     "bits": "bits per element", "max error": "largest error",
@@ -33,11 +32,14 @@ _SHARES = frozenset((
     "busy", "saved", "saving",
 ))  # fmt: skip
 
-_ERRORS = {"sqnr_db": "max_error", "sqnr_before_db": "max_error_before"}  # a ratio → what tells why there is none
+_ERRORS = {
+    "sqnr_db": "max_error",
+    "sqnr_before_db": "max_error_before",
+}  # a ratio in decibels → the error that explains why it is missing
 
 
 def column_title(key: str) -> str:
-    """The key of a report's figure as people read it."""
+    """The title of a report's column or figure."""
     plain = key.replace("_", " ")
     if "sqnr" in plain:  # worst sqnr db, sqnr before db
         return plain.removesuffix(" db").replace("sqnr", "SQNR") + " (dB)"
@@ -45,12 +47,12 @@ def column_title(key: str) -> str:
 
 
 def count(value: int) -> str:
-    """16 512, with thin spaces."""
+    """`16 512`, with thin spaces."""
     return f"{value:,}".replace(",", THIN).replace("-", "−")
 
 
 def figure(value: float) -> str:
-    """A value with three digits and a true minus."""
+    """A value with three significant digits."""
     return f"{value:.3g}".replace("-", "−")
 
 
@@ -60,7 +62,7 @@ def plural(value: int, noun: str, many: str = "") -> str:
 
 
 def scaled(value: float, digits: int = 2) -> str:
-    """0.62 G, 18.4 k, 950."""
+    """A count with a decimal prefix: `0.62 G`, `18.40 k`, `950`."""
     for size, unit in _UNITS:
         if abs(value) >= size:
             return f"{value / size:.{digits}f}{THIN}{unit}".replace("-", "−")
@@ -68,7 +70,7 @@ def scaled(value: float, digits: int = 2) -> str:
 
 
 def mebibytes(size: float) -> str:
-    """0.41 MiB; small sizes in KiB, large ones in GiB."""
+    """A size in bytes as `0.41 MiB`; small sizes in KiB, large ones in GiB."""
     if size >= 1 << 30:
         return f"{size / (1 << 30):.2f}{THIN}GiB"
     if size < 100_000:
@@ -77,37 +79,37 @@ def mebibytes(size: float) -> str:
 
 
 def percent(value: float, digits: int = 1) -> str:
-    """84.6 %."""
+    """A share as `84.6 %`."""
     return f"{100 * value:.{digits}f}{THIN}%".replace("-", "−")
 
 
 def percents(values: Iterable[float], spacing: float) -> list[str]:
-    """Labels of an axis of shares: as many digits as tell apart two that are `spacing` from each other."""
+    """Labels of an axis of shares, with the digits that values `spacing` apart need."""
     digits = max(0, math.ceil(-math.log10(100 * spacing) - 1e-9)) if spacing > 0 else 2
     return [percent(v, digits) for v in values]
 
 
-def noise_words(found: Figure) -> str:
-    """`n = 1 000, 95 % interval 91.4–94.5 %`; says so where it is no better than guessing."""
-    low, high = (percent(e) for e in found.interval)
-    told = f"n = {count(found.n)}, 95{THIN}% interval {low.removesuffix(THIN + '%')}–{high}"
-    return f"{told}, {guess_words(found)}" if found.guesses else told
+def noise_words(accuracy: Figure) -> str:
+    """`n = 1 000, 95 % interval 91.4–94.5 %`, and `guess_words` for one that is not above guessing."""
+    low, high = (percent(e) for e in accuracy.interval)
+    text = f"n = {count(accuracy.n)}, 95{THIN}% interval {low.removesuffix(THIN + '%')}–{high}"
+    return f"{text}, {guess_words(accuracy)}" if accuracy.guesses else text
 
 
-def guess_words(found: Figure) -> str:
-    """`not above guessing (50.0 %)`: what the most frequent class alone gives."""
-    return f"not above guessing ({percent(found.guessing or 0.0)})"
+def guess_words(accuracy: Figure) -> str:
+    """`not above guessing (50.0 %)`, with the share of the most frequent class."""
+    return f"not above guessing ({percent(accuracy.guessing or 0.0)})"
 
 
-def dominant_words(found: Dominant) -> str:
+def dominant_words(dominant: Dominant) -> str:
     """`embedding weights hold 90 % of the stored bits (32.0 bits an element); word_embeddings alone 87 %`."""
-    share = f"over 99{THIN}%" if found.share >= 0.995 else percent(found.share, 0)
-    told = f"{found.kind} weights hold {share} of the stored bits ({found.bits:.1f} bits an element)"
-    return f"{told}; {found.node} alone {percent(found.node_share, 0)}" if found.node else told
+    share = f"over 99{THIN}%" if dominant.share >= 0.995 else percent(dominant.share, 0)
+    text = f"{dominant.kind} weights hold {share} of the stored bits ({dominant.bits:.1f} bits an element)"
+    return f"{text}; {dominant.node} alone {percent(dominant.node_share, 0)}" if dominant.node else text
 
 
 def training_words(figures: Mapping[str, float]) -> str:
-    """`training after compression lost 1.2 points`, where a trial is below what it was before that training."""
+    """`training after compression lost 1.2 points`, if a trial's accuracy fell by it; else empty."""
     before, now = figures.get("accuracy_compressed"), figures.get("accuracy")
     if before is None or now is None or now >= before:
         return ""
@@ -116,30 +118,30 @@ def training_words(figures: Mapping[str, float]) -> str:
 
 def change_words(change: Change) -> str:
     """`−0.4 points from opened, within noise (McNemar, p = 0.62)`."""
-    how = f"{change.test}, p = {figure(change.p)}" if change.p is not None else f"{change.test}'s interval"
-    judged = "within noise" if change.noise else "beyond noise"
-    return f"{signed(100 * change.value, 1)} points from {change.baseline}, {judged} ({how})"
+    test = f"{change.test}, p = {figure(change.p)}" if change.p is not None else f"{change.test}'s interval"
+    verdict = "within noise" if change.noise else "beyond noise"
+    return f"{signed(100 * change.value, 1)} points from {change.baseline}, {verdict} ({test})"
 
 
 def metric(name: str, value: float) -> str:
-    """A figure of a running job: an accuracy in per cent, all else with three digits that matter."""
+    """A figure of a running job: an accuracy in per cent, others with three significant digits."""
     return percent(value) if name.endswith("accuracy") else cell(float(f"{value:.3g}"))
 
 
 def signed(value: float, digits: int) -> str:
-    """+0.2, −0.01, or ±0 when it rounds to nothing."""
+    """`+0.2`, `−0.01`; `±0` if it rounds to zero."""
     text = f"{value:+.{digits}f}"
     return "±0" if not text.strip("+-0.") else text.replace("-", "−")
 
 
 def moment(seconds: float) -> str:
-    """A time of seconds since 1970: `14:02:11` of today, else `24 November, 14:02`."""
+    """A local time, from seconds since 1970: `14:02:11` today, else `24 November, 14:02`."""
     then, now = time.localtime(seconds), time.localtime()
     return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%d %B, %H:%M", then)
 
 
 def duration(seconds: float) -> str:
-    """32 ms, 0.4 s, 31 s, 2 min 5 s, 1 h 4 min."""
+    """`32 ms`, `0.4 s`, `31 s`, `2 min 5 s`, `1 h 4 min`."""
     if seconds < 0.1:
         return f"{max(1, round(1000 * seconds))}{THIN}ms"
     if seconds < 10:
@@ -153,7 +155,7 @@ def duration(seconds: float) -> str:
 
 
 def left(seconds: float) -> str:
-    """How long a job still takes, roughly: `5 s left`, `2 min left`."""
+    """The estimated remaining time of a job: `5 s left`, `2 min left`."""
     if seconds < 90:
         return f"{max(1, round(seconds))}{THIN}s left"
     if seconds < 5400:
@@ -162,7 +164,7 @@ def left(seconds: float) -> str:
 
 
 def cell(value: object) -> str:
-    """A value of a report's row."""
+    """A value of a report's row, of any type."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -179,26 +181,26 @@ def cell(value: object) -> str:
 
 
 def shown(key: str, value: object) -> str:
-    """A value of a report's row under its column: shares in per cent, all else as `cell` has it."""
+    """A value of a report's row under its column: shares in per cent, formats by their labels, others like `cell`."""
     if key in _SHARES and isinstance(value, float) and value == value:
         return "0" if value == 0 else percent(value, 1 if value >= 0.01 else 3)
     return _label(value) if key == "format" and isinstance(value, str) else cell(value)
 
 
 def of_row(row: Mapping[str, object], key: str) -> object:
-    """A value of a report's row; an SQNR that is missing says why, where the row knows."""
+    """A value of a report's row; for a missing SQNR `exact` or `no signal`, if the row has the error."""
     value = row.get(key)
     error = _ERRORS.get(key, "")
     if value is None and error and error in row:
-        nothing = row.get("zeros") == 0 and row.get("cosine", 0) is None  # neither a zero nor a product: none is finite
-        nothing = nothing or row.get("elements") == 0
-        return "no signal" if row[error] or nothing else "exact"
+        # No zeros and no cosine: no element is finite.
+        empty = row.get("elements") == 0 or (row.get("zeros") == 0 and row.get("cosine", 0) is None)
+        return "no signal" if row[error] or empty else "exact"
     return value
 
 
 @lru_cache(maxsize=1000)
 def _label(text: str) -> str:
-    """A format in short, `int 8/4` for `integer(width=8, …)`; what is none stays as it is."""
+    """The label of a format, `int 8/4` for `integer(width=8, …)`; other text unchanged."""
     try:
         return parse_format(text).label
     except FormatError:
@@ -220,7 +222,7 @@ def _float(value: float) -> str:
 
 
 def time_words(seconds: float) -> str:
-    """830 ns, 12.4 µs, 1.83 ms, 2.1 s."""
+    """`830 ns`, `12.4 µs`, `1.83 ms`, `2.1 s`."""
     for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if seconds >= size * 0.9995:
             return f"{figure(seconds / size)}{THIN}{unit}"

@@ -195,7 +195,7 @@ class Driver:
     def _search(self) -> None:
         searches, spec = self._searches(), self.folder / "search.toml"
         if searches.studies:
-            searches.build_next(next(iter(searches.studies.values())), more=1000)
+            searches.go_on(next(iter(searches.studies.values())), more=1000)
         else:
             spec.write_text(SPEC)
             searches.start(load_search(spec)[1], Recipe())

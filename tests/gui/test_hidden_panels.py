@@ -77,7 +77,7 @@ def test_a_hidden_search_tells_the_data_of_the_last_score(opened: Window) -> Non
     opened.show_dock("jobs")
     opened.session.record_score(Recipe(), EvaluateOptions(data="mine.csv", limit=7), {}, chosen=True)
     opened.show_dock("search")
-    assert panel.setup.score.words.text() == "Scored on mine.csv · 7 samples"
+    assert panel.setup.score.summary.text() == "Scored on mine.csv · 7 samples"
 
 
 def test_a_frozen_layer_is_told_by_an_inspector_that_was_hidden(opened: Window) -> None:

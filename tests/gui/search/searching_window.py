@@ -43,7 +43,7 @@ def main(path: Path) -> int:
         elif session.document.path is not None and not session.jobs and not panel.study.running:
             sys.stdout.write("saved\n")
             sys.stdout.flush()
-            panel.searches.build_next(panel.study, more=MANY)
+            panel.searches.go_on(panel.study, more=MANY)
 
     timer = QTimer(interval=50)
     timer.timeout.connect(step)

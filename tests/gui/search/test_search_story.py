@@ -81,7 +81,7 @@ def test_a_search_survives_its_worker(qtbot: QtBot, window: Window, tmp_path: Pa
     opened(qtbot, session, str(path))
     assert panel.study is not None and panel.study.trials == trials and panel.study.leader == best
     assert session.document is not None and member(study.name) in session.document.project.extras
-    panel.searches.build_next(panel.study, more=2)
+    panel.searches.go_on(panel.study, more=2)
     qtbot.waitUntil(lambda: panel.study is not None and not panel.study.running, timeout=PATIENCE)
     ended = [t for t in trials.values() if t.state != "waiting" and not t.lost]
     assert not panel.study.error and panel.study.done >= len(ended) + 2

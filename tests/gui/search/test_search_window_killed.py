@@ -63,7 +63,7 @@ def test_a_killed_window_loses_only_the_running_trial(
     cut_off = [t for t in study.trials.values() if t.state == "running"]
     assert not cut_off, "nothing runs in a window that is gone"
 
-    panel.searches.build_next(study, more=2)
+    panel.searches.go_on(study, more=2)
     qtbot.waitUntil(lambda: panel.study is not None and not panel.study.running, timeout=PATIENCE)
     assert panel.study is not None and not panel.study.error
     found = panel.study.trials

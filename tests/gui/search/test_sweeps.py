@@ -129,7 +129,7 @@ def test_the_form_offers_lines_and_counts_the_work(panel: SweepsPanel) -> None:
     made = setup.sweep()
     assert len(made.variants) == 2 and made.variants[0].label == "with quantize#2" and made.seeds == (0, 1, 2)
     assert setup._words.text().startswith("13 points · 12 × Evaluate")  # the state where it begins is one of them
-    assert "Evaluate not timed yet" in setup._words.text() and setup.score.words.text() == "Scored on demo:small"
+    assert "Evaluate not timed yet" in setup._words.text() and setup.score.summary.text() == "Scored on demo:small"
     panel.sweeps.timed["evaluate"] = 2.0
     setup.tell()
     assert setup._words.text().replace("\u2009", " ").endswith("about 24 s")
