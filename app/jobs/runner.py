@@ -242,12 +242,19 @@ class JobRunner:
     def _loop(self) -> None:
         with contextlib.suppress(OSError):  # the first job tries again, and tells
             self._worker = Worker()
-        while (info := self._next()) is not None:
-            event = self._park(info, self._guarded(info))
-            self._tell(info, event)
-            self._current = None
+        while self._one():
+            pass  # the thread waits for the next one without holding graphs and results of the last
         if self._worker:
             self._worker.stop()
+
+    def _one(self) -> bool:
+        """Wait for a job and see to it; False: there will be no more."""
+        info = self._next()
+        if info is None:
+            return False
+        self._tell(info, self._park(info, self._guarded(info)))
+        self._current = None
+        return True
 
     def _next(self) -> JobInfo | None:
         with self._wake:
