@@ -101,11 +101,19 @@ class JobRunner:
     def _loop(self) -> None:
         with contextlib.suppress(OSError):  # the first job tries again, and reports the error
             self._worker = WorkerProcess()
-        while (info := self._schedule.next()) is not None:
-            self._report(info, self._schedule.park(info, self._run_safely(info)))
-            self._schedule.finish()
+        while self._run_next():
+            pass  # the thread waits for the next job without holding graphs and results of the last
         if self._worker:
             self._worker.stop()
+
+    def _run_next(self) -> bool:
+        """Wait for a job and run it; False: there will be no more."""
+        info = self._schedule.next()
+        if info is None:
+            return False
+        self._report(info, self._schedule.park(info, self._run_safely(info)))
+        self._schedule.finish()
+        return True
 
     def _live_worker(self) -> WorkerProcess:
         if self._worker is None or not self._worker.process.is_alive():

@@ -74,12 +74,20 @@ class Saver:
     # -- in the thread
 
     def _loop(self) -> None:
-        while (entry := self._next()) is not None:
-            self._report(entry[0], Started())
-            self._report(entry[0], self._run(*entry))
-            with self._condition:
-                self._current = None
-                self._stopped.discard(entry[0].id)
+        while self._run_next():
+            pass  # the thread waits for the next save without holding files and graphs of the last
+
+    def _run_next(self) -> bool:
+        """Wait for a save and do it; False: there will be no more."""
+        entry = self._next()
+        if entry is None:
+            return False
+        self._report(entry[0], Started())
+        self._report(entry[0], self._run(*entry))
+        with self._condition:
+            self._current = None
+            self._stopped.discard(entry[0].id)
+        return True
 
     def _next(self) -> tuple[JobInfo, SaveJob] | None:
         with self._condition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,17 @@ def until(condition: Any) -> None:
             return
         pause.wait(0.01)
     raise AssertionError("it did not happen")
+
+
+def test_a_save_that_is_done_holds_no_files(saver: Saver, disk: Disk, heard: list[JobEvent]) -> None:
+    """The thread that waits for the next save would hold those of a closed document."""
+    disk.open.set()
+    info = submit(saver, 1, "one")
+    store = weakref.ref(info.job.store)  # type: ignore[union-attr]
+    until(lambda: any(isinstance(e.event, Done) for e in heard))
+    heard.clear()
+    del info
+    until(lambda: store() is None)
 
 
 def test_what_the_user_saves_goes_before_copies(saver: Saver, disk: Disk) -> None:

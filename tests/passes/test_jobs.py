@@ -8,6 +8,7 @@ import pickle
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ from espalier.passes.select import Select
 from tests.model.zoo import case
 from tests.passes import toy_worker
 from tests.passes.toy_worker import Toy, Unsendable
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 # -- the runner, with a real process
 
@@ -350,6 +351,16 @@ def test_plugins_that_kill_are_not_given_again(runner: ToyRunner, listener: List
 def test_large_results_arrive(runner: ToyRunner, listener: Listener) -> None:
     data = os.urandom(3_000_000)
     assert listener.end(runner.run("echo", data)) == Done(data)
+
+
+def test_a_result_goes_when_it_was_taken(runner: ToyRunner, listener: Listener) -> None:
+    """The thread that waits for the next job would hold the graphs of a closed document."""
+    done = listener.end(runner.run("echo", {1, 2, 3}))
+    assert done == Done({1, 2, 3}) and isinstance(done, Done)
+    result = weakref.ref(done.result)
+    del done
+    listener.events.clear()
+    until(lambda: result() is None)
 
 
 def test_closing_ends_all_jobs(runner: ToyRunner, listener: Listener) -> None:

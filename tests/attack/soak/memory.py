@@ -119,4 +119,4 @@ def details(*roots: QObject) -> dict[str, Any]:
     classes = Counter(f"{type(o).__module__}.{type(o).__qualname__}" for o in gc.get_objects())
     return {"regions": regions(), "allocators": allocators(), "modules": len(sys.modules),
             "qt": dict(qt_objects(*roots).most_common(MOST)), "python": dict(classes.most_common(MOST)),
-            "descriptors": descriptors()}  # fmt: skip
+            "open_files": descriptors()}  # fmt: skip
