@@ -1,4 +1,4 @@
-"""Edit the graph itself: take nodes out, put others in, connect and resize them."""
+"""Edits of the graph itself: remove, insert, connect and resize nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.passes.edits.base import Edit
 
 @dataclass(frozen=True, slots=True)
 class EditGraphOptions:
-    """The operations, in order."""
+    """Operations in order."""
 
     edits: tuple[Edit, ...] = field(
         default=(),
@@ -27,8 +27,8 @@ class EditGraphOptions:
 def edit_graph(graph: Graph, options: EditGraphOptions, context: Context) -> tuple[Graph, Report]:
     """Run operations on the graph: bypass, insert_after, replace, rewire, set_attr, add_output, remove_output.
 
-    Shapes and dtypes are inferred from each edited node on; an operation that cannot be is refused, and nothing is
-    changed. New weights have a row with their origin.
+    Shapes and dtypes are inferred from each edited node on. An invalid operation raises an error and changes nothing.
+    New weights have a row with their origin.
     """
     if graph.runs == "module":
         raise PassError("A recorded model runs its own code, so its graph cannot be edited.",

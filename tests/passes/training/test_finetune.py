@@ -26,7 +26,8 @@ from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_source
 from espalier.model.registry import FORMATS, PASSES
 from espalier.model.store.weights import WeightStore
-from espalier.model.torch.build import build, parameters_of, read_back, unpack_mask
+from espalier.model.torch.build import build, parameters_of, read_back
+from espalier.model.torch.layers import unpack_mask
 from espalier.model.torch.tensors import to_torch
 from espalier.model.trace.trace import trace
 from espalier.passes.base import Cancelled, Context, Report, run_step
