@@ -1,4 +1,4 @@
-"""Attention as the operations that it is made of: two products, a softmax, a mask."""
+"""Decomposes attention into its operations: two products, a softmax, a mask."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REST = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None,
 
 
 def decomposed(graph: Graph, ids: Collection[str]) -> tuple[Graph, dict[str, tuple[str, ...]]]:
-    """The graph with the attentions `ids` written out, and the ids of the nodes of each; the last one is its result."""
+    """(the graph with the attentions `ids` decomposed, attention → ids of its nodes; the last is its result)."""
     nodes: dict[str, Node] = {}
     results: dict[str, Ref] = {}
     parts: dict[str, tuple[str, ...]] = {}

@@ -1,6 +1,6 @@
-"""A measured figure with its samples and its noise, and what of the difference between two is noise.
+"""Measured shares with confidence intervals, and tests of differences between two.
 
-Closed forms, so that the window's process needs no scipy; tests hold them to scipy.stats and to published values.
+In closed form, so that the window's process needs no scipy; tests compare with scipy.stats and published values.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from statistics import NormalDist
 from typing import Any, Literal
 
 LEVEL = 0.95
-ROOM = 1.5  # of the span of a chart's values, up to which the line of guessing stands in sight
+MAX_DISTANCE = 1.5  # of a line at the majority-class accuracy from a chart's values, relative to their span
 Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 
 OPENED = "opened"
 _HITS = re.compile(r"[0-9a-f]+")
 BASELINES: dict[str, str] = {
-    OPENED: "the model as it was opened, before the first step of the recipe",
+    OPENED: "the opened model, before the first step of the recipe",
     "project at start": "the project as it was when this run, sweep or search began",
-    "present weights in float": "the present weights without formats, with the masks that are there",
+    "present weights in float": "the present weights without formats, with their masks",
 }
 START, EXPANSION = tuple(BASELINES)[1:]
 Test = Literal["McNemar", "Newcombe"]
@@ -40,8 +40,8 @@ def wilson(share: float, n: int) -> Interval:
 
 
 def is_near(level: float, low: float, high: float) -> bool:
-    """Whether a chart of values from `low` to `high` has room for a line at `level` without flattening them."""
-    return level >= low - ROOM * (high - low)
+    """Whether a chart of values from `low` to `high` can show a line at `level` without flattening them."""
+    return level >= low - MAX_DISTANCE * (high - low)
 
 
 def newcombe(share: float, n: int, other: float, m: int) -> Interval:
@@ -55,7 +55,7 @@ def newcombe(share: float, n: int, other: float, m: int) -> Interval:
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """The exact two-sided p of samples gained against lost where both predicted the same ones (McNemar 1947).
+    """The exact two-sided p-value of `gained` against `lost` samples, of paired predictions (McNemar 1947).
 
     Twice the binomial tail of the rarer at ½, at most 1.
     """
@@ -67,10 +67,10 @@ def mcnemar(gained: int, lost: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The difference of two shares: `value` minus that of `baseline`, and whether noise explains it.
+    """The difference of a share from that of `baseline`, and whether it is within noise.
 
-    `noise`: p ≥ 0.05 of an exact McNemar test where both predicted the same samples (`p`), else whether Newcombe's
-    interval of the difference holds 0.
+    `noise`: p ≥ 0.05 of an exact McNemar test for paired predictions (`p`), otherwise whether Newcombe's interval of
+    the difference contains 0.
     """
 
     value: float
@@ -80,22 +80,22 @@ class Change:
     p: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, `p` only where there is one."""
-        told: dict[str, Any] = {"baseline": self.baseline, "value": self.value, "test": self.test}
-        return told | ({} if self.p is None else {"p": self.p}) | {"within_noise": self.noise}
+        """Plain JSON, with `p` if there is one."""
+        data: dict[str, Any] = {"baseline": self.baseline, "value": self.value, "test": self.test}
+        return data | ({} if self.p is None else {"p": self.p}) | {"within_noise": self.noise}
 
 
-def change_of(told: Mapping[str, Any]) -> Change:
-    """What `Change.to_json` gave."""
-    return Change(told["value"], told["baseline"], told["test"], told["within_noise"], told.get("p"))
+def change_of(data: Mapping[str, Any]) -> Change:
+    """The inverse of `Change.to_json`."""
+    return Change(data["value"], data["baseline"], data["test"], data["within_noise"], data.get("p"))
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A share of `n` samples, such as an accuracy.
 
-    `hits`: which samples were right, a bit each, the first one the highest, in hexadecimal; empty where not known.
-    `guessing`: the share that always naming the most frequent class gets right on the same samples.
+    `hits`: a bit for each sample, 1 if correct, the first sample highest, in hexadecimal; empty if unknown.
+    `guessing`: majority-class accuracy on the same samples.
     """
 
     value: float
@@ -105,16 +105,16 @@ class Figure:
 
     @property
     def interval(self) -> Interval:
-        """Wilson's, 95 %."""
+        """The 95 % Wilson interval."""
         return wilson(self.value, self.n)
 
     @property
     def guesses(self) -> bool:
-        """Whether it is not above guessing: the interval's lower end is no higher."""
+        """Whether it is not above majority-class accuracy: the interval contains it, or is below."""
         return self.guessing is not None and self.interval[0] <= self.guessing
 
     def against(self, before: Figure, baseline: str = OPENED) -> Change:
-        """How far it is from another, measured on the same data or at least on as many samples of it."""
+        """The change from another figure, paired if both are of the same samples."""
         value = self.value - before.value
         if self.hits and before.hits and self.n == before.n:
             mine, theirs = int(self.hits, 16), int(before.hits, 16)
@@ -125,13 +125,13 @@ class Figure:
 
 
 def hits_of(correct: Iterable[bool]) -> str:
-    """Which samples were right, as `Figure.hits`."""
+    """`Figure.hits` of booleans."""
     bits = "".join("1" if c else "0" for c in correct)
     return f"{int(bits, 2):0{(len(bits) + 3) // 4}x}" if bits else ""
 
 
 def accuracy_of(summary: Mapping[str, Any]) -> Figure | None:
-    """The accuracy that an evaluation found; None where it found none, or not on how many samples."""
+    """The accuracy of an evaluation's summary; None without an accuracy or a number of samples."""
     value, n = summary.get("accuracy"), summary.get("n")
     if not isinstance(value, int | float) or not 0 <= value <= 1 or not isinstance(n, int) or n <= 0:
         return None

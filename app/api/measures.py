@@ -247,12 +247,12 @@ class Measurable(Editable):
         import torch
 
         from espalier.model.torch.build import build
-        from espalier.model.torch.in_place import unheard
+        from espalier.model.torch.in_place import in_place
 
         context, outputs = self._context(), list[Any]()
         module = build(self._graph, context.store, context.callables, packed=True)
         blank = Split(split.inputs, split.labels if split.labels.dtype.kind == "i" else _zeros(split), split.lengths)
-        with unheard(module), torch.no_grad():
+        with in_place(module), torch.no_grad():
             for done, (inputs, _) in enumerate(batches(blank, self._graph, size)):
                 context.progress(done * size, len(split), "evaluating")
                 with fit_error(inputs):

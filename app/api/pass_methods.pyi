@@ -12,7 +12,7 @@ class PassMethods:
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., seed: int = ...
     ) -> Report:
-        """Per port that takes an activation: range, mean, deviation and zeros on the data."""
+        """Range, mean, deviation and zeros of each activation on the data."""
 
     def allocated(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
@@ -23,12 +23,12 @@ class PassMethods:
     def balance_front(
         self, /, *, points: int = ..., sizes: str = ..., seed: int = ...
     ) -> Report:
-        """One row a design, from fully folded to as parallel as it helps: interval, area, and its `multipliers`."""
+        """One row per design, from fully folded to the most parallel: interval, area, and its `multipliers`."""
 
     def balance_parallelism(
         self, /, *, multipliers: int = ..., interval: int = ..., sizes: str = ..., seed: int = ...
     ) -> Self:
-        """Start with everything folded; give the slowest node the next larger parallelism, as long as the budget lasts."""
+        """Start fully folded; repeatedly give the slowest node the next larger parallelism, within the budget."""
 
     def bias_correction(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
@@ -52,30 +52,30 @@ class PassMethods:
         'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs'] = ..., dynamic: bool = ..., runs: int =
         ..., part: str = ..., seed: int = ...
     ) -> Report:
-        """Eager against compiled: seconds of the first call apart from later ones, calls until it pays, graph breaks."""
+        """Eager against compiled: seconds of the first and of later calls, break-even number of calls, graph breaks."""
 
     def cost(
         self, /, *, seed: int = ...
     ) -> Report:
-        """MACs, FLOPs, BitOPs and bytes of each node for one sample, at the sizes that the summary names."""
+        """MACs, FLOPs, BitOPs and bytes of each node for one sample, at the sizes in the summary."""
 
     def count_dropout(
         self, /, *, seed: int = ...
     ) -> Report:
-        """How many dropout nodes the graph has, and which; and how many other functions drop values in training."""
+        """The dropout nodes of the graph, and other functions that drop values in training."""
 
     def data(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., seed: int = ...
     ) -> Report:
-        """Samples and share of each class by split, the accuracy of guessing the most frequent one, lengths of the texts."""
+        """Samples and share of each class by split, majority-class accuracy, and lengths of texts."""
 
     def data_rows(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., start: int = ..., of_class: str = ...,
         holding: str = ..., among: list[int] | tuple[int, ...] = ..., seed: int = ...
     ) -> Report:
-        """Number, class, text and length in tokens of each; `found` in the summary counts all that match."""
+        """Number, class, text and length in tokens of each sample; `found` in the summary: number of matches."""
 
     def decompose_attention(
         self, select: str | list[str] | Select | None = ..., /, *, seed: int = ...
@@ -87,7 +87,7 @@ class PassMethods:
         label: str = ..., tokenizer: str = ..., max_length: int = ..., baseline: str = ..., cells: list[Any] |
         tuple[Any, ...] = ..., seed: int = ...
     ) -> Report:
-        """KL divergence of the outputs from those of the model as opened, and the accuracy, on the same samples."""
+        """KL divergence of the outputs from those of the opened model, and the accuracy, on the same samples."""
 
     def edit_graph(
         self, /, edits: list[dict[str, Any]] = ..., *, seed: int = ...
@@ -108,7 +108,7 @@ class PassMethods:
         checkpoint_every: int = ..., resume: bool = ..., text: str = ..., label: str = ..., tokenizer: str = ...,
         max_length: int = ..., seed: int = ...
     ) -> Self:
-        """Train the weights on data; pruned weights stay 0, and formats are trained through (QAT)."""
+        """Train the weights on data; pruned weights stay 0, and gradients pass through formats (QAT)."""
 
     def finetune_estimate(
         self, /, *, data: Data = ..., train_split: str = ..., train_limit: int = ..., validate: bool = ...,
@@ -124,12 +124,12 @@ class PassMethods:
         checkpoint_every: int = ..., resume: bool = ..., text: str = ..., label: str = ..., tokenizer: str = ...,
         max_length: int = ..., seed: int = ...
     ) -> Report:
-        """Time a few real steps and batches of the validation on the data, and add them up; the graph stays as it is."""
+        """Time a few training steps and validation batches on the data, and extrapolate; the graph is not changed."""
 
     def fold_batch_norm(
         self, select: str | list[str] | Select | None = ..., /, *, seed: int = ...
     ) -> Self:
-        """Put batch norms into weight and bias of the Linear or convolution before them, and take them out."""
+        """Fold batch norms into weight and bias of the Linear or convolution before them, and remove them."""
 
     def format_sqnr(
         self, /, *, formats: list[str | Format] | tuple[str | Format, ...] = ..., fit: bool = ..., seed: int = ...
@@ -140,19 +140,19 @@ class PassMethods:
         self, select: str | list[str] | Select | None = ..., /, *, part: Literal['all', 'own', 'weights', 'biases',
         'adapters'] = ..., seed: int = ...
     ) -> Self:
-        """Parameters of the selected nodes stay as they are in training. A parameter that nodes share is frozen for all."""
+        """Exclude parameters of the selected nodes from training. A shared parameter is frozen for all its nodes."""
 
     def fuse_lora(
         self, select: str | list[str] | Select | None = ..., /, *, untie: bool = ..., seed: int = ...
     ) -> Self:
-        """Weights become W + s·B·A, computed in float32; the adapters go, and what rested because of them trains again."""
+        """Replace weights by W + s·B·A, computed in float32, and remove the adapters; parameters frozen for them train."""
 
     def gptq(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
         damping: float = ..., act_order: bool = ..., clip: bool = ..., seed: int = ...
     ) -> Self:
-        """Round the weights of Linears and convolutions in their formats with little ‖(W − Ŵ)X‖², from calibration data."""
+        """Round the weights of Linears and convolutions to their formats with a small ‖(W − Ŵ)X‖², on calibration data."""
 
     def graph(
         self, /, *, seed: int = ...
@@ -166,58 +166,58 @@ class PassMethods:
         split: str = ..., synthesize: Literal['', 'xilinx', 'ecp5', 'ice40'] = ..., route: bool = ..., modules: Any
         = ..., seed: int = ...
     ) -> Report:
-        """One row an instance: module, format, cycles, area. The summary: interval, latency, area, lint, mismatches."""
+        """One row per instance: module, format, cycles, area. The summary: interval, latency, area, lint, mismatches."""
 
     def hardware_functions(
         self, /, *, arithmetic: Literal['hardware', 'float'] = ..., sizes: str = ..., fuse: bool = ..., seed: int =
         ...
     ) -> Self:
-        """Softmax, norms, tables and fused steps compute as their templates do, in every score from here on."""
+        """Compute softmax, norms, tables and fused steps as their hardware templates do, in every later score."""
 
     def layer_latency(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., formats: list[str | Format] | tuple[str |
         Format, ...] = ..., seed: int = ...
     ) -> Report:
-        """Seconds of each layer for a batch, and of rounding its operands in each format; kept for budgets."""
+        """Seconds of each layer for a batch, and of rounding its operands in each format; cached for budgets."""
 
     def learn_scales(
         self, select: str | list[str] | Select | None = ..., /, *, ports: list[str] | tuple[str, ...] = ..., start:
         Literal['source', 'data'] = ..., seed: int = ...
     ) -> Self:
-        """Make the scales of the selected nodes' formats weights of the graph, which training then moves."""
+        """Make the scales of the selected nodes' formats trainable weights of the graph."""
 
     def load_adapter(
         self, /, *, folder: str = ..., freeze: bool = ..., seed: int = ...
     ) -> Self:
-        """Put the adapters of a PEFT folder (LoRA) beside their layers, in place of those that are there."""
+        """Load the LoRA adapters of a PEFT folder, replacing present ones."""
 
     def lora(
         self, select: str | list[str] | Select | None = ..., /, *, rank: int = ..., alpha: float = ..., dropout:
         float = ..., rooted: bool = ..., ranks: list[Any] | tuple[Any, ...] = ..., train_head: bool = ..., freeze:
         bool = ..., seed: int = ...
     ) -> Self:
-        """Add s·B·A·x to what layers give, A [rank, inputs], B [outputs, rank] = 0, s = alpha/rank; only A and B train."""
+        """Add s·B·A·x to results of layers, A [rank, inputs], B [outputs, rank] = 0, s = alpha/rank; only A and B train."""
 
     def memory(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., sizes: str = ..., device: Literal['cpu',
         'cuda'] = ..., seed: int = ...
     ) -> Report:
-        """Bytes of the packed file by what they are for, which add up to its size; then measured bytes of a run."""
+        """Bytes of the packed file by purpose, which add up to its size; then measured bytes of a run."""
 
     def mse_clip(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
         steps: int = ..., least: float = ..., seed: int = ...
     ) -> Self:
-        """Give weights the scale c·s with the least Σ_j E[x_j²]·(w_j − ŵ_j)², of 100 c from 1 to 0.2; it stays as it is."""
+        """Set the scale c·s of weights with the least Σ_j E[x_j²]·(w_j − ŵ_j)², for 100 values of c from 1 to 0.2; static."""
 
     def pack_mx(
         self, select: str | list[str] | Select | None = ..., /, *, width: Literal['as it is', '8', '4'] = ...,
         block: int = ..., seed: int = ...
     ) -> Self:
-        """Hold the weights of Linears as packed MXINT8 or MXINT4 where the model runs, and compute from them by kernels."""
+        """Store the weights of Linears as packed MXINT8 or MXINT4 when the model runs, and compute from them by kernels."""
 
     def parallelize(
         self, select: str | list[str] | Select | None = ..., /, *, inputs: int = ..., outputs: int = ..., tokens:
@@ -228,20 +228,20 @@ class PassMethods:
     def parameters(
         self, /, *, seed: int = ...
     ) -> Report:
-        """Parameters per module: how many, how many of them trainable, buffers, and bytes in the source's dtype."""
+        """Numbers of parameters, trainable ones and buffers per module, and bytes in the source's dtype."""
 
     def predictions(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., seed: int = ...
     ) -> Report:
-        """For each class how many samples are taken for which, its recall (share found) and precision (share of those"""
+        """Confusion matrix, recall and precision of each class; `mean_confidence` is over all samples, `wrong_confidence`"""
 
     def profile(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., sizes: str = ..., device: Literal['cpu',
         'cuda'] = ..., runs: int = ..., trace: str = ..., seed: int = ...
     ) -> Report:
-        """Seconds, device seconds, memory and rate of each node in a run of the built model, and when it began."""
+        """Start, seconds, device seconds, memory and rate of each node in a run of the built model."""
 
     def prune(
         self, select: str | list[str] | Select | None = ..., /, *, sparsity: float = ..., method: Literal['l1',
@@ -251,7 +251,7 @@ class PassMethods:
         Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ..., label: str = ...,
         tokenizer: str = ..., max_length: int = ..., seed: int = ...
     ) -> Self:
-        """Mask the weights of Linear and convolution nodes that score least; ties go by place. 0 removes the mask."""
+        """Mask the lowest-scoring weights of Linear and convolution nodes; ties by index. Sparsity 0 removes the mask."""
 
     def prune_activations(
         self, select: str | list[str] | Select | None = ..., /, *, sparsity: float = ..., method: Literal['l1',
@@ -259,7 +259,7 @@ class PassMethods:
         ports: list[str] | tuple[str, ...] = ..., data: Data = ..., split: str = ..., limit: int = ..., batch_size:
         int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ..., seed: int = ...
     ) -> Self:
-        """Zero the smallest values that flow into the selected nodes, before their format; 0 takes the pruning away."""
+        """Zero the smallest input values of the selected nodes, before their format; sparsity 0 removes the pruning."""
 
     def prune_structured(
         self, select: str | list[str] | Select | None = ..., /, *, what: Literal['heads', 'queries', 'neurons',
@@ -268,7 +268,7 @@ class PassMethods:
         Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ..., label: str = ...,
         tokenizer: str = ..., max_length: int = ..., seed: int = ...
     ) -> Self:
-        """Mask whole units in all weights and biases that they lie in, so that they can be removed without a change."""
+        """Mask whole units in all weights and biases that contain them, so that removing them does not change the result."""
 
     def quantization(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
@@ -286,7 +286,7 @@ class PassMethods:
     def remove_dropout(
         self, /, *, seed: int = ...
     ) -> Self:
-        """Remove every dropout node: its users take its input instead. Other functions drop nothing any more."""
+        """Remove every dropout node, and set the dropout rate of other functions, such as attention, to 0."""
 
     def remove_layers(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
@@ -294,17 +294,17 @@ class PassMethods:
         numbers: list[int] | tuple[int, ...] = ..., ratio: float = ..., pick: Literal['spread', 'last', 'influence']
         = ..., seed: int = ...
     ) -> Self:
-        """Pass by whole blocks of a repeated stack (encoder layers, residual blocks): round(ratio·n) of n, or by number."""
+        """Bypass whole blocks of a repeated stack (encoder layers, residual blocks): round(ratio·n) of n, or by number."""
 
     def remove_pruned(
         self, select: str | list[str] | Select | None = ..., /, *, seed: int = ...
     ) -> Self:
-        """Take out all heads, neurons, channels and layers that are masked as a whole; other masks are cut to size."""
+        """Remove all heads, neurons, channels and layers that are fully masked; other masks are sliced."""
 
     def replace_linear(
         self, select: str | list[str] | Select | None = ..., /, *, seed: int = ...
     ) -> Self:
-        """Replace Linear layers that give as many features as they take by an identity; their biases go too."""
+        """Replace Linear layers with as many outputs as inputs by an identity, biases included."""
 
     def shapes(
         self, /, *, seed: int = ...
@@ -316,41 +316,41 @@ class PassMethods:
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
         alpha: float = ..., insert: bool = ..., seed: int = ...
     ) -> Self:
-        """Divide the channels that Linears take by s_j = max|X_j|^α / max|W_j|^(1−α), and multiply their weights by s_j."""
+        """Divide input channels of Linears by s_j = max|X_j|^α / max|W_j|^(1−α), and multiply their weights by s_j."""
 
     def sparsity(
         self, /, *, seed: int = ...
     ) -> Report:
-        """Zeros of the weights of Linears and convolutions, those that are stored as 0 included, each weight once."""
+        """Zeros of the weights of Linears and convolutions, stored zeros included, each weight once."""
 
     def statistics(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., sigmas: float = ..., seed: int = ...
     ) -> Report:
-        """Range, mean, deviation, mean magnitude, quantiles and zeros of each weight, pruned as chosen."""
+        """Range, mean, deviation, mean magnitude, quantiles and zeros of each masked weight."""
 
     def structure(
         self, /, *, seed: int = ...
     ) -> Report:
-        """One row per set of units that can only go together: heads, neurons, channels, widths, and chains of layers."""
+        """One row per set of coupled units: heads, neurons, channels, widths, and chains of layers."""
 
     def take_weights(
         self, /, *, source: str = ..., seed: int = ...
     ) -> Self:
-        """Give weights the values that another model has under the same names, of other sizes the leading rows and columns."""
+        """Copy weights of the same name from another model; for other sizes the leading rows and columns."""
 
     def trainable(
         self, /, *, depth: int = ..., seed: int = ...
     ) -> Report:
-        """Parameters per module and in total: how many train, how many are frozen, how many adapters added."""
+        """Numbers of trainable, frozen and adapter parameters per module and in total."""
 
     def types(
         self, /, *, seed: int = ...
     ) -> Report:
-        """Kind, op, call and target of every node, and the formats that its operands are converted from and to."""
+        """Kind, op, call and target of every node, and the formats between which its operands are converted."""
 
     def unfreeze(
         self, select: str | list[str] | Select | None = ..., /, *, part: Literal['all', 'own', 'weights', 'biases',
         'adapters'] = ..., seed: int = ...
     ) -> Self:
-        """Parameters of the selected nodes train (again), beside adapters too."""
+        """Include parameters of the selected nodes in training, also beside adapters."""

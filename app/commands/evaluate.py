@@ -13,7 +13,7 @@ from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.scoring import add_data, data_options, figures, noise_lines, plain, print_warning, score
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import DataError
-from espalier.passes.analysis.baseline import BesideOptions
+from espalier.passes.analysis.baseline import ComparedOptions
 from espalier.passes.base import run_step
 from espalier.passes.dominant import dominant_fields
 from espalier.passes.figure import OPENED
@@ -50,7 +50,7 @@ def _score(target: Target, options: EvaluateOptions, baseline: str) -> dict[str,
     steps = Recipe(recipe.active[:count])
     graph = replay(target.project.base, steps, target.context, known_steps(target)).graph
     context = replace(target.context, base=graph)
-    compared = BesideOptions(**asdict(options), baseline=f"step {count}" if count else OPENED)
+    compared = ComparedOptions(**asdict(options), baseline=f"step {count}" if count else OPENED)
     report = run_step(target.project.graph, Step("evaluate", compared, context.seed), context).report
     return report.summary | dominant_fields(target.project.graph)
 

@@ -13,7 +13,7 @@ from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import Weight
 from espalier.model.graph.node import Arg, Slice, TorchConst
 from espalier.model.graph.ops import arg_port, kind, macs, spec
-from espalier.passes.transform.pack_mx import held_bytes
+from espalier.passes.transform.pack_mx import packed_bytes
 
 NO_SELECTION = "Select a node on the canvas or in the outline to see and change it."
 _DULL = ("class", "bias", "in_features", "out_features", "num_embeddings", "embedding_dim", "normalized_shape",
@@ -108,7 +108,7 @@ def _packed(node: Node, graph: Graph) -> list[Fact]:
     weight = graph.weights.get(node.weights.get("weight", ""))
     if not node.packed or weight is None or "weight" not in node.precision:
         return []
-    packed, plain = held_bytes(node, weight.shape), weight.elements * weight.float_bits // 8
+    packed, plain = packed_bytes(node, weight.shape), weight.elements * weight.float_bits // 8
     tooltip = f"The weight is stored as codes while the model runs: {mebibytes(packed)} in place of {mebibytes(plain)}"
     return [Fact("in memory", f"{mebibytes(packed)} of {mebibytes(plain)}", tooltip)]
 

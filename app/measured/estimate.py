@@ -19,14 +19,14 @@ from espalier.app.jobs.previews import Previews
 from espalier.app.measured.sensitivities import sensitivities_of
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.store.weights import WeightStore
-from espalier.passes.analysis.sensitivity import kept_places
+from espalier.passes.analysis.sensitivity import gradient_ports
 from espalier.passes.figure import OPENED
 from espalier.passes.sensitivity.combined import Part, Wholes, part, together
 from espalier.passes.sensitivity.correction import Correction
 from espalier.passes.sensitivity.full_table import changed, chosen, fixed, mask_of
 from espalier.passes.sensitivity.gradient_statistics import load
 from espalier.passes.sensitivity.port_predictor import Mask, port_predictor
-from espalier.passes.sensitivity.ports import FormatPort as Place
+from espalier.passes.sensitivity.ports import FormatPort as PortRef
 from espalier.passes.sensitivity.table import Candidate
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ class Choice:
     mask: str | None
 
 
-Choices = dict[Choice, tuple[Place, Node]]
+Choices = dict[Choice, tuple[PortRef, Node]]
 
 
-def choices(graph: Graph, places: Sequence[Place], run: Graph) -> Choices:
+def choices(graph: Graph, places: Sequence[PortRef], run: Graph) -> Choices:
     """The choices of a graph with their places and nodes."""
     return {
         Choice(place.key, candidate, sparsity.mask if (sparsity := node.sparsity.get(place.port)) else None): (
@@ -59,7 +59,7 @@ def choices(graph: Graph, places: Sequence[Place], run: Graph) -> Choices:
     }
 
 
-def from_table(table: Wholes, place: Place, choice: Choice) -> Part | None:
+def from_table(table: Wholes, place: PortRef, choice: Choice) -> Part | None:
     """The table's part of a choice; None if it lacks the candidate."""
     if choice.candidate.sparsity or choice.mask:
         return None
@@ -81,7 +81,7 @@ def predicted(
     return parts
 
 
-def _mask(node: Node, place: Place, run: Graph, store: WeightStore) -> Mask | None:
+def _mask(node: Node, place: PortRef, run: Graph, store: WeightStore) -> Mask | None:
     name = place.weight
     return None if name is None else mask_of(node, place, store, run.weights[name].shape)
 
@@ -115,7 +115,7 @@ class Estimate(QObject):
         self.how = self.baseline = ""
         self.last: dict[str, float] = {}  # accuracy and loss measured last
         self._costs: dict[Choice, Part] = {}
-        self._layout: tuple[Graph, Graph, tuple[Place, ...]] | None = None
+        self._layout: tuple[Graph, Graph, tuple[PortRef, ...]] | None = None
         self._previews = Previews(self, until=session.opened)
         self._previews.ready.connect(lambda slot, key, predictions: self._on_predictions(predictions))
         self._previews.failed.connect(lambda slot, error: self._on_predictions({}))
@@ -184,10 +184,10 @@ class Estimate(QObject):
         key = statistics, by, frozenset(wanted)
         return self._previews.ask(SLOT, key, lambda stop: predicted(wanted, statistics, run, store, by, stop))
 
-    def _places(self, base: Graph, graph: Graph) -> tuple[Graph, tuple[Place, ...]]:
+    def _places(self, base: Graph, graph: Graph) -> tuple[Graph, tuple[PortRef, ...]]:
         """The graph and places of the gradient statistics; they depend on the weights only."""
         if self._layout is None or self._layout[0] is not base:
-            _, run, places = kept_places(graph, base)
+            _, run, places = gradient_ports(graph, base)
             self._layout = base, run, places
         return self._layout[1:]
 

@@ -15,7 +15,7 @@ from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import JobError, ProjectError
-from espalier.passes.analysis.baseline import BesideOptions
+from espalier.passes.analysis.baseline import ComparedOptions
 from espalier.passes.base import Report, is_instant
 from espalier.passes.figure import OPENED
 from espalier.passes.jobs.kinds import AnalyseJob, JobInfo
@@ -72,7 +72,7 @@ class ScoringSession(JobQueue):
         if document.recipe.active and not (self.measures.is_of(data) and self.measures.has(base.recipe)):
             states.insert(0, (f"Evaluate baseline ({base.name})", base.recipe, base.graph))
         for title, recipe, graph in states:
-            compared = BesideOptions(**asdict(data), baseline=base.name)
+            compared = ComparedOptions(**asdict(data), baseline=base.name)
             step = Step("evaluate", compared if recipe.active else data)
             self.analyse(title, step, lambda r, of=recipe: self._measured(of, data, r.summary, base), graph, None, base)
 

@@ -26,8 +26,8 @@ _PLAIN = frozenset((str, int, bool, type(None)))
 
 
 def encode(value: Any) -> Json:
-    """Plain JSON of a typed value; fields that hold their default are left out."""
-    if type(value) in _PLAIN:  # most of all values: in a graph, thousands
+    """Plain JSON of a typed value, without fields at their default."""
+    if type(value) in _PLAIN:  # the most frequent case: thousands in a graph
         return value
     match value:
         case Format():
@@ -80,7 +80,7 @@ def hints(cls: type) -> dict[str, Any]:
 
 
 def decode(kind: Any, data: Json, path: str = "") -> Any:
-    """A value of type `kind` from plain JSON; raises OptionsError with the path of what is wrong."""
+    """A value of type `kind` from plain JSON; raises OptionsError with the path of an invalid value."""
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if issubclass(kind, Format):
             return decode_format(data, path)
@@ -110,7 +110,7 @@ def _expect(good: bool, path: str, what: str, data: Json) -> None:
 
 @contextlib.contextmanager
 def _under(path: str) -> Generator[None]:
-    """Name the path in an error of a value's own constructor."""
+    """Add the path to an error of a value's constructor."""
     try:
         yield
     except EspalierError as error:
@@ -143,7 +143,7 @@ def _decode_tagged(kind: type[Tagged], data: Json, path: str) -> Any:
 
 
 def in_range(field: dataclasses.Field[Any], value: Any, path: str) -> None:
-    """Numbers lie in the range of the field's metadata, `min` to `max`; NaN lies in none."""
+    """Raise OptionsError for a number outside `min` … `max` of the field's metadata, or NaN."""
     low, high = field.metadata.get("min"), field.metadata.get("max")
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
@@ -156,7 +156,7 @@ def in_range(field: dataclasses.Field[Any], value: Any, path: str) -> None:
 
 def _decode_union(inner: tuple[Any, ...], data: Json, path: str) -> Any:
     if type(None) in inner and (data is None or (data == "float" and Format in inner)):
-        return None  # TOML has no null: there "float" takes a format away
+        return None  # TOML has no null: "float" removes a format
     kinds = [k for k in inner if k is not type(None)]
     for i, kind in enumerate(kinds):
         try:

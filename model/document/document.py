@@ -1,4 +1,4 @@
-"""The one object that moves: the open project's state, its history, and whether it is saved."""
+"""The only mutable object: state, history and saved state of the open project."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What undo brings back: the recipe and the graph that it gives."""
+    """The undoable state: the recipe and its result."""
 
     recipe: Recipe
     graph: Graph
@@ -36,7 +36,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an edit, undo or redo did; `delta` is empty when only the recipe changed."""
+    """The change by an edit, undo or redo; `delta` is empty if only the recipe changed."""
 
     label: str
     before: State
@@ -49,7 +49,7 @@ class Change:
 
 
 class Document:
-    """An open project. All edits go through `commit`; listeners get each Change once."""
+    """An open project. All edits use `commit`; listeners get each Change once."""
 
     def __init__(self, project: Project, store: WeightStore, path: Path | None = None) -> None:
         self.project = project
@@ -81,23 +81,23 @@ class Document:
 
     @property
     def dirty(self) -> bool:
-        """Whether the state, or what is kept beside it, differs from what was last saved or opened."""
+        """Whether state or extras differ from those last saved or opened."""
         beside = self.project.extras is not self._saved_extras and self.project.extras != self._saved_extras
         beside = beside or self.project.source != self._saved_source
         return beside or (self._state is not self._saved and self._state != self._saved)
 
     @property
     def undo_label(self) -> str | None:
-        """What undo would take back."""
+        """The edit that undo would revert."""
         return self._undo[-1].label if self._undo else None
 
     @property
     def redo_label(self) -> str | None:
-        """What redo would do again."""
+        """The edit that redo would repeat."""
         return self._redo[-1].label if self._redo else None
 
     def commit(self, label: str, after: State, merge_key: object = None) -> Change | None:
-        """Make `after` the state; edits in a row with one merge key become one undo step."""
+        """Set the state to `after`; consecutive edits with one merge key become one undo step."""
         before = self._state
         if after == before:
             return None
@@ -111,7 +111,7 @@ class Document:
         return self._move(label, after)
 
     def undo(self) -> Change | None:
-        """Take the last edit back; None when there is none."""
+        """Revert the last edit; None if there is none."""
         if not self._undo:
             return None
         edit = self._undo.pop()
@@ -119,7 +119,7 @@ class Document:
         return self._move(edit.label, edit.before)
 
     def redo(self) -> Change | None:
-        """Do the last undone edit again; None when there is none."""
+        """Repeat the last undone edit; None if there is none."""
         if not self._redo:
             return None
         edit = self._redo.pop()
@@ -133,22 +133,22 @@ class Document:
         extras: dict[str, bytes] | None = None,
         version: Version | None = None,
     ) -> None:
-        """Note that `state` lies in `path`, with `extras` beside it (the present ones where they are not named)."""
+        """Record that `state` is saved in `path` with `extras` (default: the present ones)."""
         self.path, self.version, self._saved = path, version, state
         self._saved_extras = self.project.extras if extras is None else extras
         self._saved_source = self.project.source
 
     def keep(self, name: str, data: bytes | None) -> None:
-        """Keep a further member of the project's file, or drop it: results that no undo takes back."""
+        """Set or remove an extra member of the project's file, for results outside the undo history."""
         held = {k: v for k, v in self.project.extras.items() if k != name}
         self.project = replace(self.project, extras=held if data is None else {**held, name: data})
 
     def describe(self, source: SourceInfo) -> None:
-        """Keep how the project's data are read, which no undo takes back."""
+        """Set how the project's data are read, outside the undo history."""
         self.project = replace(self.project, source=source)
 
     def snapshot(self) -> Project:
-        """The project with the present recipe and graph, to be saved."""
+        """The project with the present recipe and graph, for saving."""
         return replace(self.project, recipe=self.recipe, graph=self.graph)
 
     def _move(self, label: str, after: State) -> Change:

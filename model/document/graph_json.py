@@ -55,7 +55,7 @@ def _ports(ports: Mapping[str, TensorMeta]) -> dict[str, Any]:
 
 @lru_cache(4096)
 def _meta(meta: TensorMeta) -> dict[str, Any]:
-    """Most tensors of a model are alike, and an edit changes none of them."""
+    """JSON of a tensor's shape and dtype, cached because most tensors of a model are alike."""
     return encode(meta)
 
 
@@ -87,7 +87,7 @@ def graph_to_json(graph: Graph) -> dict[str, Any]:
 
 
 def graph_from_json(data: dict[str, Any]) -> Graph:
-    """A checked graph; raises ProjectError when the JSON does not hold a legal one."""
+    """A checked graph; raises ProjectError for an invalid one."""
     try:
         graph = Graph(
             nodes={str(k): node_from_json(str(k), v) for k, v in data["nodes"].items()},

@@ -1,4 +1,4 @@
-"""The project file: one zip with JSON and safetensors, written whole or not at all. Never pickle.
+"""The project file: one zip with JSON and safetensors, written atomically. Never pickle.
 
 Loading goes raw JSON → migrations on plain dicts → typed values; what is unknown is kept and saved back.
 """
@@ -35,21 +35,21 @@ _KNOWN = ("manifest.json", "recipe.json", "graph.json", "view.json", "reports.js
 _WEIGHTS = "weights/tensors.safetensors"
 Json = dict[str, Any]
 
-# What Espalier itself keeps beside the model: studies, sweeps, and what was measured in JSON at the top. It is read at
-# once; anything else stays packed, and is copied when the project is saved.
+# Members of Espalier besides the model: studies, sweeps, and measurements as JSON at the top level. They are read when
+# the project is opened; other members stay packed and are copied when it is saved.
 _OWN = re.compile(r"(studies|sweeps)/.+|[^/]+\.json")
 MOST_OWN, _MOST_READ, _MOST_SEALED = 256 << 20, 512 << 20, 64 << 20  # bytes: of one, of all, of what stays packed
 MIGRATIONS: Registry[int, Callable[[Json], Json]] = Registry("migration from project format", ProjectError)
 
 
 def migration(old: int) -> Callable[[Callable[[Json], Json]], Callable[[Json], Json]]:
-    """Register the change of {member: JSON} from format `old` to `old + 1`."""
+    """Register the migration of {member: JSON} from format `old` to `old + 1`."""
     return MIGRATIONS.register(old)
 
 
 @migration(1)
 def _adapters(members: Json) -> Json:
-    """Nodes may have adapters, which readers of format 1 would pass over; files of format 1 have none."""
+    """Format 2 adds adapters, which readers of format 1 would ignore; files of format 1 have none."""
     return members
 
 
@@ -76,7 +76,7 @@ def _with_length(step: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Where the model came from, what it was, what was done to it, what it is now.
+    """A project: source, base graph, recipe and present graph.
 
     `reports` and `view` are plain JSON. `extras` are further members of the file that Espalier keeps; `sealed` are
     those that this version does not know, as they lie in the file.
@@ -109,7 +109,7 @@ def step_to_json(step: Step) -> Json:
 
 
 def step_from_json(data: Json) -> Step:
-    """A step; the options of a pass that is not installed stay Raw. Raises OptionsError."""
+    """A step; the options of a pass that is not installed are Raw. Raises OptionsError."""
     name = decode(str, data.get("pass"), "pass")
     raw = data.get("options", {})
     options = decode(PASSES.get(name).options, raw, "options") if name in PASSES else Raw(raw)
@@ -135,7 +135,7 @@ def recipe_from_json(data: Json) -> Recipe:
 
 
 def keys_of(*graphs: Graph) -> set[TensorKey]:
-    """All tensors that the graphs name."""
+    """The keys of all tensors of the graphs."""
     weights = {w.key for g in graphs for w in g.weights.values() if w.key}
     return weights | {s.mask for g in graphs for n in g for s in n.sparsity.values() if s.mask}
 
@@ -156,7 +156,7 @@ def save_project(
     progress: Progress | None = None,
     placing: Callable[[Version], object] | None = None,
 ) -> Saved:
-    """Write the project to `path`, whole or not at all.
+    """Write the project to `path` atomically.
 
     Tensors that lie in a file of the source are referred to, unless `everything` is wanted in the file. `over`: the
     version of the file that is to be replaced. `progress` hears how many bytes of how many are written; what it
@@ -171,7 +171,7 @@ def save_project(
         _write(raw, project, kinds, _Reported(store, kinds, progress).get, outside)
         raw.flush()
         version = Version.from_stat(os.fstat(raw.fileno()))
-        # Not read under its own name: another program may have replaced it by then.
+        # Not read by path: another program may replace the file meanwhile.
         places = {k: replace(p, path=path) for k, p in _inside(Path(raw.name)).items()} if kinds else {}
         os.fsync(raw.fileno())  # before the last look at the file that goes, as it may take long
         if over is not None and Version.of(path) not in (over, None):
@@ -184,20 +184,20 @@ def save_project(
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The file as it was written, and where its tensors lie in it."""
+    """The version of the written file, and the locations of its tensors."""
 
     version: Version | None = None
     places: dict[TensorKey, Location] = field(default_factory=dict[TensorKey, Location])
 
 
 def changed(path: Path) -> ChangedError:
-    """The error of a file that another program wrote meanwhile."""
+    """The error of a file that another program has changed."""
     message = f"{path.name} was changed by another program since it was opened."
     return ChangedError(message, "Save under another name, or choose which of the two is kept.")
 
 
 class _Reported:
-    """Tensors of a store, each one asked for told to `progress`."""
+    """Tensors of a store, with a progress report for each."""
 
     def __init__(self, store: WeightStore, kinds: Mapping[TensorKey, Kind], progress: Progress | None) -> None:
         self._store, self._kinds, self._progress = store, kinds, progress
@@ -260,7 +260,7 @@ def _members(project: Project, outside: Mapping[TensorKey, Location]) -> dict[st
 
 
 def _relative(project: Project, outside: Mapping[TensorKey, Location]) -> Json:
-    """File name in the source's folder → {size, time, tensors}: a demo opens wherever Espalier is installed."""
+    """File name in the source's folder → {size, time, tensors}; relative, so that demos open in every installation."""
     files: Json = {}
     for key, place in outside.items():
         if place.path.name not in files:
@@ -274,7 +274,7 @@ def _relative(project: Project, outside: Mapping[TensorKey, Location]) -> Json:
 
 
 def load_project(path: Path, store: WeightStore) -> Project:
-    """Read a project; its tensors become known to `store` but are not read. Raises ProjectError."""
+    """Read a project; its tensors are registered in `store` but not read. Raises ProjectError."""
     path = Path(path).resolve()
     with reading(path, ProjectError, "is not a readable project",
                  "Open a complete .espalier file, such as an older copy of it.", "Check the path."):  # fmt: skip
@@ -307,7 +307,7 @@ def _read(archive: zipfile.ZipFile, raw: IO[bytes]) -> tuple[Json, dict[str, byt
 
 
 def _check_numbers(members: list[Any]) -> None:
-    """Raise Damage for a number that could not be saved again."""
+    """Raise Damage for a number that cannot be saved."""
     try:
         json.dumps(members, allow_nan=False)
     except ValueError as error:
@@ -349,7 +349,7 @@ def _decode(members: Json, path: Path) -> Project:
 
 @contextlib.contextmanager
 def _part(path: Path, what: str) -> Generator[None]:
-    """Say which part of the file is damaged, and how."""
+    """Add the damaged member to an error."""
     try:
         yield
     except ProjectError:
@@ -370,16 +370,16 @@ def _inside(path: Path) -> dict[TensorKey, Location]:
 
 
 def _find_outside(files: Json, source: SourceInfo, store: WeightStore) -> None:
-    """Learn where tensors lie in the source's own files; raises ProjectError when those are others by now."""
+    """Register tensors in the source's own files; raises ProjectError if these have changed."""
     for name, entry in files.items():
         path = next((f / name for f in _source_folders(source) if (f / name).is_file()), None)
         if path is None or not _is_same(path, entry, store):
             raise ProjectError(f"The weights in {name} of {source.spec} are missing or have changed.",
-                               "Put the source back, or open it again.")  # fmt: skip
+                               "Restore the source, or open it again.")  # fmt: skip
 
 
 def _is_same(path: Path, entry: Json, store: WeightStore) -> bool:
-    """Whether the file still holds the tensors; one that was written since is read to the end."""
+    """Whether the file still contains the tensors; a changed file is read completely."""
     there = {(p.offset, p.dtype, p.shape): p for p in read_header(path).values()}
     wanted = {k: (offset, dtype, tuple(shape)) for k, (offset, dtype, shape) in entry["tensors"].items()}
     if path.stat().st_size != entry["size"] or not there.keys() >= set(wanted.values()):

@@ -1,4 +1,4 @@
-"""The recipe: the ordered steps that turn the base graph into the graph on screen."""
+"""The recipe: the ordered steps from the base graph to the present graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.model.errors import EspalierError
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Options of a pass that is not installed here, kept as read so that saving loses nothing."""
+    """Options of a pass that is not installed, stored unchanged so that saving loses nothing."""
 
     data: Any
 
@@ -58,7 +58,7 @@ class Recipe:
         return Recipe((*self.steps[:index], *self.steps[index + 1 :]))
 
     def move(self, index: int, to: int) -> Recipe:
-        """With step `index` at place `to`."""
+        """With step `index` moved to position `to`."""
         steps = list(self.steps)
         steps.insert(to, steps.pop(index))
         return Recipe(tuple(steps))
@@ -68,7 +68,7 @@ class Recipe:
         return self.set(index, replace(self.steps[index], enabled=enabled))
 
     def common(self, other: Recipe) -> int:
-        """How many active steps both begin with."""
+        """The number of leading active steps that both have in common."""
         count = 0
         for mine, theirs in zip(self.active, other.active, strict=False):
             if mine != theirs:
@@ -79,7 +79,7 @@ class Recipe:
 
 @contextlib.contextmanager
 def naming_step(index: int, name: str = "") -> Generator[None]:
-    """Begin an error's message with the step that it is of; people count steps from 1."""
+    """Prefix an error's message with its step, counted from 1."""
     try:
         yield
     except EspalierError as error:

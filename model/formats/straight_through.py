@@ -1,6 +1,6 @@
-"""The straight-through estimator: the one place that gives a number format its gradient (Bengio et al. 2013).
+"""The straight-through estimator, which defines the gradients of all number formats (Bengio et al. 2013).
 
-The gradient of x is that of the value where `Format.inside(x)`, and 0 elsewhere; or the identity everywhere.
+The gradient of x is that of the value where `Format.inside(x)`, otherwise 0; or the identity everywhere.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from espalier.model.formats.scaled import ScaledFormat
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """What nobody but a format sees, so that it may write there: its input, in runs without gradients and in those
-    with, and the gradient of its result."""
+class Exclusive:
+    """Tensors that only a format reads, so that it may overwrite them: its `input` in runs without gradients, the same
+    in runs with gradients (`trained`), and the `gradient` of its result."""
 
     input: bool = False
     trained: bool = False
     gradient: bool = False
 
 
-NOTHING = Own()
+NOTHING = Exclusive()
 
 
 def gated(fmt: Format, x: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The value of `x` and what its gradient needs: a fast version's gate, or the bool tensor `inside`."""
+    """(value of `x`, gate of its gradient: a fast version's, or the bool tensor `inside`)."""
     fast = fast_for(fmt, x)
     return fast.masked(fmt, x) if fast else (fmt.define(x), fmt.inside(x))
 
 
-def _passed(fmt: Format, grad: Tensor, gate: Tensor | None, alone: bool) -> Tensor:
+def _gated_gradient(fmt: Format, grad: Tensor, gate: Tensor | None, exclusive: bool) -> Tensor:
     if gate is None:
         return grad
     fast = fast_for(fmt, grad)
-    return fast.gradient(grad, gate, alone) if fast else grad * gate
+    return fast.gradient(grad, gate, exclusive) if fast else grad * gate
 
 
 class _StraightThrough(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, fmt: Format, identity: bool, own: Own) -> Tensor:
-        ctx.fmt, ctx.own = fmt, own
-        fast = fast_for(fmt, x) if own.trained and not x._is_view() else None
-        if fast and (found := fast.over(fmt, x, None, not identity)):
+    def forward(ctx: Any, x: Tensor, fmt: Format, identity: bool, exclusive: Exclusive) -> Tensor:
+        ctx.fmt, ctx.exclusive = fmt, exclusive
+        fast = fast_for(fmt, x) if exclusive.trained and not x._is_view() else None
+        if fast and (overwritten := fast.over(fmt, x, None, not identity)):
             ctx.mark_dirty(x)
-            value, gate = x, found[1]
+            value, gate = x, overwritten[1]
         else:
             value, gate = (fmt.forward(x), None) if identity else gated(fmt, x)
         ctx.save_for_backward(gate)
@@ -56,29 +56,29 @@ class _StraightThrough(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        return _passed(ctx.fmt, grads[0], ctx.saved_tensors[0], ctx.own.gradient), None, None, None
+        return _gated_gradient(ctx.fmt, grads[0], ctx.saved_tensors[0], ctx.exclusive.gradient), None, None, None
 
 
 class _Reused(torch.autograd.Function):
-    """The value and gate of an unchanged parameter once more, without computing them."""
+    """The cached value and gate of an unchanged parameter."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, value: Tensor, gate: Tensor | None, mask: Tensor | None, fmt: Format, own: Own
+        ctx: Any, x: Tensor, value: Tensor, gate: Tensor | None, mask: Tensor | None, fmt: Format, exclusive: Exclusive
     ) -> Tensor:
-        ctx.fmt, ctx.own = fmt, own
+        ctx.fmt, ctx.exclusive = fmt, exclusive
         ctx.save_for_backward(gate, mask)
         return value.view_as(value)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         gate, mask = ctx.saved_tensors
-        passed = _passed(ctx.fmt, grads[0], gate, ctx.own.gradient)
-        return passed if mask is None else passed * mask, None, None, None, None, None
+        grad = _gated_gradient(ctx.fmt, grads[0], gate, ctx.exclusive.gradient)
+        return grad if mask is None else grad * mask, None, None, None, None, None
 
 
 class _Scaled(torch.autograd.Function):
-    """The value under a given scale; both gradients are computed when they are asked for."""
+    """The value under a given scale; each gradient is computed if needed."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, value: Tensor | None, fmt: ScaledFormat, identity: bool) -> Tensor:
@@ -97,18 +97,23 @@ class _Scaled(torch.autograd.Function):
         return to_x, to_scale, None, None, None
 
 
-def straight_through(fmt: Format, x: Tensor, identity: bool = False, own: Own = NOTHING) -> Tensor:
-    """`fmt` of `x` with its gradient; `identity`: 1 everywhere instead of inside the range only."""
+def straight_through(fmt: Format, x: Tensor, identity: bool = False, exclusive: Exclusive = NOTHING) -> Tensor:
+    """`fmt` of `x` with its gradient; `identity`: gradient 1 everywhere instead of only inside the range."""
     if torch.is_grad_enabled() and x.requires_grad:
-        return _StraightThrough.apply(x, fmt, identity, own)  # type: ignore[no-any-return]
-    return fmt.forward(x, spare=own.input)
+        return _StraightThrough.apply(x, fmt, identity, exclusive)  # type: ignore[no-any-return]
+    return fmt.forward(x, spare=exclusive.input)
 
 
 def reused(
-    fmt: Format, x: Tensor, value: Tensor, gate: Tensor | None, mask: Tensor | None = None, own: Own = NOTHING
+    fmt: Format,
+    x: Tensor,
+    value: Tensor,
+    gate: Tensor | None,
+    mask: Tensor | None = None,
+    exclusive: Exclusive = NOTHING,
 ) -> Tensor:
-    """`value`, kept from an earlier `gated(fmt, x·mask)`, with its gradient to `x`."""
-    return _Reused.apply(x, value, gate, mask, fmt, own)  # type: ignore[no-any-return]
+    """`value` and `gate` of an earlier `gated(fmt, x·mask)`, with the gradient to `x`."""
+    return _Reused.apply(x, value, gate, mask, fmt, exclusive)  # type: ignore[no-any-return]
 
 
 def scaled(
@@ -117,9 +122,9 @@ def scaled(
     scale: Tensor,
     identity: bool = False,
     value: Tensor | None = None,
-    own: Own = NOTHING,
+    exclusive: Exclusive = NOTHING,
 ) -> Tensor:
-    """`fmt` of `x` under `scale`, with the gradients of both; `value`: the result, where it is known already."""
+    """`fmt` of `x` under `scale`, with the gradients of both; `value`: the result, if known."""
     if torch.is_grad_enabled() and (x.requires_grad or scale.requires_grad):
         return _Scaled.apply(x, scale, value, fmt, identity)  # type: ignore[no-any-return]
-    return fmt.forward_with(x, scale, spare=own.input) if value is None else value
+    return fmt.forward_with(x, scale, spare=exclusive.input) if value is None else value

@@ -1,4 +1,4 @@
-"""Where low-rank adapters (LoRA, Hu et al. 2021, arXiv:2106.09685) may sit, and how their two matrices lie.
+"""Low-rank adapters (LoRA, Hu et al. 2021, arXiv:2106.09685): which nodes can have them, and the matrices' shapes.
 
 As in PEFT: a Linear has A [r, in] and B [out, r], an embedding A [r, rows] and B [width, r], a convolution A as the
 convolution with r results and B [out, r, 1, …].
@@ -35,7 +35,7 @@ def adaptable(node: Node, graph: Graph) -> bool:
 
 
 def transposed(node: Node) -> bool:
-    """Whether the weight lies [inputs, outputs]: GPT-2's Conv1D, and embeddings (PEFT's fan_in_fan_out)."""
+    """Whether the weight is [inputs, outputs]: GPT-2's Conv1D, and embeddings (PEFT's fan_in_fan_out)."""
     return node.op == "embedding" or node.attrs.get("class") == "Conv1D"
 
 
@@ -49,7 +49,7 @@ def shapes(node: Node, weight: Weight, rank: int) -> tuple[Shape, Shape]:
 
 
 def module_path(node: Node, graph: Graph) -> str:
-    """The module that a node stands for: its own, or that which holds the weight that a function takes."""
+    """The module path of a node; for a function, that of its weight."""
     if node.call == "call_module":
         return node.target
     return (weight_at(node, PORT, graph) or node.id).removesuffix(".weight")
@@ -71,34 +71,34 @@ def fused(node: Node, adapter: Adapter, weight: Tensor, a: Tensor, b: Tensor) ->
 
 
 def size_of(adapter: Adapter, a: Tensor, b: Tensor) -> float:
-    """‖s·B·A‖, from products of rank × rank numbers."""
+    """‖s·B·A‖, from rank × rank products."""
     first, second = (a.double().flatten(1), b.double().flatten(1))
     return adapter.scaling * float(((second.T @ second) * (first @ first.T)).sum().clamp_min(0).sqrt())
 
 
-# -- what they cost
+# -- cost
 
 
 def adapter_macs(node: Node, symbols: Mapping[str, int]) -> tuple[int, int]:
-    """Multiply–accumulates of A and of B in one run; looking up rows of A is none."""
-    held, out, source = node.adapters.get(PORT), node.out, node.ports.get("data_in")
-    if held is None or out is None or source is None or PORT not in node.ports:
+    """Multiply–accumulates of A and of B in one run; indexing rows of A counts as 0."""
+    adapter, out, source = node.adapters.get(PORT), node.out, node.ports.get("data_in")
+    if adapter is None or out is None or source is None or PORT not in node.ports:
         return 0, 0
     sizes = dict(symbols)
     count, weight = out.elements(sizes), node.ports[PORT].sizes(sizes)
     if node.op in _CONVOLUTIONS:
-        return count // weight[0] * held.rank * math.prod(weight[1:]), count * held.rank
-    return (0 if node.op == "embedding" else source.elements(sizes) * held.rank), count * held.rank
+        return count // weight[0] * adapter.rank * math.prod(weight[1:]), count * adapter.rank
+    return (0 if node.op == "embedding" else source.elements(sizes) * adapter.rank), count * adapter.rank
 
 
-# -- putting them in and taking them out
+# -- insertion and removal
 
 
 def without(graph: Graph, ids: set[str]) -> Graph:
-    """The graph without the adapters of these nodes; when none is left, what rested because of them trains again."""
+    """The graph without the adapters of these nodes; without any, parameters frozen for adapters train again."""
     bare = {k: replace(n, adapters={}) if k in ids else n for k, n in graph.nodes.items()}
-    gone = {x for k in ids for x in _names(graph.nodes[k])} - {x for n in bare.values() for x in n.tensors}
-    weights = {k: w for k, w in graph.weights.items() if k not in gone}
+    unused = {x for k in ids for x in _names(graph.nodes[k])} - {x for n in bare.values() for x in n.tensors}
+    weights = {k: w for k, w in graph.weights.items() if k not in unused}
     if not any(n.adapters for n in bare.values()):
         weights = {k: replace(w, trainable=True, rests=False) if w.rests else w for k, w in weights.items()}
     return replace(graph, nodes=bare, weights=weights)
@@ -108,17 +108,17 @@ def _names(node: Node) -> tuple[str, ...]:
     return tuple(name for x in node.adapters.values() for name in (x.a, x.b))
 
 
-def resting(graph: Graph, working: set[str], everything: bool = True) -> Graph:
-    """The graph in which the parameters called `working` train and, as long as it has adapters, no others but these.
+def freeze_except_adapters(graph: Graph, trained: set[str], everything: bool = True) -> Graph:
+    """The graph in which, while it has adapters, only these and the parameters `trained` train.
 
-    Not `everything`: what trains goes on doing so.
+    With `everything` false, other trainable parameters stay trainable.
     """
-    own = {x for n in graph for x in _names(n)}
+    of_adapters = {x for n in graph for x in _names(n)}
     changed: dict[str, Weight] = {}
     for name, weight in graph.weights.items():
-        if weight.role != "parameter" or name in own:
+        if weight.role != "parameter" or name in of_adapters:
             continue
-        if name in working:
+        if name in trained:
             changed[name] = replace(weight, trainable=True, rests=False)
         elif weight.trainable and everything:
             changed[name] = replace(weight, trainable=False, rests=True)

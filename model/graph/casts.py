@@ -1,4 +1,4 @@
-"""Where formats change: an operand arrives in one format, or as a float, and its consumer takes another."""
+"""Format conversions: operands whose consumer has another format than their producer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from espalier.model.graph.ports import carriers, choice
 class Cast:
     """One conversion at a consumer's operand `port`.
 
-    `ref` is the wire that it takes, `dtype` what lies there in float; `before` is the format that the wire's values
-    are in already (None: none), `after` that of the operand.
+    `ref`: source of the operand, of `dtype` in float; `before`: format of the source's values (None: none); `after`:
+    format of the operand.
     """
 
     ref: Ref
@@ -28,40 +28,40 @@ class Cast:
 
     @property
     def rescales(self) -> bool:
-        """Whether only the scale differs: both are one format."""
+        """Whether only the scale differs."""
         return self.before is not None and self.before.format == self.after.format
 
 
 def casts(graph: Graph) -> dict[str, tuple[Cast, ...]]:
-    """Consumer id → the conversions of its operands, for the nodes that have any."""
+    """Consumer id → conversions of its operands, for nodes with any."""
     live = carriers(graph)
-    found = ((n.id, tuple(casts_into(n, graph, live))) for n in graph)
-    return {name: into for name, into in found if into}
+    pairs = ((n.id, tuple(casts_into(n, graph, live))) for n in graph)
+    return {name: into for name, into in pairs if into}
 
 
 def casts_into(node: Node, graph: Graph, live: Collection[str]) -> Iterator[Cast]:
-    """The conversions of a node's operands, in order; `live`: `carriers(graph)`, other tensors take no format.
+    """The conversions of a node's operands, in order; `live`: `carriers(graph)`, the nodes whose results have formats.
 
-    A stored tensor is held in its format, so nothing is converted there.
+    A stored tensor is stored in its format, so it is not converted.
     """
     if not node.precision:
         return
-    able = quantisable(node)
+    ports = quantisable(node)
     for ref, port in _operands(node, graph):
-        after = choice(node, port) if base_port(port) in able else None
+        after = choice(node, port) if base_port(port) in ports else None
         meta = graph.nodes[ref.node].ports.get(out_port(ref.output))
         if after is None or meta is None or not floating(meta) or ref.node not in live:
             continue
         source = origin(ref, graph)
         producer = graph.nodes[source.node]
         before = choice(producer, out_port(source.output))
-        kept = before is not None and (before.format, before.scale) == (after.format, after.scale)
-        if producer.call != "get_attr" and not kept:
+        equal = before is not None and (before.format, before.scale) == (after.format, after.scale)
+        if producer.call != "get_attr" and not equal:
             yield Cast(ref, port, meta.dtype, before, after)
 
 
 def origin(ref: Ref, graph: Graph) -> Ref:
-    """The result whose values come along `ref`, seen through nodes that only move them to other places or shapes."""
+    """The result whose values `ref` has, through nodes that only move or reshape them."""
     node = graph.nodes[ref.node]
     while spec(node.op).moves and node.call != "opaque" and node.inputs and choice(node, "data_out") is None:
         ref = node.inputs[0]
@@ -70,10 +70,10 @@ def origin(ref: Ref, graph: Graph) -> Ref:
 
 
 def _operands(node: Node, graph: Graph) -> Iterator[tuple[Ref, str]]:
-    """The wires that come into a node, and the ports that they come to."""
+    """(source, port) of a node's operands."""
     if node.call == "call_module":
         yield from ((ref, "data_in") for ref in node.inputs[:1])
         return
-    for ref, found in zip(node.inputs, operands(node.op, node.args, node.kwargs, graph.nodes), strict=True):
-        if found is not None:
-            yield ref, found[0]
+    for ref, operand in zip(node.inputs, operands(node.op, node.args, node.kwargs, graph.nodes), strict=True):
+        if operand is not None:
+            yield ref, operand[0]

@@ -1,4 +1,4 @@
-"""The rules of a legal graph, as a table; run after every pass and when a file is opened."""
+"""The rules of a valid graph, checked after every pass and when a file is opened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from espalier.model.graph.ports import weight_at
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something to tell about a node; an error makes the graph illegal, a warning does not."""
+    """A problem of a node; an error makes the graph invalid, a warning does not."""
 
     node: str | None
     message: str
@@ -45,7 +45,7 @@ def _order(graph: Graph) -> Iterator[Problem]:
     for node in graph:
         for ref in node.inputs:
             if ref.node in graph.nodes and ref.node not in seen:
-                yield Problem(node.id, f"{node.id} stands before its input {ref.node}.")
+                yield Problem(node.id, f"{node.id} is before its input {ref.node}.")
         seen.add(node.id)
 
 
@@ -64,13 +64,13 @@ def _one_output(graph: Graph) -> Iterator[Problem]:
     elif not graph.output.args:
         yield Problem(ends[0], "The output has no value.")
     elif graph.structure != "tensor" and len(set(graph.output_names)) != len(graph.output.args):
-        yield Problem(ends[0], "The output has not one of its names for each value.")
+        yield Problem(ends[0], "The output does not have a distinct name for each value.")
 
 
 def _ids_match(graph: Graph) -> Iterator[Problem]:
     for name, node in graph.nodes.items():
         if name != node.id:
-            yield Problem(name, f"Node {name} calls itself {node.id}.")
+            yield Problem(name, f"Node {name} has the id {node.id}.")
         if node.call not in _CALLS:
             yield Problem(name, f"{name} has the unknown call {node.call!r}.")
 
@@ -96,23 +96,23 @@ def _scales_exist(graph: Graph, nodes: Iterable[Node]) -> Iterator[Problem]:
 
 def _adapters_fit(graph: Graph) -> Iterator[Problem]:
     for node in graph:
-        for port, held in node.adapters.items():
+        for port, adapter in node.adapters.items():
             if port != PORT or not adaptable(node, graph):
                 yield Problem(node.id, f"{node.id} ({node.op}) cannot have an adapter on {port}.")
                 continue
-            if not (held.rank >= 1 and 0 <= held.dropout < 1 and math.isfinite(held.alpha)):
-                yield Problem(node.id, f"The adapter of {node.id} has a rank below 1, or a dropout or alpha of no use.")
+            if not (adapter.rank >= 1 and 0 <= adapter.dropout < 1 and math.isfinite(adapter.alpha)):
+                yield Problem(node.id, f"The adapter of {node.id} has an invalid rank, dropout or alpha.")
                 continue
-            wanted = shapes(node, graph.weights[weight_at(node, PORT, graph) or ""], held.rank)
-            for name, shape in zip((held.a, held.b), wanted, strict=True):
-                found = graph.weights.get(name)
-                if found is None:
+            expected = shapes(node, graph.weights[weight_at(node, PORT, graph) or ""], adapter.rank)
+            for name, shape in zip((adapter.a, adapter.b), expected, strict=True):
+                weight = graph.weights.get(name)
+                if weight is None:
                     yield Problem(node.id, f"The adapter of {node.id} names {name}, which does not exist.")
-                elif found.shape != shape:
-                    yield Problem(node.id, f"{name} has the shape {found.shape}, but {node.id} needs {shape}.")
+                elif weight.shape != shape:
+                    yield Problem(node.id, f"{name} has the shape {weight.shape}, but {node.id} needs {shape}.")
 
 
-def _calls_are_whole(graph: Graph) -> Iterator[Problem]:
+def _calls_are_complete(graph: Graph) -> Iterator[Problem]:
     for node in graph:
         if node.call == "get_attr" and "value" not in node.weights:
             yield Problem(node.id, f"{node.id} names no weight.")
@@ -124,7 +124,7 @@ def _calls_are_whole(graph: Graph) -> Iterator[Problem]:
 
 
 def _names_are_plain(graph: Graph) -> Iterator[Problem]:
-    """Names come to stand in generated Python code, so they must not be able to say anything there."""
+    """Names are used in generated Python code, so they must not contain any."""
     for node in graph:
         if not all(_PLAIN.fullmatch(t) for t in (node.id, node.target)):
             yield Problem(node.id, f"{node.id!r} has a name that cannot be used.")
@@ -148,60 +148,60 @@ def _choices_have_ports(nodes: Iterable[Node]) -> Iterator[Problem]:
 
 
 def _symbols_known(graph: Graph) -> Iterator[Problem]:
-    sound: set[tuple[Dim, ...]] = set()
+    valid: set[tuple[Dim, ...]] = set()
     for node in graph:
         for port, meta in node.ports.items():
-            if meta.shape in sound:
+            if meta.shape in valid:
                 continue
             try:
                 meta.sizes(graph.symbols)
-                sound.add(meta.shape)
+                valid.add(meta.shape)
             except (KeyError, ValueError, ZeroDivisionError) as error:
                 yield Problem(node.id, f"{node.id}.{port} has a shape that cannot be evaluated ({error}).")
 
 
 def _shapes_kept(graph: Graph) -> Iterator[Problem]:
-    """What works element by element, or along an axis, gives the shape that it takes."""
+    """Elementwise operations, and those along an axis, preserve the shape."""
     for node in graph:
-        taken, given = node.ports.get("data_in"), node.ports.get("data_out")
-        if taken is None or given is None or taken.shape == given.shape or not keeps_shape(node.op):
+        source, result = node.ports.get("data_in"), node.ports.get("data_out")
+        if source is None or result is None or source.shape == result.shape or not keeps_shape(node.op):
             continue
-        with contextlib.suppress(KeyError, ValueError, ZeroDivisionError):  # told by _symbols_known
-            if taken.sizes(graph.symbols) != given.sizes(graph.symbols):
-                shapes = f"{list(taken.shape)} and gives {list(given.shape)}"
+        with contextlib.suppress(KeyError, ValueError, ZeroDivisionError):  # reported by _symbols_known
+            if source.sizes(graph.symbols) != result.sizes(graph.symbols):
+                shapes = f"{list(source.shape)} and gives {list(result.shape)}"
                 yield Problem(node.id, f"{node.id} takes {shapes}, but {node.op} keeps the shape.")
 
 
 def _opaque(graph: Graph) -> Iterator[Problem]:
     for node in graph:
         if node.call == "opaque" and graph.runs == "graph":
-            yield Problem(node.id, f"{node.id} could not be taken apart; it runs as it is.", "warning")
+            yield Problem(node.id, f"{node.id} could not be captured; it runs its original code.", "warning")
 
 
 RULES: tuple[Rule, ...] = (_ids_match, _sources_exist, _order, _outputs_exist, _one_output, _weights_exist,
-                           _adapters_fit, _calls_are_whole, _names_are_plain, _choices_have_ports, _symbols_known,
+                           _adapters_fit, _calls_are_complete, _names_are_plain, _choices_have_ports, _symbols_known,
                            _shapes_kept, _opaque)  # fmt: skip
 
 
 def check(graph: Graph, before: Graph | None = None) -> list[Problem]:
     """All problems of a graph, errors first.
 
-    `before`, a legal graph, spares the work where `graph` differs from it in choices alone: then only these are judged.
+    `before`: a valid graph; if `graph` differs from it only in choices, only these are checked.
     """
-    changed = before and _chosen_anew(graph, before)
+    changed = before and _changed_choices(graph, before)
     if changed is not None:
         return [*_choices_have_ports(changed), *_scales_exist(graph, changed)]
-    found = [p for rule in RULES for p in rule(graph)]
-    return sorted(found, key=lambda p: p.severity != "error")
+    problems = [p for rule in RULES for p in rule(graph)]
+    return sorted(problems, key=lambda p: p.severity != "error")
 
 
 _FACTS = tuple(f.name for f in fields(Node) if f.name not in ("precision", "sparsity"))
-_AROUND = tuple(f.name for f in fields(Graph) if f.name != "nodes")
+_GRAPH_FACTS = tuple(f.name for f in fields(Graph) if f.name != "nodes")
 
 
-def _chosen_anew(graph: Graph, before: Graph) -> list[Node] | None:
-    """The nodes with other choices than in `before`; None where anything else differs. By identity, so cheap."""
-    if len(graph) != len(before) or any(getattr(graph, f) is not getattr(before, f) for f in _AROUND):
+def _changed_choices(graph: Graph, before: Graph) -> list[Node] | None:
+    """The nodes with other choices than in `before`; None if anything else differs. By identity, so fast."""
+    if len(graph) != len(before) or any(getattr(graph, f) is not getattr(before, f) for f in _GRAPH_FACTS):
         return None
     changed: list[Node] = []
     for (name, node), (other, old) in zip(graph.nodes.items(), before.nodes.items(), strict=True):

@@ -1,6 +1,6 @@
-"""The graph that people edit: frozen values; every edit gives a new Graph that shares what it did not change.
+"""The graph as a frozen value; an edit gives a new Graph that shares unchanged nodes.
 
-`nodes` stands in topological order. The dicts inside are plain for speed and are never mutated.
+`nodes` is in topological order. The dicts are plain for speed and are never mutated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What differs between two graphs, by node id."""
+    """The differences between two graphs, as node ids."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -34,10 +34,10 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in topological order, the weights they name, and the example sizes of the symbols in shapes.
+    """Nodes in topological order, their weights by name, and example sizes of the symbols in shapes.
 
-    `structure` says how results leave: one tensor, a tuple, or a dict with the keys `output_names`.
-    `runs` "module": recorded from a run; it runs as the original module and cannot be re-wired.
+    `structure`: of the results: one tensor, a tuple, or a dict with the keys `output_names`. `runs` "module": recorded
+    from a run; it runs as the original module and cannot be rewired.
     """
 
     nodes: dict[str, Node]
@@ -65,43 +65,42 @@ class Graph:
 
     @property
     def output(self) -> Node:
-        """The one output node."""
+        """The output node."""
         for node in reversed(self.nodes.values()):
             if node.call == "output":
                 return node
         raise GraphError("The graph has no output.", "Undo the last edit.")
 
     def edges(self) -> Iterator[tuple[Ref, str]]:
-        """(source, user id) once per distinct source of a node."""
+        """(source, user id) for each distinct source of each node."""
         for node in self:
             for ref in dict.fromkeys(node.inputs):
                 yield ref, node.id
 
     def users(self) -> dict[str, tuple[str, ...]]:
-        """Node id → ids of the nodes that use it, in order."""
-        found: dict[str, dict[str, None]] = {name: {} for name in self.nodes}
+        """Node id → ids of its users, in order."""
+        users_of: dict[str, dict[str, None]] = {name: {} for name in self.nodes}
         for ref, user in self.edges():
-            found[ref.node][user] = None
-        return {name: tuple(users) for name, users in found.items()}
+            users_of[ref.node][user] = None
+        return {name: tuple(users) for name, users in users_of.items()}
 
     def feeding(self, *ids: str) -> set[str]:
-        """These nodes and all whose values they depend on."""
-        found = set(ids)
+        """These nodes and all that they depend on."""
+        needed = set(ids)
         for node in reversed(self.nodes.values()):
-            if node.id in found:
-                found.update(r.node for r in node.inputs)
-        return found
+            if node.id in needed:
+                needed.update(r.node for r in node.inputs)
+        return needed
 
     def replace(self, *nodes: Node) -> Graph:
-        """The graph with nodes of the same ids replaced; itself when nothing differs.
-
-        What a changed wire brings, and what a changed result is to its users, is written into their input ports.
+        """The graph with nodes of the same ids replaced, and input ports updated to changed sources; itself if nothing
+        differs.
         """
         changed = {n.id: n for n in nodes if not same(self[n.id], n)}
         return replace(self, nodes={**self.nodes, **changed, **self._refreshed(changed)}) if changed else self
 
     def _refreshed(self, changed: dict[str, Node]) -> dict[str, Node]:
-        """Nodes whose input ports no longer are what their sources give, after `changed`."""
+        """Nodes with input ports updated to their sources after `changed`."""
         old = self.nodes
         stale = {k for k, n in changed.items() if n.args is not old[k].args or n.kwargs is not old[k].kwargs}
         fresh = {k for k, n in changed.items() if n.ports is not old[k].ports}
@@ -112,59 +111,58 @@ class Graph:
         return {k: refreshed(after[k], after) for k in stale if all(r.node in after for r in after[k].inputs)}
 
     def with_weights(self, weights: Mapping[str, Weight]) -> Graph:
-        """The graph with weights added or replaced by name; itself when nothing differs."""
+        """The graph with weights added or replaced by name; itself if nothing differs."""
         changed = {k: w for k, w in weights.items() if self.weights.get(k) != w}
         return replace(self, weights={**self.weights, **changed}) if changed else self
 
     def insert(self, node: Node, before: str | None = None) -> Graph:
-        """The graph with a new node, placed before `before` (default: just before the output)."""
+        """The graph with a new node before `before` (default: the output); raises GraphError."""
         if node.id in self.nodes:
             raise GraphError(f"There is already a node {node.id!r}.", "Choose another id.", node.id)
-        place = before or self.output.id
-        later = set(itertools.dropwhile(self[place].id.__ne__, self.nodes))
+        successor = before or self.output.id
+        later = set(itertools.dropwhile(self[successor].id.__ne__, self.nodes))
         for ref in node.inputs:
             if self[ref.node].id in later:
-                raise GraphError(f"{node.id} would stand before its input {ref.node}.", "Place it later.", node.id)
+                raise GraphError(f"{node.id} would be before its input {ref.node}.", "Insert it later.", node.id)
         nodes: dict[str, Node] = {}
         for name, old in self.nodes.items():
-            if name == place:
+            if name == successor:
                 nodes[node.id] = node
             nodes[name] = old
         return replace(self, nodes=nodes)
 
     def remove(self, *ids: str) -> Graph:
-        """The graph without nodes that have no other users; raises GraphError naming the users."""
-        gone = {self[i].id for i in ids}
+        """The graph without these nodes; raises GraphError if other nodes use them."""
+        removed = {self[i].id for i in ids}
         users = self.users()
         for name in ids:
-            left = [u for u in users[name] if u not in gone]
-            if left:
-                raise GraphError(f"{name} is still used by {', '.join(left)}.", "Re-wire its users first.", name)
+            remaining = [u for u in users[name] if u not in removed]
+            if remaining:
+                raise GraphError(f"{name} is still used by {', '.join(remaining)}.", "Rewire its users first.", name)
             if self.nodes[name].call in ("placeholder", "output"):
                 raise GraphError(f"{name} is an {self.nodes[name].call} and cannot be removed.", node=name)
-        nodes = {k: n for k, n in self.nodes.items() if k not in gone}
+        nodes = {k: n for k, n in self.nodes.items() if k not in removed}
         return replace(self, nodes=nodes, weights=named_weights(nodes.values(), self.weights))
 
     def rewire(self, old: Ref, new: Ref) -> Graph:
-        """The graph in which every use of `old` takes `new` instead."""
+        """The graph with every use of `old` replaced by `new`."""
         users = [n for n in self if self[old.node] and self[new.node] and old in n.inputs]
         return self.replace(*(map_refs(n, lambda r: new if r == old else r) for n in users))
 
     def delta(self, before: Graph) -> Delta:
-        """What changed since `before`; by identity, so cheap between edits of one graph."""
+        """The changes since `before`; compared by identity first, so fast between edits of one graph."""
         old, new = before.nodes, self.nodes
-        alike = old.keys() == new.keys()
-        added = () if alike else tuple(k for k in new if k not in old)
-        removed = () if alike else tuple(k for k in old if k not in new)
+        equal = old.keys() == new.keys()
+        added = () if equal else tuple(k for k in new if k not in old)
+        removed = () if equal else tuple(k for k in old if k not in new)
         changed = tuple(k for k, n in new.items() if (o := old.get(k)) is not n and o is not None and not same(o, n))
         return Delta(added, removed, changed)
 
     def sharing(self, others: Iterable[Graph]) -> Graph:
-        """Equal, but with the very nodes and weights of `others` where they are the same: what looks for changes by
-        identity then finds only those."""
-        held = [n for o in others for n in o.nodes.values()]
-        known = {n.id: n for n in reversed(held)}
-        nodes = {k: old if (old := known.get(k)) and same(old, n) else n for k, n in self.nodes.items()}
+        """An equal graph that shares equal nodes and weights with `others`, so that comparisons by identity find them
+        unchanged."""
+        present = {n.id: n for n in reversed([n for o in others for n in o.nodes.values()])}
+        nodes = {k: old if (old := present.get(k)) and same(old, n) else n for k, n in self.nodes.items()}
         stored = {k: w for o in others for k, w in o.weights.items()}
         weights = {k: old if (old := stored.get(k)) == w else w for k, w in self.weights.items()}
         return replace(self, nodes=nodes, weights=weights)
@@ -196,18 +194,18 @@ class Graph:
 
 
 def named_weights(nodes: Iterable[Node], weights: Mapping[str, Weight]) -> dict[str, Weight]:
-    """Those of `weights` that a node still names, as a tensor, the scale of a format or part of an adapter."""
+    """The weights that a node uses: as a tensor, a scale of a format or an adapter matrix."""
     used = {name for node in nodes for name in node.tensors}
     return {k: w for k, w in weights.items() if k in used}
 
 
 def without_unused_scales(graph: Graph, before: Graph) -> Graph:
-    """`graph` without the weights that were scales of formats in `before` and are so no longer."""
-    gone = {c.scale for n in before for c in n.precision.values() if c.scale}
-    if gone:
-        gone -= {c.scale for n in graph for c in n.precision.values()}
-        gone -= {name for n in graph for name in n.weights.values()}
-    return replace(graph, weights={k: w for k, w in graph.weights.items() if k not in gone}) if gone else graph
+    """`graph` without the scales of formats in `before` that no node uses any more."""
+    unused = {c.scale for n in before for c in n.precision.values() if c.scale}
+    if unused:
+        unused -= {c.scale for n in graph for c in n.precision.values()}
+        unused -= {name for n in graph for name in n.weights.values()}
+    return replace(graph, weights={k: w for k, w in graph.weights.items() if k not in unused}) if unused else graph
 
 
 def sort(nodes: Mapping[str, Node]) -> dict[str, Node]:
@@ -219,5 +217,5 @@ def sort(nodes: Mapping[str, Node]) -> dict[str, Node]:
     graph.add_edges_from((name, r.node) for name, node in nodes.items() for r in node.inputs)
     if not nx.is_directed_acyclic_graph(graph):
         name, source = nx.find_cycle(graph)[0][:2]
-        raise GraphError(f"{name} and {source} form a cycle.", "Re-wire one of them.", name)
+        raise GraphError(f"{name} and {source} form a cycle.", "Rewire one of them.", name)
     return {name: nodes[name] for name in nx.dfs_postorder_nodes(graph)}

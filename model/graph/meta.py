@@ -1,6 +1,6 @@
-"""What is known of a tensor (facts) and what is chosen for a port (choices).
+"""Facts of tensors (shape, dtype) and choices for ports (format, pruning).
 
-Facts come from the trace and never change by hand; choices are set by the user or a pass.
+Facts come from the trace; choices are set by the user or a pass.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ class TensorMeta:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A parameter, buffer or constant of the model by name; `key` is the content hash of its values.
+    """A parameter, buffer or constant of the model; `key`: content hash of its values, None for a model without weights
+    (meta device). Nodes that share a weight refer to the same one, so it stays tied in training.
 
-    Two nodes that share a weight name the same `Weight`, so ties survive training.
-    `key` is None for a model that was captured without weights (meta device).
-    `rests`: it does not train as long as the graph has adapters; when the last is gone, it trains again.
+    `rests`: it is frozen while the graph has adapters.
     """
 
     key: TensorKey | None
@@ -70,8 +69,8 @@ class Weight:
 class Precision:
     """The format chosen for a port.
 
-    `scale` names the weight of the graph that holds a scale given from outside (calibrated or learned), for formats
-    that take one. `gradient`: straight-through inside the format's range only, or everywhere.
+    `scale`: name of the graph's weight with a calibrated or learned scale, for formats that have one. `gradient`:
+    straight-through only inside the format's range, or everywhere.
     """
 
     format: Format
@@ -86,12 +85,12 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Sparsity:
-    """The pruning chosen for a port: how, how much, and the mask that came of it.
+    """The pruning of a port: method, ratio and mask.
 
-    `mask` is the key of a uint8 tensor that holds one bit an element (numpy.packbits order), 1 = kept.
-    `zeros` is the exact number of elements that the mask removes. `pattern`: "element", "n:m" or "block", of `size`
-    (n, m) or (rows, columns). Activations have no mask but a rule for each tensor that comes, the patterns "top_k"
-    (the share of each sample) and "threshold" (all magnitudes up to `threshold`); `seed`: of random places.
+    `mask`: key of a uint8 tensor with one bit per element (numpy.packbits order), 1 = kept. `zeros`: number of masked
+    elements. `pattern`: "element", "n:m" or "block", of `size` (n, m) or (rows, columns). Activations have no stored
+    mask but a rule: "top_k" (a share of each sample) or "threshold" (all magnitudes up to `threshold`); `seed`: of the
+    random method.
     """
 
     method: str
@@ -106,7 +105,7 @@ class Sparsity:
 
     @property
     def flows(self) -> bool:
-        """Whether it prunes what flows, by a rule, and not a stored tensor, by a mask."""
+        """Whether it prunes activations by a rule instead of a stored tensor by a mask."""
         return self.pattern in FLOWING
 
     @property
@@ -118,7 +117,7 @@ class Sparsity:
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """What hardware computes of a node in one cycle: so many inputs of so many outputs, of so many rows (tokens)."""
+    """The parallelism of a node in hardware: numbers of inputs, outputs and rows (tokens) per cycle."""
 
     inputs: int = 1
     outputs: int = 1
@@ -132,10 +131,10 @@ class Parallel:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A low-rank correction beside a weight (LoRA): the layer gives W·x + s·B·A·dropout(x).
+    """A low-rank adapter of a weight (LoRA): the layer computes W·x + s·B·A·dropout(x).
 
-    `a` [rank, inputs] and `b` [outputs, rank] name weights of the graph (of other layers: model/graph/adapters.py). s
-    is alpha/rank or, `rooted`, alpha/√rank; `dropout` acts in training.
+    `a` [rank, inputs] and `b` [outputs, rank] are names of weights (shapes of other layers: model/graph/adapters.py).
+    s = alpha/rank or, if `rooted`, alpha/√rank; `dropout`: probability in training.
     """
 
     rank: int

@@ -42,14 +42,13 @@ Arg = None | bool | int | float | str | complex | Ref | Slice | TorchConst | tup
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation. Facts: all but the choices: `precision`, `sparsity`, `adapters` by port, `parallel`, `packed`,
-    `arithmetic`; and but the `annotation`, which changes nothing that is computed.
+    """One operation. Choices: `precision`, `sparsity` and `adapters` by port, `parallel`, `packed`, `arithmetic`. The
+    `annotation` changes nothing that is computed. All other fields are facts.
 
-    `op` names a row of the ops table. `target` is the module's path (call_module), the function's
-    qualified name (call_function), the name of a weight (get_attr) or of an input (placeholder).
-    `ports` holds the tensors by port: data_in, data_in_1, …, data_out, data_out_1, …
-    `weights` names the node's own tensors by port: weight, bias, running_mean, …
-    `attrs` are the constructor's arguments of a module; of a function, those of its arguments in training.
+    `op`: a row of the ops table. `target`: path of a module, qualified name of a function, name of a weight (get_attr)
+    or of an input (placeholder). `ports`: tensors by port: data_in, data_in_1, …, data_out, data_out_1, … `weights`:
+    names of the node's own tensors by port: weight, bias, running_mean, … `attrs`: constructor arguments of a module;
+    arguments of a function that differ in training.
     """
 
     id: str
@@ -68,10 +67,8 @@ class Node:
     sparsity: dict[str, Sparsity] = field(default_factory=dict)  # type: ignore[assignment]
     adapters: dict[str, Adapter] = field(default_factory=dict)  # type: ignore[assignment]
     parallel: Parallel | None = None
-    packed: bool = (
-        False  # whether its weight is held in its format's codes where the model runs (model/torch/mx_weights.py)
-    )
-    arithmetic: Literal["float", "hardware"] = "float"  # what it computes with where the model runs
+    packed: bool = False  # whether its weight is stored as codes in a running model (model/torch/mx_weights.py)
+    arithmetic: Literal["float", "hardware"] = "float"  # in a running model
     annotation: Annotation = PLAIN
 
     @property
@@ -81,22 +78,22 @@ class Node:
 
     @property
     def out(self) -> TensorMeta | None:
-        """The first output tensor, or None for scalars and outputs without a tensor."""
+        """The first output tensor; None for scalars and the output node."""
         return self.ports.get("data_out")
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Names of all weights that the node names: its own, scales of its formats, its adapters'."""
+        """Names of all weights of the node: its own, scales of its formats, adapter matrices."""
         scales = (c.scale for c in self.precision.values() if c.scale)
         return (*self.weights.values(), *scales, *(name for x in self.adapters.values() for name in (x.a, x.b)))
 
 
 def same(a: Node, b: Node) -> bool:
-    """Equal, and so written too: 1, 1.0 and True are three arguments, and so are 0.0 and -0.0."""
-    return a is b or (a == b and _written(a) == _written(b))
+    """Whether two nodes are equal, arguments with their types: 1, 1.0 and True differ, and 0.0 and -0.0."""
+    return a is b or (a == b and _text(a) == _text(b))
 
 
-def _written(node: Node) -> str:
+def _text(node: Node) -> str:
     return repr((node.args, sorted(node.kwargs.items()), sorted(node.attrs.items())))
 
 

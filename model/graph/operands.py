@@ -1,4 +1,4 @@
-"""What a call takes: the tensors of its references by port, as their sources give them."""
+"""Operands of calls: tensors of references by port, from the ports of their sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.model.graph.ops import arg_port
 def operands(
     op: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg], nodes: Mapping[str, Node]
 ) -> Iterator[tuple[str, TensorMeta] | None]:
-    """(port, tensor) of each reference of a call, in order; None for one that is no tensor."""
+    """(port, tensor) of each reference of a call, in order; None for a number."""
     unnamed = 0
     for position, arg in enumerate((*args, *kwargs.values())):
         for index, ref in enumerate(refs((arg,))):
@@ -21,25 +21,25 @@ def operands(
             if meta is None:
                 yield None
                 continue
-            named = arg_port(op, position, index) if position < len(args) else None
-            yield named or in_port(unnamed), meta
-            unnamed += named is None or named.startswith("data_in")
+            port = arg_port(op, position, index) if position < len(args) else None
+            yield port or in_port(unnamed), meta
+            unnamed += port is None or port.startswith("data_in")
 
 
 def input_ports(
     op: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg], nodes: Mapping[str, Node]
 ) -> dict[str, TensorMeta]:
-    """The input ports of a call, as its sources in `nodes` give them."""
+    """The input ports of a call, from its sources in `nodes`."""
     return dict(filter(None, operands(op, args, kwargs, nodes)))
 
 
 def named_op(node: Node) -> str:
-    """The op whose arguments have names; a module holds its own weight, so that its first argument is its input."""
+    """The op for argument names; empty for a module, whose first argument is its input."""
     return "" if node.call == "call_module" else node.op
 
 
 def refreshed(node: Node, nodes: Mapping[str, Node]) -> Node:
-    """`node` with its input ports as its sources in `nodes` now give them; itself when they are so already."""
+    """`node` with input ports from its sources in `nodes`; itself if they are unchanged."""
     if node.call == "output":
         return node
     own = {p: m for p, m in node.ports.items() if p in node.weights and node.call != "get_attr"}

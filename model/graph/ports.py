@@ -1,4 +1,4 @@
-"""What flows into a node: the tensors behind its input ports, and the stored weights among them."""
+"""The tensors at input ports of nodes, and the stored weights among them."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from espalier.model.graph.ops import base_port, floating
 
 
 def choice(node: Node, port: str) -> Precision | None:
-    """The format of a port: its own, or that of data_in for data_in_1, data_in_2, …, which a scale does not go with."""
-    found = node.precision.get(port)
-    if found is None and (base := base_port(port)) != port and floating(node.ports.get(port)):
-        found = node.precision.get(base)
-        return replace(found, scale=None) if found and found.scale else found
-    return found
+    """The format of a port: its own, or that of data_in for data_in_1, data_in_2, … without its scale."""
+    precision = node.precision.get(port)
+    if precision is None and (base := base_port(port)) != port and floating(node.ports.get(port)):
+        precision = node.precision.get(base)
+        return replace(precision, scale=None) if precision and precision.scale else precision
+    return precision
 
 
 def carriers(graph: Graph) -> frozenset[str]:
-    """The nodes whose values hang on a floating tensor of the model or of its inputs.
+    """The nodes whose values depend on a floating tensor of the model or its inputs.
 
-    Masks and positions, which come of whole numbers and truth values alone, do not; formats leave them exact.
+    Masks and positions, which depend only on integers and booleans, do not; formats do not round them.
     """
-    found: set[str] = set()
+    ids: set[str] = set()
     for node in graph:
         if node.call == "placeholder":
-            holds = floating(node.out)
+            depends = floating(node.out)
         elif node.call == "get_attr":
-            holds = floating(node.out) and not _is_number(graph.weights[node.weights["value"]])
+            depends = floating(node.out) and not _is_number(graph.weights[node.weights["value"]])
         else:
-            holds = node.call == "call_module" or any(r.node in found for r in node.inputs)
-        if holds:
-            found.add(node.id)
-    return frozenset(found)
+            depends = node.call == "call_module" or any(r.node in ids for r in node.inputs)
+        if depends:
+            ids.add(node.id)
+    return frozenset(ids)
 
 
 def _is_number(weight: Weight) -> bool:
-    """Whether a stored tensor is a number in the model's code, such as that which a mask is filled with."""
+    """Whether a stored tensor is a number in the model's code, such as the fill value of a mask."""
     return weight.role == "constant" and not weight.shape
 
 
 def weights_of(node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
-    """(port, weight name) of the stored tensors that a node computes with: a module's own, and what a function reads.
+    """(port, weight name) of the stored tensors that a node reads.
 
-    The port is "" where no format holds for it: the node is no call, the tensor a number in the model's code or part
-    of an adapter.
+    The port is "" for tensors without a format: of a node that is no call, a number in the model's code, or an adapter
+    matrix.
     """
     if node.call != "get_attr":
         yield from node.weights.items()
@@ -58,14 +58,14 @@ def weights_of(node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
     else:
         ports = operands(named_op(node), node.args, node.kwargs, graph.nodes)
     for ref in node.inputs:
-        source, found = graph.nodes[ref.node], next(ports, None)
+        source, operand = graph.nodes[ref.node], next(ports, None)
         if source.call == "get_attr":
             name = source.weights["value"]
-            yield found[0] if found and not _is_number(graph.weights[name]) else "", name
+            yield operand[0] if operand and not _is_number(graph.weights[name]) else "", name
 
 
 def weight_at(node: Node, port: str, graph: Graph) -> str | None:
-    """The name of the stored tensor that a node takes at `port`; None where there is none, or a computed one."""
+    """The name of the stored tensor at a node's `port`; None for no tensor or a computed one."""
     if node.weights:
         return node.weights.get(port)
     return next((name for p, name in weights_of(node, graph) if p == port), None)

@@ -1,6 +1,6 @@
-"""How a port's tensor lies for a format: one row an output, the contraction along the last axis.
+"""Views of tensors for formats: one row per output, with the contraction along the last axis.
 
-Formats with blocks or scales by row (`Format.rowwise`) see this view; others don't care.
+Formats with blocks or scales by row (`Format.rowwise`) are applied to this view.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _CHANNELS_SECOND = ("batch_norm", "group_norm", "instance_norm", "pixel_shuffle"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Axes in the order `order`, then all but the first flattened where `flat`.
+    """Axes in the order `order`, then all but the first flattened if `flat`.
 
-    `groups`: the first axis in the tensor is of so many groups, and rows go through all of one before the next: a
-    transposed convolution's weight [inputs, outputs of a group, …]. `dense`: what comes back lies in memory as if
-    nothing had been turned, since code that follows may count on it (`x.view(len(x), -1)` after a convolution).
+    `groups`: number of groups along the tensor's first axis, for a transposed convolution's weight [inputs, outputs per
+    group, …]; rows are ordered by group. `dense`: `back` returns a contiguous tensor, on which following code may rely
+    (`x.view(len(x), -1)` after a convolution).
     """
 
     order: tuple[int, ...]
@@ -34,7 +34,7 @@ class View:
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the view of a tensor of `shape`."""
-        first, *rest = self._turned(shape)
+        first, *rest = self._permuted(shape)
         first, *rest = (first * rest[0], *rest[1:]) if self.groups > 1 else (first, *rest)
         return (first, math.prod(rest)) if self.flat else (first, *rest)
 
@@ -42,43 +42,43 @@ class View:
         """The view of a torch tensor."""
         if self.groups > 1:
             shape = tuple(x.shape)
-            return x.reshape(self._apart(shape)).permute(self._axes).reshape(self.shape(shape))
+            return x.reshape(self._grouped(shape)).permute(self._axes).reshape(self.shape(shape))
         return x.permute(self.order).flatten(1) if self.flat else x.permute(self.order)
 
     def back(self, y: Any, shape: tuple[int, ...]) -> Any:
-        """A tensor in the view → in the port's own shape `shape`."""
-        found = y.reshape(self._turned(shape)).permute(self._inverse)
-        found = found.reshape(shape) if self.groups > 1 else found
-        return found.contiguous() if self.dense else found
+        """The inverse of `of`, in the port's `shape`."""
+        x = y.reshape(self._permuted(shape)).permute(self._inverse)
+        x = x.reshape(shape) if self.groups > 1 else x
+        return x.contiguous() if self.dense else x
 
     def of_array(self, x: NDArray[Any]) -> NDArray[Any]:
         """The view of an array."""
-        return x.reshape(self._apart(x.shape)).transpose(self._axes).reshape(self.shape(x.shape))
+        return x.reshape(self._grouped(x.shape)).transpose(self._axes).reshape(self.shape(x.shape))
 
     def array_back(self, y: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """An array in the view → in the port's own shape `shape`."""
-        return y.reshape(self._turned(shape)).transpose(self._inverse).reshape(shape)
+        """The inverse of `of_array`, in the port's `shape`."""
+        return y.reshape(self._permuted(shape)).transpose(self._inverse).reshape(shape)
 
     @property
     def _axes(self) -> tuple[int, ...]:
-        """The order of the axes of `_apart`."""
+        """The order of the axes of `_grouped`."""
         return (0, *(i + 1 for i in self.order)) if self.groups > 1 else self.order
 
     @property
     def _inverse(self) -> tuple[int, ...]:
         return tuple(self._axes.index(i) for i in range(len(self._axes)))
 
-    def _apart(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def _grouped(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """A tensor's shape with its groups as an axis."""
         return (self.groups, shape[0] // self.groups, *shape[1:]) if self.groups > 1 else shape
 
-    def _turned(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        apart = self._apart(shape)
-        return tuple(apart[i] for i in self._axes)
+    def _permuted(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        grouped = self._grouped(shape)
+        return tuple(grouped[i] for i in self._axes)
 
 
 def view_at(node: Node, port: str) -> View | None:
-    """The view of a port of `node`; None where the tensor lies right already."""
+    """The view of a port of `node`; None if the tensor needs none."""
     rank = len(node.ports[port].shape)
     if node.op == "einsum" and node.args:
         return _einsum_view(str(node.args[0]), port, rank)
@@ -88,18 +88,18 @@ def view_at(node: Node, port: str) -> View | None:
 
 
 def _groups(node: Node) -> int:
-    """The groups of channels of a transposed convolution; 1 of all else, whose weights hold them in their rows."""
+    """The groups of a transposed convolution; 1 for other ops, whose weights have groups in their rows."""
     if not node.op.startswith("conv_transpose"):
         return 1
     if node.call == "call_module":
-        found = node.attrs.get("groups", 1)
+        groups = node.attrs.get("groups", 1)
     else:
-        found = node.args[6] if len(node.args) > 6 else node.kwargs.get("groups", 1)
-    return found if isinstance(found, int) else 1
+        groups = node.args[6] if len(node.args) > 6 else node.kwargs.get("groups", 1)
+    return groups if isinstance(groups, int) else 1
 
 
 def view_of(op: str, port: str, rank: int, groups: int = 1) -> View | None:
-    """The view of a port of `rank` axes of an op; None where the tensor lies right already."""
+    """The view of a port of an op, of `rank` axes; None if the tensor needs none."""
     axes = tuple(range(rank))
     if op.startswith("conv") and op[-1] == "d" and op[-2:-1].isdigit():
         spatial = int(op[-2])
@@ -119,13 +119,13 @@ def _channels_last(rank: int, channel: int) -> View | None:
 
 
 def _einsum_view(equation: str, port: str, rank: int) -> View | None:
-    """An operand of two with the indices that the other has and the result has not as the last ones."""
+    """The view of one of two operands with the contracted indices last."""
     inputs, _, result = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if len(terms) != 2 or port not in ("data_in", "weight") or not result or "." in equation:
         return None
-    own, other = terms if port == "data_in" else reversed(terms)
-    if len(own) != rank:
+    term, other = terms if port == "data_in" else reversed(terms)
+    if len(term) != rank:
         return None
-    order = tuple(sorted(range(rank), key=lambda i: own[i] in other and own[i] not in result))
+    order = tuple(sorted(range(rank), key=lambda i: term[i] in other and term[i] not in result))
     return None if order == tuple(range(rank)) else View(order)

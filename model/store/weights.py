@@ -1,4 +1,4 @@
-"""Content-addressed tensors over safetensors files, read when they are asked for, with numpy alone.
+"""Content-addressed tensors over safetensors files, read on demand, with numpy alone.
 
 A key is the xxh3-128 hash of dtype, shape and bytes. Files may lie inside an uncompressed zip (a project).
 """
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from espalier.model.borders import parse_json, reading
 from espalier.model.errors import Damage, ProjectError
 from espalier.model.graph.meta import TensorKey
-from espalier.model.store.open_files import FileId, HeldFiles, Version
+from espalier.model.store.open_files import FileId, OpenFiles, Version
 
 Array = NDArray[Any]
 Kind = tuple[str, tuple[int, ...]]  # dtype and shape
@@ -40,7 +40,7 @@ _CARRIER: dict[str, str] = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "flo
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Values as numpy sees them; `dtype` is the true type where numpy has none (bfloat16 in uint16)."""
+    """A numpy array; `dtype` is the true type if numpy lacks it (bfloat16 in uint16)."""
 
     array: Array
     dtype: str
@@ -57,11 +57,11 @@ class Tensor:
 
     @staticmethod
     def carrier(dtype: str) -> np.dtype[Any]:
-        """numpy's type that carries a dtype."""
+        """The numpy dtype that stores a dtype."""
         return np.dtype(_CARRIER.get(dtype, dtype))
 
     def float32(self) -> NDArray[np.float32]:
-        """The values as float32 (a copy unless they are float32 already)."""
+        """The values as float32 (without a copy if they are float32)."""
         if self.dtype == "bfloat16":
             return (self.array.astype(np.uint32) << 16).view(np.float32)
         if self.dtype in _CARRIER:
@@ -76,7 +76,7 @@ class Tensor:
 
 
 def _raw(array: Array) -> memoryview:
-    """The bytes in C order, without a copy where they lie so."""
+    """The bytes in C order, without a copy if the array is contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
@@ -93,7 +93,7 @@ def tensor_key(array: Array, dtype: str) -> TensorKey:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where the bytes of a tensor lie. `file`: which file had the path when it was looked into, where that is known."""
+    """The location of a tensor's bytes. `file`: identity of the file when it was read, if known."""
 
     path: Path
     offset: int
@@ -103,7 +103,7 @@ class Location:
 
     @property
     def held(self) -> tuple[Path, FileId | None]:
-        """By what its file is held."""
+        """The key of its file in OpenFiles."""
         return self.path, self.file
 
     @property
@@ -148,14 +148,14 @@ def size_of(kind: Kind) -> int:
 
 
 class WeightStore:
-    """All tensors that a document knows, by key. Nothing is read before it is asked for; files are held open."""
+    """All tensors of a document by key, read on demand from files that are kept open."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._lock = threading.RLock()  # a thread that sends jobs adds places too
+        self._lock = threading.RLock()  # a thread that sends jobs adds locations too
         self._locations: dict[TensorKey, Location] = {}
         self._memory: dict[TensorKey, Tensor] = {}
-        self._files = HeldFiles()
+        self._files = OpenFiles()
         self._read_before: WeakValueDictionary[TensorKey, Array] = WeakValueDictionary()
         self._sound: dict[tuple[TensorKey, Location], Version] = {}  # whose bytes were checked
 
@@ -163,7 +163,7 @@ class WeightStore:
         return key in self._locations or key in self._memory
 
     def add(self, locations: Mapping[TensorKey, Location]) -> None:
-        """Learn where tensors lie, and hold those files."""
+        """Register locations of tensors, and open their files."""
         with self._lock:
             self._files.hold({p.held for p in locations.values()})
             replaced = any(k in self._locations and self._locations[k].held != p.held for k, p in locations.items())
@@ -179,7 +179,7 @@ class WeightStore:
         self.add({key: place for key, place in locations.items() if key not in self})
 
     def locate(self, keys: Iterable[TensorKey]) -> dict[TensorKey, Location]:
-        """Locations of `keys`, for another process; tensors that are only in memory are left out."""
+        """Locations of `keys`, for another process, without tensors that are only in memory."""
         return {k: self._locations[k] for k in keys if k in self._locations}
 
     def hold(self, tensor: Tensor) -> TensorKey:
@@ -191,7 +191,7 @@ class WeightStore:
 
     @contextmanager
     def borrowing(self, keys: Iterable[TensorKey], other: WeightStore) -> Generator[None]:
-        """With these tensors of another store for a while; what is here stays."""
+        """Make these tensors of another store readable inside the block."""
         lent = {k: other.get(k) for k in keys if k not in self}
         self._memory.update(lent)
         try:
@@ -201,7 +201,7 @@ class WeightStore:
                 self._memory.pop(key, None)
 
     def adopt(self, places: Iterable[Location]) -> None:
-        """Read tensors that are in memory from files that hold the same values, found by content."""
+        """Release tensors in memory that files contain too, by content."""
         for place in places:
             key = self._read(place).key()
             if key in self._memory:
@@ -209,7 +209,7 @@ class WeightStore:
                 self.add({key: place})
 
     def get(self, key: TensorKey) -> Tensor:
-        """The tensor, to be read only, shared while somebody has it; raises ProjectError when it is nowhere."""
+        """The tensor, read-only and shared while referenced; raises ProjectError if it is missing."""
         if key in self._memory:
             return self._memory[key]
         place, before = self._place(key), self._read_before.get(key)
@@ -220,12 +220,12 @@ class WeightStore:
         return found
 
     def kind(self, key: TensorKey) -> Kind | None:
-        """Dtype and shape of a tensor, without reading it; None where there is none."""
+        """Dtype and shape of a tensor, without reading it; None if it is missing."""
         held = self._memory.get(key) or self._locations.get(key)
         return None if held is None else (held.dtype, held.shape)
 
     def reader(self) -> Callable[[TensorKey], Tensor]:
-        """As `get`, for values that may be written: each call gives memory of its own."""
+        """As `get`, with writable values: each call returns a new copy."""
 
         def get(key: TensorKey) -> Tensor:
             held = self._memory.get(key)
@@ -258,7 +258,7 @@ class WeightStore:
         return known is not None and known == self._files.get(*place.held).version
 
     def _place(self, key: TensorKey) -> Location:
-        """Where a tensor lies."""
+        """The location of a tensor."""
         if key not in self._locations:
             raise ProjectError("A tensor of the model is missing.", "Open the project's source again.")
         return self._locations[key]
@@ -293,7 +293,7 @@ class WeightStore:
         return Tensor(array.reshape(place.shape), place.dtype)
 
     def flush(self, name: str) -> dict[TensorKey, Location]:
-        """Write what is only in memory to `folder/name.safetensors`; returns the new locations."""
+        """Write tensors that are only in memory to `folder/name.safetensors`; returns the new locations."""
         if not self._memory:
             return {}
         written = dict(self._memory)
@@ -325,15 +325,15 @@ class WeightStore:
         return found
 
     def places(self) -> dict[TensorKey, Location]:
-        """Where all tensors lie that are in files."""
+        """The locations of all tensors in files."""
         return dict(self._locations)
 
     def close(self) -> None:
-        """Its document is gone: hold no file open, whoever still refers to it; what is asked for is opened again."""
+        """Close all files, when the document is closed; a later read opens its file again."""
         self._files.let_go(())
 
     def view(self) -> WeightStore:
-        """A store with the same tensors and files, for another thread: what is added to either is not in the other."""
+        """An independent store with the same tensors and files, for another thread."""
         other = WeightStore(self.folder)
         other._locations, other._memory, other._sound = dict(self._locations), dict(self._memory), dict(self._sound)
         other._files.also(self._files)
@@ -383,11 +383,11 @@ def chunks(
     metadata: Mapping[str, str] | None = None,
     base: int = 0,
 ) -> Iterator[memoryview]:
-    """Safetensors data piece by piece, each tensor asked for when its turn comes.
+    """Safetensors data in pieces, with each tensor read when it is written.
 
     `base` is the file offset of its first byte, to align the data to 64.
     """
-    # The widest elements first: so each tensor lies at a multiple of its element's size.
+    # The widest elements first, so that each tensor is aligned to its element size.
     ordered = dict(sorted(kinds.items(), key=lambda item: -_width(item[1][0])))
     sizes = {k: (*kind, size_of(kind)) for k, kind in ordered.items()}
     header = header_of(sizes, metadata)

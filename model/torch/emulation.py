@@ -1,7 +1,4 @@
-"""The module that stands where a node computes with the arithmetic of hardware.
-
-The float operation stays beside it, for the gradient: straight through.
-"""
+"""A module that computes a node with the arithmetic of hardware; gradients are those of the float operation."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ class _StraightThrough(torch.autograd.Function):
 
 
 class Emulated(nn.Module):
-    """(what torch computes, sources…) → what hardware computes, with the gradient of the former."""
+    """(torch's result, sources…) → hardware's result, with a straight-through gradient to the former."""
 
     def __init__(self, emulation: Emulation) -> None:
         super().__init__()

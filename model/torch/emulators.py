@@ -1,7 +1,7 @@
-"""How nodes compute with the arithmetic of hardware where the model runs: tables, softmax, norms, fused steps.
+"""Emulation of hardware arithmetic in a running model: tables, softmax, norms, fused steps.
 
-What computes it is registered from above (`verilog` derives it from the integer models of its templates), as fast
-versions of formats are. No torch is imported here.
+The emulator is registered by a higher layer (`verilog` derives it from the integer models of its templates), like
+fast versions of formats. No torch is imported here.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 
 class Emulation(Protocol):
-    """How hardware computes a node. `sources`: the values that it reads; `trains`: whether it does so in training."""
+    """The arithmetic of a node in hardware."""
 
     @property
     def sources(self) -> tuple[Ref, ...]:
-        """The tensors that hardware computes it of, before any format of the node."""
+        """The tensors that hardware reads, before any format of the node."""
         ...
 
     @property
     def trains(self) -> bool:
-        """Whether a training step computes it so too: not what drops values or learns statistics."""
+        """Whether it is used in training too: not for nodes that drop values or update statistics."""
         ...
 
     @property
     def content(self) -> Hashable:
-        """Equal for emulations that give the same."""
+        """Equal for emulations with equal results."""
         ...
 
     def run(self, like: Tensor, *values: Tensor) -> Tensor:
-        """The result for `sources`, of the shape and dtype of `like`."""
+        """The result for the values of `sources`, in the shape and dtype of `like`."""
         ...
 
 
 def in_float(graph: Graph) -> Graph:
-    """The graph with torch's arithmetic everywhere, for what leaves this program."""
+    """The graph with torch's arithmetic everywhere, for exports."""
     return graph.replace(*(replace(n, arithmetic="float") for n in graph if n.arithmetic != "float"))
 
 
@@ -52,22 +52,20 @@ _emulators: list[Emulator] = []  # one, or none
 
 
 def register(emulator: Emulator) -> None:
-    """Let `emulator` compute nodes whose arithmetic is hardware's; raises ValueError where another one does."""
+    """Register the emulator of nodes with hardware arithmetic; raises ValueError if another one is registered."""
     if _emulators and _emulators[0] is not emulator:
         raise ValueError("an emulator is already registered")
     _emulators[:] = [emulator]
 
 
 def emulation_of(graph: Graph, store: WeightStore, node: Node, tensors: Mapping[str, Tensor]) -> Emulation | None:
-    """How hardware computes a node; None where it computes in float or nothing in it has a format.
+    """The emulation of a node; None if it computes in float or has no format. `tensors`: live values by weight name.
 
-    `tensors`: live values by weight name.
-
-    Raises GraphError where nothing is registered, EmitError where the node has no hardware in these formats.
+    Raises GraphError if no emulator is registered, EmitError if the node has no hardware in these formats.
     """
     if node.arithmetic == "float":
         return None
     if not _emulators:
-        raise GraphError(f"{node.id} computes as hardware does, which this program cannot.",
+        raise GraphError(f"{node.id} has hardware arithmetic, but no emulator is loaded.",
                          "Run pass hardware_functions with arithmetic=float.", node.id)  # fmt: skip
     return _emulators[0](graph, store, node, tensors)

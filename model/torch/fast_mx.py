@@ -1,4 +1,4 @@
-"""MX weights as stored, and fast versions for them, by device, that register from above. No torch."""
+"""Stored MX weights, and registries of fast implementations by device, filled by a higher layer. No torch."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class MXWeight:
 
     @property
     def rows(self) -> int:
-        """Rows: the outputs of a Linear."""
+        """Number of rows: the outputs of a Linear."""
         return self.codes.shape[0]
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes in memory."""
         return self.codes.numel() + self.exponents.numel()
 
 

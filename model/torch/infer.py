@@ -1,7 +1,7 @@
-"""Shapes and dtypes after an edit: what follows from the edited nodes is called on tensors without values.
+"""Infers shapes and dtypes after an edit, by calling the edited and following nodes on fake tensors.
 
-Sizes stay symbolic: `batch * seq` goes in and comes out as such, by torch's SymInt arithmetic (torch.fx symbolic
-shapes), so that an edited model still takes other sizes than those of the example.
+Sizes such as `batch * seq` stay symbolic by torch's SymInt arithmetic, so that an edited model still accepts other
+sizes than the example's.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from espalier.model.torch.targets import function_of
 
 
 def inferred(graph: Graph, edited: Collection[str]) -> Graph:
-    """The graph with the ports of the edited nodes, and of all nodes whose inputs change by that, as they compute.
+    """The graph with inferred ports of the edited nodes and of all nodes whose inputs change.
 
     Args:
-        graph: in topological order; the ports of nodes that are not edited are right for their inputs.
-        edited: ids of nodes whose call, arguments or tensors are new.
+        graph: in topological order; the ports of unedited nodes match their inputs.
+        edited: ids of nodes with a new call, arguments or tensors.
 
     Raises:
-        GraphError: a node cannot run on what it takes now, or its result depends on values; it names the node.
+        GraphError: a node cannot run on its new inputs, or its result depends on values; names the node.
     """
     run = _Inference(graph)
     altered = set(edited)
@@ -77,11 +77,11 @@ class _Inference:
             result = self._call(fresh)
             self._results[node.id] = result
             fresh = replace(fresh, ports=self._ports(fresh, result))
-        elif node.call == "opaque" and _taken(fresh) != _taken(before):
-            raise GraphError(f"{node.id} runs code of its own, so its result for other sizes is not known.",
-                             "Edit so that it takes the sizes that it took.", node.id)  # fmt: skip
+        elif node.call == "opaque" and _inputs(fresh) != _inputs(before):
+            raise GraphError(f"{node.id} runs its own code, so its result for other sizes is unknown.",
+                             "Keep the sizes of its inputs.", node.id)  # fmt: skip
         self.nodes[node.id] = fresh
-        if _given(fresh) != _given(before) or not _given(fresh):
+        if _outputs(fresh) != _outputs(before) or not _outputs(fresh):
             self.changed.add(node.id)
 
     def _ports(self, node: Node, result: Any) -> dict[str, TensorMeta]:
@@ -102,15 +102,15 @@ class _Inference:
             call = self._leaf(node) if node.call == "call_module" else function_of(node.target)
             return call(*args, **kwargs)
         except UNKNOWN as error:
-            text = f"The shape that {node.id} gives depends on values."
-            raise GraphError(text, "Edit behind it.", node.id) from error
+            text = f"The shape of the result of {node.id} depends on values."
+            raise GraphError(text, "Edit only nodes after it.", node.id) from error
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             reason = self._named(str(error).strip().partition("\n")[0][:200])
-            hint = "Choose sizes that it takes, or edit what follows first."
-            raise GraphError(f"{node.id} ({node.op}) cannot run then: {reason}", hint, node.id) from error
+            hint = "Choose other sizes, or edit the following nodes first."
+            raise GraphError(f"{node.id} ({node.op}) cannot run after the edit: {reason}", hint, node.id) from error
 
     def _named(self, text: str) -> str:
-        """A message of torch with our names of sizes in the place of its own."""
+        """A message of torch with the graph's names of symbolic sizes."""
         return re.sub(r"\bs\d+\b", lambda m: self._texts.get(m[0], m[0]), text)
 
     def _leaf(self, node: Node) -> nn.Module:
@@ -134,15 +134,15 @@ class _Inference:
                 return arg
 
     def _result(self, name: str, output: int) -> Any:
-        """A result of a node: as inferred, else as its port says, else (a number) as it computes."""
+        """A result of a node: as inferred, from its port or, for a number, computed."""
         node = self.nodes[name]
         if name not in self._results:
             meta = node.ports.get(out_port(output))
             if meta is not None:
                 return self._empty(meta)
             self._results[name] = self._call(node)
-        whole = self._results[name]
-        return whole[output] if node.outputs is not None else whole
+        result = self._results[name]
+        return result[output] if node.outputs is not None else result
 
     def _empty(self, meta: TensorMeta) -> Tensor:
         sizes: Any = [d if isinstance(d, int) else evaluate(d, self._sizes) for d in meta.shape]
@@ -152,7 +152,7 @@ class _Inference:
         return TensorMeta(tuple(self._dim(d) for d in value.shape), str(value.dtype).removeprefix("torch."))
 
     def _dim(self, size: Any) -> Dim:
-        """A size as shapes write it; a number where no expression of ours says it."""
+        """A size as a shape entry; a number if it has no supported expression."""
         if not isinstance(size, torch.SymInt):
             return int(size)
         import sympy
@@ -170,7 +170,7 @@ class _Inference:
 
 @contextmanager
 def _unlogged() -> Generator[None]:
-    """Without torch's traceback of a call that is refused: the caller gets the error."""
+    """Silence torch's log of failing calls, whose error is raised."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     before = log.disabled
     log.disabled = True
@@ -180,9 +180,9 @@ def _unlogged() -> Generator[None]:
         log.disabled = before
 
 
-def _taken(node: Node) -> dict[str, TensorMeta]:
+def _inputs(node: Node) -> dict[str, TensorMeta]:
     return {p: m for p, m in node.ports.items() if not p.startswith("data_out")}
 
 
-def _given(node: Node) -> dict[str, TensorMeta]:
+def _outputs(node: Node) -> dict[str, TensorMeta]:
     return {p: m for p, m in node.ports.items() if p.startswith("data_out")}

@@ -1,4 +1,4 @@
-"""The modules that a build puts in: a tensor's effective value (mask, then format), and leaves that use it."""
+"""Modules of a built model: a tensor's effective value (mask, then format), and leaves that use it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from espalier.model.errors import ProjectError
 from espalier.model.formats.base import Format
-from espalier.model.formats.straight_through import NOTHING, Own, gated, reused, scaled, straight_through
+from espalier.model.formats.straight_through import NOTHING, Exclusive, gated, reused, scaled, straight_through
 from espalier.model.graph.views import View
-from espalier.model.torch.activation_masks import Flowing
+from espalier.model.torch.activation_masks import ActivationMask
 
 if TYPE_CHECKING:
     from espalier.model.formats.scaled import ScaledFormat
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A parameter's value and gate as the format sees it, and the state of the parameter that they belong to."""
+class _Cached:
+    """A parameter's quantised value and gradient gate in the format's view; `stamp`: the parameter's state."""
 
     stamp: tuple[Any, ...]
     value: Tensor
@@ -32,24 +32,23 @@ class _Kept:
 
 
 class _Steps:
-    """How many steps optimisers have taken: fused ones write parameters without raising their `_version`."""
+    """Counts optimiser steps: fused optimisers write parameters without increasing their `_version`."""
 
     count = 0
 
     @classmethod
-    def taken(cls, *_: Any) -> None:
+    def increment(cls, *_: Any) -> None:
         cls.count += 1
 
 
-register_optimizer_step_post_hook(_Steps.taken)
+register_optimizer_step_post_hook(_Steps.increment)
 
 
 class Effective(nn.Module):
-    """x → format(x·mask). Values of parameters are computed once and kept until the parameter is written.
+    """x → format(x·mask). Values of parameters are cached until the parameter is written.
 
-    `view`: how the tensor lies for formats that see rows. `scale`: a given or learned scale of a ScaledFormat.
-    `flowing`: what takes the place of the mask where an activation is pruned. `own`: where it may write, as
-    model.unheard says.
+    `view`: the tensor's view for formats with rows. `scale`: a static or learned scale of a ScaledFormat. `rule`: the
+    mask of a pruned activation. `exclusive`: tensors that it may overwrite (see `in_place`).
     """
 
     mask: Tensor | None
@@ -62,102 +61,103 @@ class Effective(nn.Module):
         view: View | None = None,
         scale: Tensor | None = None,
         identity: bool = False,
-        flowing: Flowing | None = None,
+        rule: ActivationMask | None = None,
     ) -> None:
         super().__init__()
-        self.format, self.identity, self.flowing = fmt, identity, flowing
+        self.format, self.identity, self.rule = fmt, identity, rule
         self.view = view if fmt is not None and fmt.rowwise else None
         self.register_buffer("mask", mask, persistent=False)
         if isinstance(scale, nn.Parameter):
             self.scale = scale
         else:
             self.register_buffer("scale", scale, persistent=False)
-        self._kept: _Kept | None = None
-        self.own = NOTHING
+        self._cached: _Cached | None = None
+        self.exclusive = NOTHING
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape → the same shape and dtype."""
         if type(x) is Tensor and self._bare:
             assert self.format is not None
-            return straight_through(self.format, x, self.identity, self.own)
+            return straight_through(self.format, x, self.identity, self.exclusive)
         learns = torch.is_grad_enabled() and (x.requires_grad or (self.scale is not None and self.scale.requires_grad))
         random = self.format is not None and self.format.stochastic
         computed = type(x) is not nn.Parameter or random or torch.compiler.is_compiling()
         if computed or (learns and self.format is None):
-            return self._back(self._fresh(x, self.own if type(x) is Tensor and self.flowing is None else NOTHING), x)
-        kept = self._keep(x, learns)
+            exclusive = self.exclusive if type(x) is Tensor and self.rule is None else NOTHING
+            return self._back(self._computed(x, exclusive), x)
+        cached = self._cached_value(x, learns)
         if not learns:
-            return self._back(kept.value, x)
+            return self._back(cached.value, x)
         assert self.format is not None
         if self.scale is not None:
-            known = scaled(cast("ScaledFormat", self.format), self.seen(x), self.scale, self.identity, kept.value)
+            value = scaled(cast("ScaledFormat", self.format), self.seen(x), self.scale, self.identity, cached.value)
         else:
-            mask = None if self.mask is None else self._seen(self.mask)
-            known = reused(self.format, self._seen(x), kept.value, kept.gate, mask, self.own)
-        return self._back(known, x)
+            mask = None if self.mask is None else self._viewed(self.mask)
+            value = reused(self.format, self._viewed(x), cached.value, cached.gate, mask, self.exclusive)
+        return self._back(value, x)
 
     @property
     def _bare(self) -> bool:
-        """Whether there is but a format: then most of `forward` has nothing to do, and that is felt in small models."""
-        if self.format is None or self.view is not None or self.flowing is not None:
+        """Whether there is only a format: `forward` then skips most checks, which matters in small models."""
+        if self.format is None or self.view is not None or self.rule is not None:
             return False
         return self._buffers["mask"] is None and "scale" in self._buffers and self._buffers["scale"] is None
 
     @property
-    def kept_bytes(self) -> int:
-        """What the value that is kept of a parameter takes in memory, with its gate."""
-        kept = self._kept
-        return 0 if kept is None else sum(t.nbytes for t in (kept.value, kept.gate) if t is not None)
+    def cached_bytes(self) -> int:
+        """Bytes of the cached value of a parameter and its gate."""
+        cached = self._cached
+        return 0 if cached is None else sum(t.nbytes for t in (cached.value, cached.gate) if t is not None)
 
     def remask(self, mask: Tensor) -> None:
-        """Another mask from now on."""
-        self.mask, self._kept = mask, None
+        """Replace the mask."""
+        self.mask, self._cached = mask, None
 
-    def _keep(self, x: Tensor, learns: bool) -> _Kept:
-        """The value of a parameter, from before where it has not been written since."""
+    def _cached_value(self, x: Tensor, learns: bool) -> _Cached:
+        """The cached value of a parameter, computed again if the parameter has been written."""
         scale = self.scale
-        given = None if scale is None else (id(scale), scale._version, scale.data_ptr())
-        moves = x.requires_grad or (scale is not None and scale.requires_grad)
-        stamp = (id(x), x._version, x.data_ptr(), x.dtype, given, _Steps.count if moves else None)
-        if self._kept is None or self._kept.stamp != stamp or (learns and not self._kept.gated):
+        of_scale = None if scale is None else (id(scale), scale._version, scale.data_ptr())
+        trains = x.requires_grad or (scale is not None and scale.requires_grad)
+        stamp = (id(x), x._version, x.data_ptr(), x.dtype, of_scale, _Steps.count if trains else None)
+        if self._cached is None or self._cached.stamp != stamp or (learns and not self._cached.gated):
             with torch.no_grad():
                 if learns and self.format is not None and self.scale is None and not self.identity:
                     value, gate = gated(self.format, self.seen(x))
                 else:
-                    value, gate = self._fresh(x), None
-            self._kept = _Kept(stamp, value, gate, learns or scale is not None)
-        return self._kept
+                    value, gate = self._computed(x), None
+            self._cached = _Cached(stamp, value, gate, learns or scale is not None)
+        return self._cached
 
-    def _fresh(self, x: Tensor, own: Own = NOTHING) -> Tensor:
-        """The value in the format's view."""
+    def _computed(self, x: Tensor, exclusive: Exclusive = NOTHING) -> Tensor:
+        """The effective value in the format's view."""
         seen = self.seen(x)
         if self.format is None:
             return seen
         if self.scale is None:
-            return straight_through(self.format, seen, self.identity, own)
-        return scaled(cast("ScaledFormat", self.format), seen, self.scale, self.identity, own=own)
+            return straight_through(self.format, seen, self.identity, exclusive)
+        return scaled(cast("ScaledFormat", self.format), seen, self.scale, self.identity, exclusive=exclusive)
 
     def seen(self, x: Tensor) -> Tensor:
-        """`x` as the format sees it: after the mask, in the view of the op."""
-        return self._seen(self._masked(x))
+        """The masked `x` in the format's view."""
+        return self._viewed(self._masked(x))
 
     def _masked(self, x: Tensor) -> Tensor:
-        x = x if self.flowing is None else self.flowing(x)
+        x = x if self.rule is None else self.rule(x)
         return x if self.mask is None else x * self.mask
 
-    def _seen(self, x: Tensor) -> Tensor:
+    def _viewed(self, x: Tensor) -> Tensor:
         return x if self.view is None else self.view.of(x)
 
     def _back(self, y: Tensor, x: Tensor) -> Tensor:
-        """In the port's own shape; zeros of the mask once more where the format gives 0 another value."""
+        """`y` in the port's shape, masked again if the format does not map 0 to 0."""
         y = y if self.view is None else self.view.back(y, x.shape)
-        if self.flowing is not None and self.format is not None and not self.format.keeps_zero:
-            y = torch.where(self.flowing.dropped(x.detach()), 0.0, y)
+        if self.rule is not None and self.format is not None and not self.format.keeps_zero:
+            y = torch.where(self.rule.dropped(x.detach()), 0.0, y)
         return y if self.mask is None or self.format is None or self.format.keeps_zero else y * self.mask
 
     def extra_repr(self) -> str:
         """Format and mask, for print(model)."""
-        pruned = ", masked" if self.mask is not None else ", pruned as it flows" if self.flowing else ""
+        pruned = ", masked" if self.mask is not None else ", pruned activation" if self.rule else ""
         return f"{self.format or 'float'}{pruned}"
 
 
@@ -185,13 +185,13 @@ class Compressed(nn.Module):
         return self._through(self.inner, port)
 
     def _through(self, inner: nn.Module, port: str) -> Tensor | None:
-        held = inner._parameters
-        value = held[port] if port in held else cast("Tensor | None", getattr(inner, port, None))
-        through = self.effective._modules.get(port)  # pyright: ignore[reportPrivateUsage] (looking the usual way is slow)
-        return through(value) if value is not None and through is not None else value
+        parameters = inner._parameters
+        value = parameters[port] if port in parameters else cast("Tensor | None", getattr(inner, port, None))
+        effective = self.effective._modules.get(port)  # pyright: ignore[reportPrivateUsage] (ModuleDict access is slow)
+        return effective(value) if value is not None and effective is not None else value
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """As the inner module, on effective tensors; more arguments than x are those of a transposed convolution."""
+        """The inner module on effective tensors; further arguments are those of a transposed convolution."""
         inner = self.inner
         weight, bias = cast("Tensor", self._through(inner, "weight")), self._through(inner, "bias")
         if isinstance(inner, nn.Linear):
@@ -219,10 +219,10 @@ class Switch(nn.Module):
 
 
 def unpack_mask(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Bool mask from numpy.packbits bytes (uint8, one bit an element, most significant first)."""
+    """Bool mask from numpy.packbits bytes (uint8, one bit per element, most significant first); raises ProjectError."""
     shifts = torch.arange(7, -1, -1, dtype=torch.uint8)
     bits = (packed.unsqueeze(1) >> shifts) & 1
     count = math.prod(shape)
     if min(shape, default=0) < 0 or count > bits.numel():
-        raise ProjectError("A mask does not have as many bits as its weight has values.", "Open an older copy of it.")
+        raise ProjectError("A mask has fewer bits than its weight has elements.", "Open an older copy of the project.")
     return bits.reshape(-1)[:count].reshape(shape).bool()

@@ -1,4 +1,4 @@
-"""The names of leaf modules, without torch: class → op."""
+"""Names of leaf modules, without torch: class → op."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ OP_OF_CLASS: dict[str, str] = {
     "Conv1D": "linear",
 }  # fmt: skip
 
-# What the allow-list keeps under a name of its own, but makes again as another class.
-_MADE_AS = {"NonDynamicallyQuantizableLinear": "Linear"}
+# Classes of the allow-list that are created as another class.
+_CREATED_AS = {"NonDynamicallyQuantizableLinear": "Linear"}
 _BY_WORD = {name.lower(): name for name in reversed(OP_OF_CLASS) if name != "Conv1D"}
 
 
 def class_of_word(word: str) -> str | None:
-    """The leaf class of a word such as "BatchNorm2d" or, as the labs write it, "batch_norm2d"; None for others."""
+    """The leaf class for "BatchNorm2d" or, as in the MASE labs, "batch_norm2d"; None for others."""
     return word if word in OP_OF_CLASS else _BY_WORD.get(word.lower().replace("_", ""))
 
 
 def is_of_class(node: Node, name: str) -> bool:
-    """Whether a node is a module of the class `name`, or a function that does the same."""
-    held = node.attrs.get("class")
-    if held is None:
+    """Whether a node is a module of the class `name`, or the corresponding function."""
+    cls = node.attrs.get("class")
+    if cls is None:
         return node.op == OP_OF_CLASS[name]
-    return _MADE_AS.get(str(held), held) == _MADE_AS.get(name, name)
+    return _CREATED_AS.get(str(cls), cls) == _CREATED_AS.get(name, name)

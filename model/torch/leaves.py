@@ -1,6 +1,6 @@
-"""Leaf modules that a graph may name: class ↔ (op, constructor arguments).
+"""Leaf modules that a graph may contain: class ↔ (op, constructor arguments).
 
-An allow-list: a project file can only ever make these, so opening one runs no foreign code.
+An allow-list: a project file can create only these, so opening one runs no foreign code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SKIPPED = ("self", "device", "dtype", "args", "kwargs")
 
 @cache
 def leaf_class(name: str) -> type[nn.Module]:
-    """The class called `name`; raises ProjectError for one that is not on the list."""
+    """The class called `name`; raises ProjectError for one that is not allowed."""
     if name not in OP_OF_CLASS:
         raise ProjectError(f"The graph names the module {name!r}, which this version does not know.",
                            "Update Espalier, or open the model's source again.")  # fmt: skip
@@ -34,35 +34,32 @@ def leaf_class(name: str) -> type[nn.Module]:
 
 
 def op_of_module(module: nn.Module) -> str | None:
-    """The op of a leaf module, or None when it is not one that a graph may name."""
-    if getattr(module, "return_indices", False):  # two results: its functions stand in the graph instead
+    """The op of a leaf module; None if it is not allowed."""
+    if getattr(module, "return_indices", False):  # two results: captured as functions instead
         return None
     return op_of_type(f"{type(module).__module__}.{type(module).__name__}")
 
 
 def op_of_type(name: str) -> str | None:
     """The op of a leaf class by its full name, "torch.nn.modules.linear.Linear"; None for any other class."""
-    home, _, own = name.rpartition(".")
-    known = home.startswith(("torch.nn.modules.", "transformers.pytorch_utils"))
-    return OP_OF_CLASS.get(own) if known else None
+    package, _, cls = name.rpartition(".")
+    trusted = package.startswith(("torch.nn.modules.", "transformers.pytorch_utils"))
+    return OP_OF_CLASS.get(cls) if trusted else None
 
 
 @cache
 def parameters(name: str) -> tuple[str, ...]:
-    """The names of the constructor's arguments of a leaf class, without device and dtype."""
-    found = inspect.signature(leaf_class(name).__init__).parameters
-    return tuple(p for p in found if p not in _SKIPPED)
+    """The names of a leaf class' constructor arguments, without device and dtype."""
+    return tuple(p for p in inspect.signature(leaf_class(name).__init__).parameters if p not in _SKIPPED)
 
 
 def attributes(module: nn.Module) -> dict[str, Arg]:
-    """The constructor's arguments that make `module` again, with its class under "class"."""
+    """The constructor arguments of `module`, with its class under "class"."""
     name = type(module).__name__
-    found: dict[str, Arg] = {"class": name}
-    for key in parameters(name):
-        found[key] = _attribute(module, key)
-    if "inplace" in found:
-        found["inplace"] = False
-    return found
+    attrs: dict[str, Arg] = {"class": name} | {key: _attribute(module, key) for key in parameters(name)}
+    if "inplace" in attrs:
+        attrs["inplace"] = False
+    return attrs
 
 
 def _attribute(module: nn.Module, key: str) -> Arg:
@@ -79,7 +76,7 @@ def _attribute(module: nn.Module, key: str) -> Arg:
 
 
 def make(attrs: dict[str, Arg]) -> nn.Module:
-    """A leaf module on the meta device; its weights are filled in by the caller. Raises ProjectError."""
+    """A leaf module on the meta device, without weights. Raises ProjectError for invalid arguments."""
     import torch
 
     name = str(attrs["class"])
@@ -88,4 +85,4 @@ def make(attrs: dict[str, Arg]) -> nn.Module:
         with torch.device("meta"):
             return leaf_class(name)(**values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ProjectError(f"The graph's {name} cannot be made ({error}).", "Open the model's source again.") from error
+        raise ProjectError(f"The graph's {name} is invalid ({error}).", "Open the model's source again.") from error

@@ -1,4 +1,4 @@
-"""What an adapter (LoRA) does in a built model: it adds s·B·A·dropout(x) to what its layer gives."""
+"""LoRA adapters in a built model: s·B·A·dropout(x) is added to the layer's result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LowRank(nn.Module):
         self.a, self.b = a, b
 
     def forward(self, x: Tensor, layer: nn.Module | None = None) -> Tensor:
-        """x: as the layer takes it. `layer`: the convolution or embedding, whose strides or padding hold for A too."""
+        """x: the layer's input. `layer`: the convolution or embedding, whose strides or padding apply to A too."""
         if isinstance(layer, nn.Embedding):
             rows = F.embedding(x, self.a.T, layer.padding_idx, layer.max_norm, layer.norm_type)
             return (rows @ self.b.T) * self.scaling
@@ -41,20 +41,20 @@ class LowRank(nn.Module):
 
 
 class Adapted(nn.Module):
-    """A leaf, or a function over stored weights, with an adapter beside it."""
+    """A leaf, or a function over stored weights, with an adapter."""
 
     def __init__(self, base: nn.Module | Callable[..., Any], adapter: LowRank) -> None:
         super().__init__()
         self.base, self.adapter = base, adapter
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """As the base, and what the adapter adds: in place, so that the result's dtype and layout are the base's."""
+        """The base's result plus the adapter's, added in place to preserve dtype and layout."""
         y: Tensor = self.base(x, *args, **kwargs)
         return y.add_(self.adapter(x, innermost(self)))
 
 
 def innermost(module: nn.Module) -> nn.Module:
-    """The plain leaf inside what a build put around it."""
+    """The plain leaf inside its adapter and compression wrappers."""
     if isinstance(module, Adapted) and isinstance(module.base, nn.Module):
         return innermost(module.base)
     return module.inner if isinstance(module, Compressed) else module

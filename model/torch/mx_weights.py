@@ -1,4 +1,4 @@
-"""Weights in MX codes, by the plain definition, and a Linear that holds them. Fast versions: `fast_mx`."""
+"""Weights as MX codes, by the plain definition, and a Linear on them. Fast implementations: `fast_mx`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ WIDTHS = (4, 8)
 
 
 def fits(fmt: Any) -> bool:
-    """Whether weights in this format can be held so."""
+    """Whether weights in this format can be stored as codes."""
     return isinstance(fmt, MXInt) and fmt.width in WIDTHS and fmt.rows == 1
 
 
 def why_unpacked(node: Node) -> str:
-    """Why a node's weight cannot be held packed; empty where it can."""
+    """Why a node's weight cannot be packed; empty if it can."""
     chosen = choice(node, "weight")
     checks = (
-        (node.call != "call_module" or node.attrs.get("class") != "Linear", "it is no Linear"),
+        (node.call != "call_module" or node.attrs.get("class") != "Linear", "it is not a Linear"),
         (chosen is None, "its weight is in float"),
         (chosen is not None and not fits(chosen.format), "its weight is not in mxint of 4 or 8 bits in rows"),
         (bool(node.adapters), "it has an adapter; fuse it first"),
@@ -36,34 +36,34 @@ def why_unpacked(node: Node) -> str:
 
 
 def packed(fmt: MXInt, weight: Tensor, node: str | None = None) -> MXWeight:
-    """`weight` [rows, columns] in a format of 4 or 8 bits; the values are those of the format, bit for bit.
+    """`weight` [rows, columns] as codes of a format of 4 or 8 bits, exact for the format's values.
 
-    Raises FormatError for another format, and for NaN; `node`: whose weight it is.
+    Raises FormatError for another format and for NaN; `node`: for the error.
     """
     if not fits(fmt):
-        raise FormatError(f"Weights in {fmt} cannot be held packed.", "Give them mxint of 4 or 8 bits, in rows.")
+        raise FormatError(f"Weights in {fmt} cannot be packed.", "Give them mxint of 4 or 8 bits, in rows.")
     rows, columns = weight.shape
     value = fmt.forward(weight.detach().float())
     if value.isnan().any():
-        text = f"{int(value.isnan().sum())} of the weights are NaN, which no code of {fmt.label} stands for."
-        raise FormatError(text, "Leave this weight in float, or go back to before its training broke.", node)
+        text = f"{int(value.isnan().sum())} of the weights are NaN, which {fmt.label} cannot represent."
+        raise FormatError(text, "Leave this weight in float, or undo the training that diverged.", node)
     blocks = fmt.blocks.split(value).reshape(rows, -1, fmt.block)
-    # The largest of a block may have been rounded down by clipping, never below its binade, so exponents stay.
+    # Clipping may round a block's largest value down, but never below its binade, so exponents are unchanged.
     stored = (exponent(blocks.abs().amax(-1)) + 127).clamp(0, 254)
     codes = times(blocks, (127 + fmt.width - 2 - stored)[..., None]).reshape(rows, -1)[:, :columns]
     codes = codes.to(torch.int8)
-    held = codes if fmt.width == 8 else _halves(codes)
-    return MXWeight(held.contiguous(), stored.to(torch.uint8).contiguous(), columns, fmt.width, fmt.block)
+    stored_codes = codes if fmt.width == 8 else _nibbles(codes)
+    return MXWeight(stored_codes.contiguous(), stored.to(torch.uint8).contiguous(), columns, fmt.width, fmt.block)
 
 
-def _halves(codes: Tensor) -> Tensor:
-    """Two codes of 4 bits in a byte."""
+def _nibbles(codes: Tensor) -> Tensor:
+    """Two codes of 4 bits per byte."""
     even = F.pad(codes, (0, codes.shape[1] % 2)).view(torch.uint8) & 15
     return even[:, 0::2] | (even[:, 1::2] << 4)
 
 
-def whole(weight: MXWeight) -> Tensor:
-    """The codes one by one, int8 [rows, columns]."""
+def unpacked_codes(weight: MXWeight) -> Tensor:
+    """The codes, int8 [rows, columns]."""
     if weight.width == 8:
         return weight.codes
     low, high = weight.codes << 4, weight.codes & 240
@@ -72,29 +72,29 @@ def whole(weight: MXWeight) -> Tensor:
 
 
 def plain(weight: MXWeight, dtype: torch.dtype) -> Tensor:
-    """The values, contiguous: bits of a product depend on strides. Those beyond float16 are its largest."""
+    """The values [rows, columns], contiguous, as products depend on strides; clamped to the range of float16."""
     e = weight.exponents.int() - (127 + weight.width - 2)
-    codes = F.pad(whole(weight), (0, -weight.columns % weight.block)).reshape(weight.rows, -1, weight.block)
-    found = times(codes.float(), e[..., None]).reshape(weight.rows, -1)[:, : weight.columns]
-    most = torch.finfo(dtype).max
-    found = found.clamp(-most, most).to(dtype) if dtype == torch.float16 else found.to(dtype)
-    return found.contiguous()
+    codes = F.pad(unpacked_codes(weight), (0, -weight.columns % weight.block)).reshape(weight.rows, -1, weight.block)
+    result = times(codes.float(), e[..., None]).reshape(weight.rows, -1)[:, : weight.columns]
+    highest = torch.finfo(dtype).max
+    result = result.clamp(-highest, highest).to(dtype) if dtype == torch.float16 else result.to(dtype)
+    return result.contiguous()
 
 
 def values(weight: MXWeight, dtype: torch.dtype) -> Tensor:
-    """The matrix, by the fast way of its device; while torch.compile looks on the definition, which it fuses."""
+    """The values, by the fast implementation of the device; under torch.compile by the definition, which it fuses."""
     fast = None if torch.compiler.is_compiling() else VALUES.find(weight.codes.device.type)
     return (fast or plain)(weight, dtype)
 
 
 def product(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
-    """x·Wᵀ + b over the last dimension of x. Without a fast way the bits are those of a Linear over the values."""
+    """x·Wᵀ + b over the last dimension of x; without a fast implementation, bit for bit a Linear over the values."""
     fast = None if torch.compiler.is_compiling() else PRODUCTS.find(x.device.type)
     return fast(x, weight, bias) if fast else F.linear(x, values(weight, x.dtype), bias)
 
 
 class MXLinear(nn.Module):
-    """A Linear whose weight is held as MX codes and exponents; it cannot train."""
+    """A Linear whose weight is stored as MX codes and exponents; it cannot train."""
 
     codes: Tensor
     exponents: Tensor
@@ -105,17 +105,17 @@ class MXLinear(nn.Module):
         self.columns, self.width, self.block = weight.columns, weight.width, weight.block
         self.register_buffer("codes", weight.codes)
         self.register_buffer("exponents", weight.exponents)
-        stays = isinstance(bias, Tensor) and not isinstance(bias, nn.Parameter)  # where it is, in `to`
-        self.bias = nn.Parameter(bias, requires_grad=False) if stays and bias is not None else bias
+        plain_tensor = isinstance(bias, Tensor) and not isinstance(bias, nn.Parameter)  # `to` would not move it
+        self.bias = nn.Parameter(bias, requires_grad=False) if plain_tensor and bias is not None else bias
 
     @property
-    def held(self) -> MXWeight:
-        """The weight as stored."""
+    def packed(self) -> MXWeight:
+        """The stored weight."""
         return MXWeight(self.codes, self.exponents, self.columns, self.width, self.block)
 
     def forward(self, x: Tensor) -> Tensor:
         """x·Wᵀ + b."""
-        return product(x, self.held, self.bias)
+        return product(x, self.packed, self.bias)
 
     def extra_repr(self) -> str:
         """For print(model)."""

@@ -1,7 +1,7 @@
-"""Does a graph give the shapes that its ports tell? Each call runs on tensors without values; results are compared.
+"""Checks the shapes of a graph's ports by running each call on fake tensors.
 
-What comes after a difference runs on what its ports tell, so that each difference is found where it begins. Calls
-that are alike, as in repeated blocks, run once.
+After a difference the declared shape is used, so that each difference is reported at its origin. Equal calls, as in
+repeated blocks, run once.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ UNKNOWN = (  # tensors without values cannot tell
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a node does, as a clause: `gives 2 × 16 × 64, not 2 × 64`."""
+    """A node's difference as a clause: `gives 2 × 16 × 64, not 2 × 64`."""
 
     node: str
     clause: str
 
 
 class _Unknown(Exception):
-    """A result that only values decide, and that is no tensor."""
+    """A result that is no tensor and depends on values."""
 
 
 def differences(graph: Graph) -> list[Difference]:
-    """Where shapes at the example's sizes are not those of the ports: functions and modules are called, not opaque
-    nodes; choices change no shape and are left out. Ends early where an argument is a number that only values decide.
+    """Nodes whose results at the example's sizes differ in shape from their ports. Opaque nodes are not called; formats
+    and masks are ignored. Ends early at an argument that is a number and depends on values.
     """
     run = _Run(graph)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
@@ -59,7 +59,7 @@ def differences(graph: Graph) -> list[Difference]:
                 run.step(node)
         except _Unknown:
             pass
-    return run.found
+    return run.differences
 
 
 class _Run:
@@ -67,12 +67,12 @@ class _Run:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.found: list[Difference] = []
+        self.differences: list[Difference] = []
         self._values: dict[str, Any] = {}
-        self._known: dict[object, Any] = {}
+        self._cache: dict[object, Any] = {}
 
     def step(self, node: Node) -> None:
-        """Call a node, compare what it gives, and keep it."""
+        """Call a node, compare its result with its ports, and store it."""
         if node.call == "output":
             return
         declared = self._declared(node)
@@ -87,16 +87,16 @@ class _Run:
         except UNKNOWN:
             return declared
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            self.found.append(Difference(node.id, f"does not run: {str(error).strip().splitlines()[0][:200]}"))
+            self.differences.append(Difference(node.id, f"does not run: {str(error).strip().splitlines()[0][:200]}"))
             return declared
-        for found, wanted in zip(_each(result), _each(declared), strict=False):
-            if isinstance(found, TensorMeta) and isinstance(wanted, TensorMeta) and found.shape != wanted.shape:
-                self.found.append(Difference(node.id, f"gives {_told(found)}, not {_told(wanted)}"))
+        for actual, expected in zip(_each(result), _each(declared), strict=False):
+            if isinstance(actual, TensorMeta) and isinstance(expected, TensorMeta) and actual.shape != expected.shape:
+                self.differences.append(Difference(node.id, f"gives {_text(actual)}, not {_text(expected)}"))
                 return declared
         return result
 
     def _declared(self, node: Node) -> Any:
-        """The results that the ports tell; None where a single one is no tensor."""
+        """The results as declared by the ports; None for a single result that is no tensor."""
         metas = [node.ports.get(out_port(i)) for i in range(node.outputs or 1)]
         plain = tuple(m and TensorMeta(m.sizes(self.graph.symbols), m.dtype) for m in metas)
         return plain[0] if node.outputs is None else plain
@@ -107,17 +107,17 @@ class _Run:
         weights = tuple((p, self._weight(n)) for p, n in node.weights.items())
         attrs = str(sorted(node.attrs.items())) if node.call == "call_module" else ""
         key = (node.call, attrs or node.target, args, kwargs, weights)
-        if key not in self._known:
+        if key not in self._cache:
             call: Callable[..., Any] = self._leaf(node) if attrs else function_of(node.target)
-            self._known[key] = _frozen_result(call(*_live(args), **{k: _live(v) for k, v in kwargs}))
-        return self._known[key]
+            self._cache[key] = _frozen_result(call(*_live(args), **{k: _live(v) for k, v in kwargs}))
+        return self._cache[key]
 
     def _weight(self, name: str) -> TensorMeta:
         weight = self.graph.weights[name]
         return TensorMeta(weight.shape, weight.dtype)
 
     def _leaf(self, node: Node) -> nn.Module:
-        """The node's module in evaluation, its weights without values."""
+        """The node's module in eval mode, with fake weights."""
         leaf = make(node.attrs)
         for port, name in node.weights.items():
             value, parameter = _live(self._weight(name)), isinstance(getattr(leaf, port, None), nn.Parameter)
@@ -128,8 +128,8 @@ class _Run:
         """An argument with results in place of references."""
         match arg:
             case Ref(name, output):
-                whole = self._values[name]
-                return whole[output] if self.graph.nodes[name].outputs is not None else whole
+                value = self._values[name]
+                return value[output] if self.graph.nodes[name].outputs is not None else value
             case tuple():
                 return tuple(map(self._frozen, arg))
             case Slice(start, stop, step):
@@ -139,7 +139,7 @@ class _Run:
 
 
 def _live(arg: Any) -> Any:
-    """An argument as a function takes it."""
+    """An argument as a value for a call."""
     match arg:
         case TensorMeta(shape, dtype):
             return torch.empty(shape, dtype=getattr(torch, dtype))  # type: ignore[arg-type]
@@ -163,5 +163,5 @@ def _each(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _told(meta: TensorMeta) -> str:
+def _text(meta: TensorMeta) -> str:
     return " × ".join(map(str, meta.shape)) or "a scalar"

@@ -1,4 +1,4 @@
-"""Functions ↔ their qualified names, on an allow-list: a graph can only call operators on tensors and sizes."""
+"""Functions ↔ qualified names, as an allow-list: a graph can only call operators on tensors and sizes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PYTHON: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 _NAMES: dict[Any, str] = {f: n for n, f in _PYTHON.items()}
 OpOverload = type(torch.ops.aten.add.Tensor)
-_FILES = re.compile(r"file|path|dir|url|uri")  # arguments by which an operator, of whatever package, reaches files
+_FILES = re.compile(r"file|path|dir|url|uri")  # names of arguments by which an operator accesses files
 _NAMESPACES = ("prim", "debugprims", "profiler", "inductor", "c10d", "_c10d_functional", "symm_mem", "static_runtime")
 
 
 def name_of(target: Any) -> str | None:
-    """`aten.add.Tensor`, `_operator.mul`, … or None for a function that a graph may not call."""
+    """`aten.add.Tensor`, `_operator.mul`, …; None for a function that is not allowed."""
     if isinstance(target, OpOverload):
         return str(target)
     try:
@@ -43,16 +43,16 @@ def function_of(name: str) -> Callable[..., Any]:
     if name in _PYTHON:
         return _PYTHON[name]
     parts = name.split(".")
-    found: Any = None
+    function: Any = None
     if len(parts) == 3 and parts[0] not in _NAMESPACES:
         packet = getattr(getattr(torch.ops, parts[0], None), parts[1], None)
-        found = getattr(packet, parts[2], None)
-    if not isinstance(found, OpOverload) or _reaches_files(found):
+        function = getattr(packet, parts[2], None)
+    if not isinstance(function, OpOverload) or _accesses_files(function):
         raise ProjectError(f"The graph calls {name!r}, which this version does not know.",
                            "Update Espalier, or open the model's source again.")  # fmt: skip
-    return found
+    return function
 
 
-def _reaches_files(function: Any) -> bool:
-    """Packages that the user's own code loads add operators, as `image.write_file` of torchvision."""
+def _accesses_files(function: Any) -> bool:
+    """Whether an operator has a path argument: packages that the user loads may add such, as torchvision does."""
     return any("str" in str(a.type) and _FILES.search(a.name.lower()) for a in function._schema.arguments)

@@ -15,7 +15,7 @@ _CARRIER = {torch.bfloat16: torch.uint16, torch.float8_e4m3fn: torch.uint8, torc
 
 
 def to_numpy(value: Tensor) -> Stored:
-    """A stored tensor that shares memory with `value` where it is a contiguous CPU tensor."""
+    """A stored tensor that shares memory with `value` if it is a contiguous CPU tensor."""
     plain = value.detach().cpu().contiguous()
     dtype = str(plain.dtype).removeprefix("torch.")
     carrier = _CARRIER.get(plain.dtype)
@@ -25,12 +25,12 @@ def to_numpy(value: Tensor) -> Stored:
 def to_torch(stored: Stored) -> Tensor:
     """A torch tensor over the same memory."""
     value = torch.from_numpy(stored.array)
-    true = getattr(torch, stored.dtype)
-    return value if value.dtype == true else value.view(true)
+    dtype = getattr(torch, stored.dtype)
+    return value if value.dtype == dtype else value.view(dtype)
 
 
 class Tensors:
-    """Canonical names and `Weight` facts of the tensors that a graph comes to name."""
+    """Canonical names of a model's tensors, and the `Weight` facts of used ones in `found`."""
 
     def __init__(self, model: nn.Module, store: WeightStore) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""torch's number of threads, for a while."""
+"""Temporarily sets torch's number of threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def torch_threads(count: int) -> Generator[None]:
-    """So many threads of torch's own; 0: as many as now."""
+    """Use `count` threads inside the block; 0: unchanged."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

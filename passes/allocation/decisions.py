@@ -13,7 +13,7 @@ from espalier.passes.choices.edits import bare
 from espalier.passes.costs.base import Cost
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
-Place = tuple[str, str]  # node, port
+PortRef = tuple[str, str]  # node, port
 Column = tuple[str, float, str]  # a candidate without fitted parameters: format, sparsity, method
 FLOAT = Candidate()
 
@@ -25,7 +25,7 @@ class Slot:
     `weights`: stored weights of these ports.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[PortRef, ...]
     columns: tuple[Column, ...]
     choices: tuple[tuple[Candidate, ...], ...]
     kl: tuple[float, ...]

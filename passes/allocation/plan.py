@@ -12,7 +12,7 @@ from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import category
 from espalier.model.store.weights import WeightStore
-from espalier.passes.allocation.decisions import Place
+from espalier.passes.allocation.decisions import PortRef
 from espalier.passes.base import Context
 from espalier.passes.choices.prune import Budget, PruneOptions
 from espalier.passes.choices.prune_activations import PruneActivationsOptions
@@ -23,7 +23,7 @@ from espalier.passes.select import Select
 from espalier.passes.sensitivity.table import Candidate
 from espalier.passes.transform.quantize import quantize
 
-Chosen = Mapping[Place, Candidate]
+Chosen = Mapping[PortRef, Candidate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Allocation:
     """One candidate per port. `predicted`: sum of their divergences, in nats a sample; `figures`: all static costs of
     the resulting graph; `gap`: maximum relative distance from the optimum."""
 
-    chosen: dict[Place, Candidate]
+    chosen: dict[PortRef, Candidate]
     predicted: float
     figures: dict[str, float]
     gap: float = 0.0

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from espalier.passes.allocation.convex_hulls import TINY, Hulls, Solution
-from espalier.passes.allocation.decisions import Place
+from espalier.passes.allocation.decisions import PortRef
 from espalier.passes.allocation.problem import Problem, undominated
 from espalier.passes.sensitivity.table import Candidate
 
-Tell = Callable[[Mapping[Place, Candidate]], float]  # predicted divergence of a configuration
+Tell = Callable[[Mapping[PortRef, Candidate]], float]  # predicted divergence of a configuration
 POINTS = 64
 
 

@@ -14,7 +14,7 @@ from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ports import weight_at, weights_of
 from espalier.model.packed.layout import Use, use_at, users_of
-from espalier.passes.allocation.decisions import Column, Place, Slot, coupled
+from espalier.passes.allocation.decisions import Column, PortRef, Slot, coupled
 from espalier.passes.costs.base import Cost, Floats, table, with_candidate
 from espalier.passes.score import Score, static_score
 from espalier.passes.sensitivity.table import Candidate
@@ -79,7 +79,7 @@ class Problem:
         assert each.shares is not None
         return each.sign * each.shares.amount(figure, self.graph)
 
-    def chosen(self, picks: Ints) -> dict[Place, Candidate]:
+    def chosen(self, picks: Ints) -> dict[PortRef, Candidate]:
         """Port → candidate, for one option per group."""
         return {
             port: candidates[group.picks[s, pick]]
@@ -182,7 +182,7 @@ class _Counting:
             for j in range(len(slot.columns))
         ])  # fmt: skip
 
-    def _others(self, name: str, own: set[Place]) -> list[Use]:
+    def _others(self, name: str, own: set[PortRef]) -> list[Use]:
         """Uses of a weight at ports that are not decided."""
         if len(self._users[name]) == len(own):
             return []

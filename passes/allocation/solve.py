@@ -11,7 +11,7 @@ from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph
 from espalier.passes.allocation.convex_hulls import Hulls, Solution
-from espalier.passes.allocation.decisions import Column, Place, Slot, slots
+from espalier.passes.allocation.decisions import Column, PortRef, Slot, slots
 from espalier.passes.allocation.exact_solver import exact, least_under
 from espalier.passes.allocation.plan import Allocation, configured
 from espalier.passes.allocation.predicted_fronts import Falling, Tell, falling, fronts
@@ -42,7 +42,7 @@ class Point:
 
     figure: float
     predicted: float
-    chosen: dict[Place, Candidate]
+    chosen: dict[PortRef, Candidate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def allocate(
     best = held(problem, limits)
     if tell is not None:
 
-        def whole(chosen: Mapping[Place, Candidate]) -> float:
+        def whole(chosen: Mapping[PortRef, Candidate]) -> float:
             """The divergence of these choices together with the unlimited ones."""
             return tell({**chosen, **free})
 
@@ -106,14 +106,14 @@ def allocate(
 
 def unlimited(
     graph: Graph, table: Sequence[Sensitivity], costs: Iterable[str], who: Competing
-) -> tuple[dict[Place, Candidate], float]:
+) -> tuple[dict[PortRef, Candidate], float]:
     """(choices, divergence) of selected ports that affect no cost, such as biases, if float is not allowed: the format
     of least divergence.
     """
     if who.whole or not who.ports:
         return {}, 0.0
     wanted = [cost(name) for name in dict.fromkeys(costs)]
-    chosen, predicted = dict[Place, Candidate](), 0.0
+    chosen, predicted = dict[PortRef, Candidate](), 0.0
     for slot in slots(table, graph, who.columns, whole=False, tied=who.tied, ports=who.ports):
         if any(_looks_at(c, slot) for c in wanted):
             continue

@@ -1,1 +1,1 @@
-"""Passes that only look: one file each."""
+"""Analyses: passes that do not change the graph, one file each."""

@@ -1,4 +1,4 @@
-"""A sample of what flows through every port that can be quantised, for histograms and for choosing formats."""
+"""Samples the tensors at every quantisable port, for histograms and for choosing formats."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from espalier.model.graph.ops import quantisable
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.observed.options import ObserveOptions
 
-MOST = 1 << 14  # values of a port that are handed on
+MAX_VALUES = 1 << 14  # of a port's sample
 
 
 @dataclass(frozen=True, slots=True)
 class ActivationOptions(ObserveOptions):
-    """The data, and how much of it."""
+    """The data and the number of samples."""
 
     limit: int = field(default=16, metadata={"min": 0, "help": "maximum number of samples; 0 = all"})
 
 
 @dataclass(frozen=True, slots=True)
 class ActivationSample:
-    """Rows [n, row] of a port's tensor before its own format, as formats see them; float32.
+    """A sample of `rows` [n, row] of a port's tensor in the view of its format, before it; float32.
 
-    `elements` of the data that was run were seen, in `least` … `most`.
+    `elements`: number of elements on the data, in the range `least` … `most`.
     """
 
     node: str
@@ -39,18 +39,18 @@ class ActivationSample:
 
 @analysis("activations", "Activations", ActivationOptions)
 def activations(graph: Graph, options: ActivationOptions, context: Context) -> tuple[Graph, Report]:
-    """Per port that takes an activation: range, mean, deviation and zeros on the data."""
+    """Range, mean, deviation and zeros of each activation on the data."""
     from espalier.passes.observed.tensor_statistics import operands, stream
     from espalier.passes.running.splits import load_split
 
     split = load_split(options, context)
-    wanted = {(n.id, p): operands(n, p) for n in graph for p in activation_ports(n)}
-    found = stream(graph, split, min(options.batch_size, len(split)), wanted, context, histogram=False)
+    ports = {(n.id, p): operands(n, p) for n in graph for p in activation_ports(n)}
+    statistics = stream(graph, split, min(options.batch_size, len(split)), ports, context, histogram=False)
     rows: list[Row] = []
-    for (node, port), seen in found.items():
-        kept, moments = seen.sample.rows, seen.moments
-        kept = kept[: max(1, MOST // max(kept.shape[1], 1))]
-        context.found(ActivationSample(node, port, kept.copy(), moments.count, moments.low, moments.high))
+    for (node, port), observed in statistics.items():
+        sample, moments = observed.sample.rows, observed.moments
+        sample = sample[: max(1, MAX_VALUES // max(sample.shape[1], 1))]
+        context.found(ActivationSample(node, port, sample.copy(), moments.count, moments.low, moments.high))
         figures = {"min": moments.low, "max": moments.high, "mean": moments.mean, "std": moments.variance**0.5}
         zeros = moments.zeros / max(moments.count, 1)
         rows.append({"node": node, "port": port, "elements": moments.count, **figures, "zeros": zeros})
@@ -58,5 +58,5 @@ def activations(graph: Graph, options: ActivationOptions, context: Context) -> t
 
 
 def activation_ports(node: Node) -> tuple[str, ...]:
-    """The ports of a node that take or give a computed tensor of floats, under the names of their formats."""
+    """The quantisable ports of a node with computed tensors."""
     return tuple(p for p in quantisable(node) if p.startswith("data"))

@@ -1,4 +1,4 @@
-"""What hardware gains by more parallelism, and what it costs: the designs that `balance_parallelism` can give."""
+"""Interval against area of hardware: the designs that `balance_parallelism` can give."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.verilog.design.options import EmitOptions, sizes_in
 
 @dataclass(frozen=True, slots=True)
 class BalanceFrontOptions:
-    """How many points, at which sizes."""
+    """Number of designs, and sizes."""
 
     points: int = field(default=24, metadata={"min": 2, "max": 200, "help": "maximum number of designs"})
     sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
@@ -20,16 +20,16 @@ class BalanceFrontOptions:
 
 @analysis("balance_front", "Area against interval", BalanceFrontOptions)
 def balance_front(graph: Graph, options: BalanceFrontOptions, context: Context) -> tuple[Graph, Report]:
-    """One row a design, from fully folded to as parallel as it helps: interval, area, and its `multipliers`."""
+    """One row per design, from fully folded to the most parallel: interval, area, and its `multipliers`."""
     from espalier.verilog.lowering.parallelism import balance_front as front_of
 
     emit = EmitOptions(sizes=sizes_in(options.sizes))
-    found = front_of(graph, context.store, emit, options.points, lambda k, n: context.progress(k, n, "designs"))
+    designs = front_of(graph, context.store, emit, options.points, lambda k, n: context.progress(k, n, "designs"))
     rows = tuple(
         {"multipliers": p.multipliers, "interval": p.interval, **p.area.counts(), "bottleneck": p.bottleneck,
          "fifos": p.fifos.counts(), "parallelism": {name: each.label for name, each in p.parallelism.items()}}
-        for p in found
+        for p in designs
     )  # fmt: skip
-    unknown = sorted({module for p in found for module in p.area.unknown})
+    unknown = sorted({module for p in designs for module in p.area.unknown})
     summary: dict[str, Any] = {"designs": len(rows)} | ({"unknown": unknown} if unknown else {})
     return graph, Report("balance_front", rows, summary)

@@ -1,6 +1,6 @@
-"""How far a graph's outputs are from the baseline's, told by the evaluation itself: it runs the same batches anyway.
+"""Divergence of a graph's outputs from the baseline's, computed during an evaluation on the same batches.
 
-The baseline's outputs stay between evaluations, so from the second on this costs no run.
+The baseline's outputs are cached, so that only the first evaluation runs it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from espalier.passes.running.splits import EvaluateOptions
 if TYPE_CHECKING:
     from torch import Tensor
 
-KEPT = 2  # baselines whose outputs stay
+MAX_BASELINES = 2  # in the cache
 
 
 @dataclass(frozen=True, slots=True)
-class BesideOptions(EvaluateOptions):
-    """An evaluation that tells the divergence from the baseline as well, and the change of the accuracy."""
+class ComparedOptions(EvaluateOptions):
+    """An evaluation with the divergence from the baseline and the change of the accuracy."""
 
     baseline: str = field(default=OPENED, metadata={"help": "name of the graph that is compared with"})
     AGAINST_BASE: ClassVar[bool] = True
 
 
-class Beside:
-    """Hears the batches of an evaluation, always in the same order, and adds up the divergence from `base`."""
+class BaselineComparison:
+    """Accumulates the divergence from `base` over the batches of an evaluation, which always has the same order."""
 
-    def __init__(self, base: Graph, options: BesideOptions, context: Context) -> None:
+    def __init__(self, base: Graph, options: ComparedOptions, context: Context) -> None:
         from espalier.model.data.recent import signature
         from espalier.passes.sensitivity.outputs import Outputs
 
@@ -40,22 +40,22 @@ class Beside:
         self._outputs = Outputs(self._base)
         plain = EvaluateOptions(**{n: getattr(options, n) for n in EvaluateOptions.__dataclass_fields__})
         self._key = fingerprint(self._base), plain, context.reading, signature(plain.data)
-        self._known = list(_HELD.get(self._key, ()))
+        self._cached = list(_CACHE.get(self._key, ()))
         self._module: Any = None
-        self._lost, self._batches, self._samples = 0.0, 0, 0
-        self._right: list[bool] = []
-        self._alike = True
+        self._kl, self._batches, self._samples = 0.0, 0, 0
+        self.correct: list[bool] = []  # per sample, of the baseline; empty if its outputs are no classes
+        self._same_shape = True
 
-    def hear(self, inputs: Mapping[str, Tensor], result: Any, labels: Tensor) -> None:
-        """A batch and what the graph makes of it."""
-        if self._batches == len(self._known):
-            self._known.append(self._outputs.of(self._run(inputs)))
-        before, after = self._known[self._batches], self._outputs.of(result)
-        self._alike = self._alike and before.shape == after.shape
-        if self._alike:
-            self._lost += self._outputs.divergence(before, after, inputs)
+    def add(self, inputs: Mapping[str, Tensor], result: Any, labels: Tensor) -> None:
+        """Add a batch with the graph's result."""
+        if self._batches == len(self._cached):
+            self._cached.append(self._outputs.of(self._run(inputs)))
+        before, after = self._cached[self._batches], self._outputs.of(result)
+        self._same_shape = self._same_shape and before.shape == after.shape
+        if self._same_shape:
+            self._kl += self._outputs.divergence(before, after, inputs)
         if self._outputs.classes:
-            self._right += (before.argmax(-1) == labels).tolist()
+            self.correct += (before.argmax(-1) == labels).tolist()
         self._batches, self._samples = self._batches + 1, self._samples + len(before)
 
     def _run(self, inputs: Mapping[str, Tensor]) -> Any:
@@ -65,18 +65,13 @@ class Beside:
             self._module = build(self._base, self._context.store, self._context.callables)
         return self._module(**inputs)
 
-    @property
-    def right(self) -> list[bool]:
-        """Of each sample whether the baseline has its class right; empty where its outputs are no classes."""
-        return self._right
-
     def figures(self) -> dict[str, Any]:
-        """After the last batch: the baseline's name; the divergence from it, nats a sample, where heads are alike."""
-        _HELD[self._key] = tuple(self._known)
-        while len(_HELD) > KEPT:
-            _HELD.pop(next(iter(_HELD)))
-        kl = {"kl": self._lost / max(self._samples, 1)} if self._alike else {}
+        """After the last batch: the baseline's name and, if the outputs have equal shapes, the kl in nats a sample."""
+        _CACHE[self._key] = tuple(self._cached)
+        while len(_CACHE) > MAX_BASELINES:
+            _CACHE.pop(next(iter(_CACHE)))
+        kl = {"kl": self._kl / max(self._samples, 1)} if self._same_shape else {}
         return {"baseline": self._name, **kl}
 
 
-_HELD: dict[Hashable, tuple[Tensor, ...]] = {}
+_CACHE: dict[Hashable, tuple[Tensor, ...]] = {}

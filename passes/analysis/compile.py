@@ -1,4 +1,4 @@
-"""What torch.compile is worth to a model on this machine: the first call, later ones, and after how many it pays."""
+"""Benefit of torch.compile for a model on this machine: first call, later calls, and break-even number of calls."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from espalier.passes.timed.profiler_spans import host_events
 from espalier.passes.timed.rounded_weights import round_weights
 from espalier.passes.timed.subgraph_call import subgraph_call
 
-WARM, LEAST, SECONDS = 3, 5, 2.0  # untimed calls; timed rounds at least, and seconds after which no further begins
+WARM, MIN_ROUNDS, SECONDS = 3, 5, 2.0  # untimed calls; minimum of timed rounds; seconds after which no further begins
 PRODUCTS = ("addmm", "bmm", "aten::mm", "conv", "attention")  # in names of operations that multiply matrices
 VERSIONS = ("eager", "captured", "compiled")
 Backend = Literal["inductor", "aot_eager", "eager"]
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
-COMPILER = "torch.compile with inductor needs a C++ compiler on the CPU, and there is none."
+COMPILER = "torch.compile with inductor needs a C++ compiler on the CPU, but none is installed."
 
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions(TimedOptions):
-    """How it is compiled, and on what it runs; without data on made inputs of the model's sizes."""
+    """Compiler settings and inputs; without data, random inputs of the model's sizes."""
 
     backend: Backend = field(default="inductor", metadata={"help": "backend that compiles the captured graphs"})
     mode: Mode = field(default="default", metadata={"help": "inductor's mode: how much it optimises"})
@@ -53,11 +53,11 @@ class CompileOptions(TimedOptions):
 
 @analysis("compile", "Compile", CompileOptions)
 def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[Graph, Report]:
-    """Eager against compiled: seconds of the first call apart from later ones, calls until it pays, graph breaks.
+    """Eager against compiled: seconds of the first and of later calls, break-even number of calls, graph breaks.
 
-    Rows: one for each of eager, captured (the graphs as found, run by torch) and compiled; ratios are of the least
-    times, since other work only adds. Weights are rounded to their formats beforehand. `found` gets each call's time
-    and the breaks. Raises OptionsError for what is not there, PassError where the compiler fails.
+    Rows: eager, captured (the captured graphs, run by torch) and compiled; ratios are of the shortest times, since
+    other processes only add time. Weights are rounded to their formats beforehand. `found` gets the time of each call
+    and the breaks. Raises OptionsError for a missing device or compiler, PassError if the compiler fails.
     """
     import torch
 
@@ -66,25 +66,25 @@ def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[G
 
     _check(options)
     dynamo = _dynamo()
-    whole = round_weights(build(in_float(graph), context.store, context.callables, packed=True)).to(options.device)
+    module = round_weights(build(in_float(graph), context.store, context.callables, packed=True)).to(options.device)
     inputs = inputs_on(options, graph, context)
     dynamo.reset()
     try:
         with torch.no_grad(), _unlogged():
             with size_errors(options), fit_error(inputs):
-                whole(**inputs)
-            call = subgraph_call(whole, graph, options.part, inputs)
-            found = _measured(call, options, context)
+                module(**inputs)
+            call = subgraph_call(module, graph, options.part, inputs)
+            times = _measured(call, options, context)
     finally:
         dynamo.reset()
-    calls = {n: {"first": found.first[n], "later": found.later[n]} for n in VERSIONS}
-    context.found({"calls": calls, "breaks": found.breaks})
-    return graph, Report("compile", *_told(found, options))
+    calls = {n: {"first": times.first[n], "later": times.later[n]} for n in VERSIONS}
+    context.found({"calls": calls, "breaks": times.breaks})
+    return graph, Report("compile", *_report(times, options))
 
 
 @dataclass(slots=True)
-class Found:
-    """Seconds of the first call and of later ones, by version; graphs and why the compiler began another."""
+class CompileTimes:
+    """Seconds of the first and of later calls by version; number of graphs, and reasons of the breaks."""
 
     first: dict[str, float]
     later: dict[str, list[float]]
@@ -103,24 +103,24 @@ def _check(options: CompileOptions) -> None:
     from espalier.kernels.bench.machine import spaced
 
     if spaced():
-        raise OptionsError("torch lies in a folder with a space in its name, where inductor cannot link on the CPU.",
+        raise OptionsError("The path of torch contains a space, so inductor cannot link on the CPU.",
                            "Install it elsewhere, or choose the backend aot_eager.")  # fmt: skip
 
 
 def _dynamo() -> Any:
-    """What finds graphs; torch documents it, under a private name."""
+    """torch._dynamo, which captures graphs: documented, but under a private name."""
     import torch
 
-    held: Any = torch
-    return held._dynamo
+    untyped: Any = torch
+    return untyped._dynamo
 
 
 def has_compiler() -> bool:
-    """Whether there is a C++ compiler, which inductor needs on the CPU."""
+    """Whether a C++ compiler is installed, which inductor needs on the CPU."""
     return any(shutil.which(n) for n in (os.environ.get("CXX", "g++"), "g++", "clang++"))
 
 
-def _measured(call: Callable[[], Any], options: CompileOptions, context: Context) -> Found:
+def _measured(call: Callable[[], Any], options: CompileOptions, context: Context) -> CompileTimes:
     inductor: Any = importlib.import_module("torch._inductor.config")
     compiler: Any = importlib.import_module("torch")
     context.progress(0, 0, "eager")
@@ -130,23 +130,23 @@ def _measured(call: Callable[[], Any], options: CompileOptions, context: Context
     settings: dict[str, Any] = {"dynamic": options.dynamic or None}
     if options.backend == "inductor" and options.mode != "default":
         settings["mode"] = options.mode
-    # Nothing from earlier runs, so that the first call is one; no processes of its own that outlive this one.
+    # Without caches, so that the first call compiles; in this process, so that no other outlives it.
     _dynamo().reset()
     with inductor.patch(force_disable_caches=True, compile_threads=1):
         for name, how in (("captured", {"backend": "eager"}), ("compiled", {"backend": options.backend, **settings})):
             context.progress(0, 0, f"first call, {name}")
             versions[name] = compiler.compile(call, **how)
             first[name] = _first(versions[name], options)
-        watch = Others()
-        later = _rounds(versions, options, context)  # all in turns: what others do meanwhile meets each alike
-        others = watch.share()
+        monitor = Others()
+        later = _rounds(versions, options, context)  # in turns, so that other processes affect all versions alike
+        others = monitor.share()
         difference = _difference(call(), versions["compiled"]())
     least = {n: min(times) for n, times in later.items()}
     products, operations = _shares(call, options)
     spread = _spread(later["eager"])
     facts = CompileFacts(least["eager"], least["compiled"], least["captured"], graphs, products, operations, spread,
                   options.backend == "inductor", others)  # fmt: skip
-    return Found(first, later, graphs, breaks, facts, difference)
+    return CompileTimes(first, later, graphs, breaks, facts, difference)
 
 
 def _seconds(call: Callable[[], Any], options: CompileOptions) -> float:
@@ -179,7 +179,7 @@ def _rounds(
             _seconds(call, options)
     begun = time.perf_counter()
     for number in range(options.runs):
-        if number >= LEAST and time.perf_counter() - begun > SECONDS:
+        if number >= MIN_ROUNDS and time.perf_counter() - begun > SECONDS:
             break
         context.progress(number, options.runs, " and ".join(versions))
         for name, call in versions.items():
@@ -195,17 +195,17 @@ def _breaks(call: Callable[[], Any]) -> tuple[int, list[str]]:
 
 
 def _line(reason: Any) -> str:
-    """What could not be traced, and where. torch's hints on its own settings are left out: none can be set here."""
+    """The reason and location of a graph break, without torch's hints on its settings."""
     place = reason.user_stack[-1] if reason.user_stack else None
     where = f" ({Path(place.filename).name}, line {place.lineno}, in {place.name})" if place is not None else ""
     title, _, rest = " ".join(str(reason.reason).split()).partition(" Explanation: ")
-    told = rest.partition(" Hint:")[0].partition(" Developer debug context:")[0]
-    return shorten(f"{title}: {told}" if told else title, 200, placeholder=" …") + where
+    explanation = rest.partition(" Hint:")[0].partition(" Developer debug context:")[0]
+    return shorten(f"{title}: {explanation}" if explanation else title, 200, placeholder=" …") + where
 
 
 @contextmanager
 def _unlogged() -> Generator[None]:
-    """What breaks a graph is listed; torch's log would tell it a second time, in twenty lines."""
+    """Silence torch's log of graph breaks, which are in the report."""
     log = logging.getLogger("torch._dynamo")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -216,7 +216,7 @@ def _unlogged() -> Generator[None]:
 
 
 def _shares(call: Callable[[], Any], options: CompileOptions) -> tuple[float, int]:
-    """The share of matrix products and convolutions in the operations' time, and how many operations a call has."""
+    """(share of matrix products and convolutions in the operations' time, number of operations of a call)."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(
@@ -227,15 +227,15 @@ def _shares(call: Callable[[], Any], options: CompileOptions) -> tuple[float, in
 
 
 def _counted(events: Iterable[Any], *, device: bool) -> tuple[float, int]:
-    own = [(e, e.self_device_time_total if device else e.self_cpu_time_total) for e in host_events(events)]
-    whole = sum(t for _, t in own)
-    heavy = sum(t for e, t in own if any(w in e.name for w in PRODUCTS))
-    leaves = sum(e.name.startswith("aten::") and not e.cpu_children for e, _ in own)
-    return heavy / whole if whole else 0.0, leaves
+    times = [(e, e.self_device_time_total if device else e.self_cpu_time_total) for e in host_events(events)]
+    total = sum(t for _, t in times)
+    products = sum(t for e, t in times if any(w in e.name for w in PRODUCTS))
+    leaves = sum(e.name.startswith("aten::") and not e.cpu_children for e, _ in times)
+    return products / total if total else 0.0, leaves
 
 
 def _difference(one: Any, other: Any) -> float:
-    """The largest difference between two results, NaN where only one is; those that are no tensors aside."""
+    """The largest difference of two results' tensors; NaN if only one of two values is NaN."""
     import torch
     import torch.utils._pytree as pytree
 
@@ -245,33 +245,33 @@ def _difference(one: Any, other: Any) -> float:
     return float(torch.stack(apart).max()) if apart else 0.0
 
 
-def _told(found: Found, options: CompileOptions) -> tuple[tuple[Row, ...], Row]:
-    rows = tuple(_row(name, found) for name in VERSIONS)
+def _report(times: CompileTimes, options: CompileOptions) -> tuple[tuple[Row, ...], Row]:
+    rows = tuple(_row(name, times) for name in VERSIONS)
     saved = rows[0]["least"] - rows[-1]["least"]
-    cost = found.first["compiled"] - found.first["eager"]
+    cost = times.first["compiled"] - times.first["eager"]
     return rows, {
-        "graphs": found.graphs, "breaks": "; ".join(found.breaks), "break_even_calls": _calls(cost, saved),
-        "speedup": rows[-1]["speedup"], "compile_seconds": cost, "max_error": found.difference,
-        "products_share": found.facts.products, "operations": found.facts.operations, "backend": options.backend,
-        "mode": options.mode, "device": options.device, "part": options.part, "others": found.facts.others,
-        "why": " ".join(explanation(found.facts)),
+        "graphs": times.graphs, "breaks": "; ".join(times.breaks), "break_even_calls": _calls(cost, saved),
+        "speedup": rows[-1]["speedup"], "compile_seconds": cost, "max_error": times.difference,
+        "products_share": times.facts.products, "operations": times.facts.operations, "backend": options.backend,
+        "mode": options.mode, "device": options.device, "part": options.part, "others": times.facts.others,
+        "why": " ".join(explanation(times.facts)),
     }  # fmt: skip
 
 
-def _row(name: str, found: Found) -> Row:
-    later = found.later[name]
+def _row(name: str, times: CompileTimes) -> Row:
+    later = times.later[name]
     seconds = statistics.median(later)
-    return {"version": name, "first": found.first[name], "seconds": seconds, "least": min(later),
+    return {"version": name, "first": times.first[name], "seconds": seconds, "least": min(later),
             "spread": _spread(later), "calls": len(later),
-            "speedup": min(found.later["eager"]) / min(later)}  # fmt: skip
+            "speedup": min(times.later["eager"]) / min(later)}  # fmt: skip
 
 
 def _spread(times: list[float]) -> float:
-    """Half of what the middle half of the times spans, as a share of the median."""
+    """Half the interquartile range, relative to the median."""
     low, middle, high = statistics.quantiles(times, n=4)
     return (high - low) / 2 / middle
 
 
 def _calls(cost: float, saved: float) -> int | None:
-    """After how many calls, the first among them, the time of compiling is back; None: never."""
+    """The number of calls, the first included, after which compiling saves time; None: never."""
     return max(1, math.ceil(1 + cost / saved)) if saved > 0 else None

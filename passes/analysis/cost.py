@@ -1,4 +1,4 @@
-"""What one sample costs at the example's sizes: multiply–accumulates, operations, bits moved, per node."""
+"""The cost of one sample per node at the example's sizes: multiply–accumulates, operations, bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from espalier.model.graph.ops import category, macs
 from espalier.passes.base import Context, NoOptions, Report, Row, analysis
 from espalier.passes.score import node_bitops, one_sample
 
-# Operations per output element, as common counters (e.g. DeepSpeed's) take them.
+# Operations per output element, as in common counters (e.g. DeepSpeed's).
 _PER_ELEMENT = {"activation": 1, "add": 1, "norm": 5}
 _PER_ELEMENT_OP = {"softmax": 5, "log_softmax": 5}
 Sizes = dict[str, int]
@@ -19,10 +19,10 @@ Sizes = dict[str, int]
 
 @analysis("cost", "Cost", instant=True)
 def cost(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Report]:
-    """MACs, FLOPs, BitOPs and bytes of each node for one sample, at the sizes that the summary names.
+    """MACs, FLOPs, BitOPs and bytes of each node for one sample, at the sizes in the summary.
 
     FLOPs: 2 per MAC, 1 per element of a bias, an addition or an activation, 5 of a norm or softmax.
-    Adapters count too. BitOPs: MACs × weight bits × activation bits, float32 = 32. Bytes: inputs, outputs and
+    Adapters are included. BitOPs: MACs × weight bits × activation bits, float32 = 32. Bytes: inputs, outputs and
     weights, each once, in their formats.
     """
     sizes = one_sample(graph)
@@ -34,9 +34,9 @@ def cost(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Rep
 def _row(node: Node, sizes: Sizes, graph: Graph) -> Row:
     count = macs(node, sizes) + sum(adapter_macs(node, sizes))
     moved = {p: _bytes(node, p, sizes) for p in node.ports}
-    beside = sum(4 * graph.weights[name].elements for x in node.adapters.values() for name in (x.a, x.b))
-    own = sum(b for p, b in moved.items() if p in node.weights) + beside
-    everything = sum(moved.values()) + beside
+    adapters = sum(4 * graph.weights[name].elements for x in node.adapters.values() for name in (x.a, x.b))
+    weights = sum(b for p, b in moved.items() if p in node.weights) + adapters
+    total = sum(moved.values()) + adapters
     flops = _flops(node, count, sizes)
     return {
         "node": node.id,
@@ -44,9 +44,9 @@ def _row(node: Node, sizes: Sizes, graph: Graph) -> Row:
         "macs": count,
         "flops": flops,
         "bitops": node_bitops(node, sizes),
-        "weight_bytes": own,
-        "bytes": everything,
-        "intensity": flops / everything if everything else 0.0,
+        "weight_bytes": weights,
+        "bytes": total,
+        "intensity": flops / total if total else 0.0,
     }
 
 
@@ -60,11 +60,11 @@ def _flops(node: Node, count: int, sizes: Sizes) -> int:
 def _bytes(node: Node, port: str, sizes: Sizes) -> int:
     meta, chosen = node.ports[port], node.precision.get(port)
     bits = chosen.format.bits if chosen else BITS.get(meta.dtype, 32)
-    return math.ceil(_touched(node, port, sizes) * bits / 8)
+    return math.ceil(_accessed(node, port, sizes) * bits / 8)
 
 
-def _touched(node: Node, port: str, sizes: Sizes) -> int:
-    """Elements read or written: an embedding reads only the rows that it looks up."""
+def _accessed(node: Node, port: str, sizes: Sizes) -> int:
+    """Elements read or written; an embedding reads only the indexed rows."""
     if node.op == "embedding" and port == "weight" and node.out:
         return node.out.elements(sizes)
     return node.ports[port].elements(sizes)

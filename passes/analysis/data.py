@@ -1,4 +1,4 @@
-"""What the data are like that a model is trained and measured on, and whether they fit it."""
+"""Describes the data of training and evaluation, and whether they fit the model."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @analysis("data", "Data", EvaluateOptions)
 def data(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Graph, Report]:
-    """Samples and share of each class by split, the accuracy of guessing the most frequent one, lengths of the texts.
+    """Samples and share of each class by split, majority-class accuracy, and lengths of texts.
 
-    The summary tells how even the classes are and what share of the texts `max_length` cuts.
+    The summary has the balance of the classes and the share of texts that `max_length` truncates.
     """
     from espalier.model.data.summary import balance, summarise
 
@@ -26,24 +26,29 @@ def data(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Grap
     task = task_of(options, context)
     if options.split and options.split != "all":
         task = task.only(options.split)
-    seen = summarise(task.take(options.limit or None), length_of(options, context).tokens)
-    told = misfit(graph, task.classes, task.splits)
-    if not any(told):
-        told = (data_warning(task, context).get("warning", ""), "")
-    context.found((seen, told))
+    described = summarise(task.take(options.limit or None), length_of(options, context).tokens)
+    warning = misfit(graph, task.classes, task.splits)
+    if not any(warning):
+        warning = (data_warning(task, context).get("warning", ""), "")
+    context.found((described, warning))
     rows = tuple(
         {"split": s.name, "class": c, "samples": n, "share": n / max(s.samples, 1)}
-        for s in seen.splits
-        for c, n in zip(seen.classes, s.counts, strict=True)
+        for s in described.splits
+        for c, n in zip(described.classes, s.counts, strict=True)
     )
-    summary = {"kind": seen.kind, "samples": sum(seen.counts), "classes": len(seen.classes),
-               "baseline_accuracy": seen.judged.majority, "balance": balance(seen.counts, seen.classes)}  # fmt: skip
-    texts = {"median_length": seen.median, "longest": seen.longest, "cut": seen.cut} if seen.kind == "text" else {}
+    summary = {"kind": described.kind, "samples": sum(described.counts), "classes": len(described.classes),
+               "baseline_accuracy": described.judged.majority,
+               "balance": balance(described.counts, described.classes)}  # fmt: skip
+    texts = (
+        {"median_length": described.median, "longest": described.longest, "cut": described.cut}
+        if described.kind == "text"
+        else {}
+    )
     return graph, Report("data", rows, {**summary, **texts})
 
 
 def task_of(options: EvaluateOptions, context: Context) -> TaskData:
-    """The data as a training sees them; a lone file with too few rows to be divided in one piece. Raises DataError."""
+    """The data as a training splits them; a file with too few rows to be split is one split. Raises DataError."""
     try:
         return load_task(options, context.reading, whole=options.split == "all")
     except DataError:
@@ -51,22 +56,22 @@ def task_of(options: EvaluateOptions, context: Context) -> TaskData:
 
 
 def misfit(graph: Graph, classes: tuple[str, ...], splits: dict[str, Split]) -> tuple[str, str]:
-    """Why the graph cannot be measured on the data and what to do, as far as that is seen without running it."""
+    """(why the graph cannot be evaluated on the data, what to do), as far as known without running it; or empty."""
     try:
         names = [n.target for n in graph.placeholders]
         for split in splits.values():
             match_inputs(names, split)
     except DataError as error:
         return error.message, error.hint
-    told = head(graph)
-    if told is not None and len(classes) > told:
-        text = f"The data have {len(classes)} classes; the model tells {told} apart."
+    width = head(graph)
+    if width is not None and len(classes) > width:
+        text = f"The data have {len(classes)} classes, but the model has {width}."
         return text, "Use a model with as many labels as the data, or name another label column."
     return "", ""
 
 
 def head(graph: Graph) -> int | None:
-    """How many classes the graph tells apart: the width of its first result that is a matrix; None where unknown."""
+    """The number of classes of the graph: the width of its first matrix result; None if unknown."""
     for ref in graph.output.inputs:
         meta = graph.nodes[ref.node].ports.get("data_out")
         if meta is not None and len(meta.shape) == 2:

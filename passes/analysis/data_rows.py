@@ -1,4 +1,4 @@
-"""Some samples of the data as people read them: a page of a split, of one class, or those that hold some words."""
+"""A page of samples of the data in readable form: of a split, of a class, or with given words."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from espalier.model.data.base import Array, Split, TaskData
 
 PAGE = 200
-SIDE = 64  # pixels of a picture, at most
+SIDE = 64  # pixels of an image, at most
 
 
 @dataclass(frozen=True, slots=True)
 class DataRowsOptions(EvaluateOptions):
-    """Which samples; `limit` is how many are shown."""
+    """The selected samples; `limit`: number shown."""
 
     limit: int = field(default=PAGE, metadata={"min": 1, "help": "number of samples shown"})
     start: int = field(default=0, metadata={"min": 0, "help": "number of samples skipped"})
@@ -31,33 +31,33 @@ class DataRowsOptions(EvaluateOptions):
 
 @analysis("data_rows", "Samples of the data", DataRowsOptions)
 def data_rows(graph: Graph, options: DataRowsOptions, context: Context) -> tuple[Graph, Report]:
-    """Number, class, text and length in tokens of each; `found` in the summary counts all that match."""
+    """Number, class, text and length in tokens of each sample; `found` in the summary: number of matches."""
     task = task_of(options, context)
     name = options.split or next(iter(task.splits))
     split, texts = task.split(name), task.texts.get(name, ())
-    places = _matching(task, split, texts, options)
-    page = places[options.start : options.start + options.limit]
+    numbers = _matching(task, split, texts, options)
+    page = numbers[options.start : options.start + options.limit]
     rows = tuple(_row(task, split, texts, int(at)) for at in page)
     if task.kind == "image":
         context.found(_pictures(split, page))
-    return graph, Report("data_rows", rows, {"split": name, "found": len(places)})
+    return graph, Report("data_rows", rows, {"split": name, "found": len(numbers)})
 
 
 def _matching(task: TaskData, split: Split, texts: tuple[str, ...], options: DataRowsOptions) -> Array:
-    """The numbers of the samples that are asked for."""
+    """The numbers of the matching samples; raises DataError for an unknown sample or class."""
     import numpy as np
 
-    places = np.array(options.among, dtype=np.int64) if options.among else np.arange(len(split))
-    if places.size and int(places.max()) >= len(split):
-        raise DataError(f"There is no sample {int(places.max())}.", f"The split has {len(split)}.")
+    numbers = np.array(options.among, dtype=np.int64) if options.among else np.arange(len(split))
+    if numbers.size and int(numbers.max()) >= len(split):
+        raise DataError(f"There is no sample {int(numbers.max())}.", f"The split has {len(split)}.")
     if options.of_class:
         if options.of_class not in task.classes:
             raise DataError(f"There is no class {options.of_class!r}.", f"There are: {', '.join(task.classes)}.")
-        places = places[split.labels[places] == task.classes.index(options.of_class)]
+        numbers = numbers[split.labels[numbers] == task.classes.index(options.of_class)]
     wish = options.holding.casefold()
     if wish and texts:
-        places = places[[wish in texts[at].casefold() for at in places.tolist()]]
-    return places
+        numbers = numbers[[wish in texts[at].casefold() for at in numbers.tolist()]]
+    return numbers
 
 
 def _row(task: TaskData, split: Split, texts: tuple[str, ...], at: int) -> Row:
@@ -70,7 +70,7 @@ def _row(task: TaskData, split: Split, texts: tuple[str, ...], at: int) -> Row:
 
 
 def _pictures(split: Split, page: Array) -> dict[int, tuple[int, int, int, bytes]]:
-    """Sample → (height, width, channels, bytes), large ones in every so manieth pixel."""
+    """Sample → (height, width, channels, bytes), subsampled to at most SIDE pixels a side."""
     import numpy as np
 
     pixels = next(iter(split.inputs.values()))

@@ -1,4 +1,4 @@
-"""The true divergence of the present model from the one opened, or of single choices; nothing is predicted."""
+"""Measures the divergence of the present model from the opened one, or of single candidates; no prediction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from espalier.passes.sensitivity.table import Candidate
 if TYPE_CHECKING:
     from espalier.passes.sensitivity.measure import Baseline, Measured
 
-KEPT = 2  # baselines that stay warm: that of the score's data and that of the sensitivities'
+MAX_BASELINES = 2  # in the cache: for the data of the score and of sensitivities
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class DivergenceOptions(EvaluateOptions):
-    """Which data; `cells` are tried one at a time in place of the graph's own choices, from the present weights."""
+    """The data; `cells` are measured one at a time on the present weights, without the graph's own formats."""
 
     baseline: str = field(default=OPENED, metadata={"help": "name of the baseline graph"})
     cells: tuple[Cell, ...] = field(
@@ -46,7 +46,7 @@ class DivergenceOptions(EvaluateOptions):
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What a cell really costs: KL divergence of the outputs in nats a sample, and the accuracy with it alone."""
+    """A measured cell: KL divergence of the outputs in nats a sample, and the accuracy with it alone."""
 
     cell: Cell
     kl: float
@@ -55,48 +55,50 @@ class Truth:
 
 @analysis("divergence", "Divergence from the baseline", DivergenceOptions)
 def divergence(graph: Graph, options: DivergenceOptions, context: Context) -> tuple[Graph, Report]:
-    """KL divergence of the outputs from those of the model as opened, and the accuracy, on the same samples.
+    """KL divergence of the outputs from those of the opened model, and the accuracy, on the same samples.
 
-    Single choices are measured where the sensitivities were predicted: from the present weights in float.
+    Single candidates are measured against the present weights in float, as sensitivities are predicted.
     """
     from espalier.passes.sensitivity.ports import expansion, expansion_name
 
     if not options.cells:
         baseline = against(context.base or expansion(graph, None), options, context)
         name = options.baseline if context.base else EXPANSION
-        told = _figures(baseline.measure(graph)) | {"baseline": name, "what": baseline.outputs.words}
-        return graph, Report("divergence", (), told)
+        summary = _figures(baseline.measure(graph)) | {"baseline": name, "what": baseline.outputs.words}
+        return graph, Report("divergence", (), summary)
     start = expansion(graph, context.base)
     baseline = against(start, options, context)
     rows: list[Row] = []
-    for cell, found in _each(start, options.cells, baseline, context):
-        context.found(Truth(cell, found.kl, found.accuracy))
-        rows.append({"node": cell.node, "port": cell.port, "choice": cell.candidate.label} | _figures(found))
+    for cell, measured in _each(start, options.cells, baseline, context):
+        context.found(Truth(cell, measured.kl, measured.accuracy))
+        rows.append({"node": cell.node, "port": cell.port, "choice": cell.candidate.label} | _figures(measured))
         context.progress(len(rows), len(options.cells), f"{cell.node} {cell.candidate.label}")
-    told = {"cells": len(rows), "baseline": expansion_name(graph, context.base), "what": baseline.outputs.words}
-    return graph, Report("divergence", tuple(rows), told)
+    summary = {"cells": len(rows), "baseline": expansion_name(graph, context.base), "what": baseline.outputs.words}
+    return graph, Report("divergence", tuple(rows), summary)
 
 
-def _figures(found: Measured) -> Row:
-    figures: Row = {"kl": found.kl, "accuracy": found.accuracy, "agreement": found.agreement}
-    told = {k: v for k, v in figures.items() if v is not None} | {"n": found.samples}
-    return told if found.accuracy is None else told | {"interval": list(wilson(found.accuracy, found.samples))}
+def _figures(measured: Measured) -> Row:
+    values: Row = {"kl": measured.kl, "accuracy": measured.accuracy, "agreement": measured.agreement}
+    row = {k: v for k, v in values.items() if v is not None} | {"n": measured.samples}
+    if measured.accuracy is None:
+        return row
+    return row | {"interval": list(wilson(measured.accuracy, measured.samples))}
 
 
 def _each(
     start: Graph, cells: tuple[Cell, ...], baseline: Baseline, context: Context
 ) -> Iterator[tuple[Cell, Measured]]:
-    """Each cell with its figures, in the order of the nodes: those of one node share what comes before it."""
-    place = {name: i for i, name in enumerate(start.nodes)}
-    unknown = next((c.node for c in cells if c.node not in place), None)
+    """Each cell with its measurement, in the order of the nodes, so that cells of one node share the run before it."""
+    position = {name: i for i, name in enumerate(start.nodes)}
+    unknown = next((c.node for c in cells if c.node not in position), None)
     if unknown is not None:
         raise OptionsError(f"There is no node {unknown!r}.", "Compute the sensitivities again.")
-    ordered = sorted(cells, key=lambda c: place[c.node])
-    return zip(ordered, baseline.walk(given(start, c, context) for c in ordered), strict=True)
+    ordered = sorted(cells, key=lambda c: position[c.node])
+    return zip(ordered, baseline.walk(with_cell(start, c, context) for c in ordered), strict=True)
 
 
-def given(graph: Graph, cell: Cell, context: Context) -> Graph:
-    """The graph with one choice."""
+def with_cell(graph: Graph, cell: Cell, context: Context) -> Graph:
+    """The graph with one candidate applied."""
     select, candidate = Select("name", (cell.node,)), cell.candidate
     if candidate.sparsity:
         options = PruneOptions(sparsity=candidate.sparsity, method=candidate.method, select=select)  # type: ignore[arg-type]
@@ -107,24 +109,24 @@ def given(graph: Graph, cell: Cell, context: Context) -> Graph:
     return graph
 
 
-# -- baselines that stay warm between jobs
+# -- baselines cached between jobs
 
-_HELD: dict[Hashable, Baseline] = {}
+_CACHE: dict[Hashable, Baseline] = {}
 
 
 def against(graph: Graph, options: EvaluateOptions, context: Context) -> Baseline:
-    """The baseline that `graph` makes on the options' data; one that was made lately is taken again."""
+    """The baseline of `graph` on the options' data, from a cache of the last ones."""
     from espalier.model.data.recent import signature
     from espalier.passes.sensitivity.measure import Baseline
 
-    wish = EvaluateOptions(**{n: getattr(options, n) for n in EvaluateOptions.__dataclass_fields__})
-    key = fingerprint(graph), wish, context.reading, signature(wish.data)
-    held = _HELD.pop(key, None)
-    if held is None:
-        data = load_task(wish, context.reading, whole=wish.split in ("", "all"))
-        held = Baseline(graph, measured_split(data, wish.split, wish.limit), wish.batch_size, context)
-    held.context = replace(context)
-    _HELD[key] = held
-    while len(_HELD) > KEPT:
-        _HELD.pop(next(iter(_HELD)))
-    return held
+    plain = EvaluateOptions(**{n: getattr(options, n) for n in EvaluateOptions.__dataclass_fields__})
+    key = fingerprint(graph), plain, context.reading, signature(plain.data)
+    baseline = _CACHE.pop(key, None)
+    if baseline is None:
+        data = load_task(plain, context.reading, whole=plain.split in ("", "all"))
+        baseline = Baseline(graph, measured_split(data, plain.split, plain.limit), plain.batch_size, context)
+    baseline.context = replace(context)
+    _CACHE[key] = baseline
+    while len(_CACHE) > MAX_BASELINES:
+        _CACHE.pop(next(iter(_CACHE)))
+    return baseline

@@ -1,4 +1,4 @@
-"""Measure accuracy and loss of the graph as it is, on data."""
+"""Measures accuracy and loss of the graph on data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from espalier.model.data.base import Split, TaskData
-    from espalier.passes.analysis.baseline import Beside
+    from espalier.passes.analysis.baseline import BaselineComparison
 
 
 @analysis("evaluate", "Evaluate", EvaluateOptions)
@@ -41,30 +41,31 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
     if len(split) and int(split.labels.min()) < 0:
         raise DataError(f"{data.name} has hidden labels (−1).", "Choose a split or data with labels.")
     module = build(graph, context.store, context.callables, packed=True)
-    beside, correct = _beside(options, context), list[bool]()
-    accuracy, loss = measure(module, graph, split, options.batch_size, context, beside, correct)
+    comparison, correct = _comparison(options, context), list[bool]()
+    accuracy, loss = measure(module, graph, split, options.batch_size, context, comparison, correct)
     score = static_score(graph).measured(accuracy, loss)
     summary: dict[str, Any] = {f: getattr(score, f) for f in score.__dataclass_fields__}
     summary |= noise_of(accuracy, correct, split, graph)
-    summary |= _compared(summary, beside, split, graph) if beside else {}
+    summary |= _compared(summary, comparison, split, graph) if comparison else {}
     summary |= text_facts(split, length_of(options, context))
     return graph, Report("evaluate", (), {**summary, **_warning(data, options, context)})
 
 
-def _compared(summary: dict[str, Any], beside: Beside, split: Split, graph: Graph) -> dict[str, Any]:
-    """The divergence from the baseline, and how far the accuracy is from its own, sample by sample."""
-    told, now = beside.figures(), accuracy_of(summary)
-    if now is None or not beside.right:
-        return told
-    own = sum(beside.right) / len(beside.right)
-    before = Figure(own, len(split), str(noise_of(own, beside.right, split, graph)["hits"]))
-    return {**told, "baseline_accuracy": own, "change": {"accuracy": now.against(before, told["baseline"]).to_json()}}
+def _compared(summary: dict[str, Any], comparison: BaselineComparison, split: Split, graph: Graph) -> dict[str, Any]:
+    """The divergence from the baseline, and the change of the accuracy with a paired test."""
+    figures, now = comparison.figures(), accuracy_of(summary)
+    if now is None or not comparison.correct:
+        return figures
+    accuracy = sum(comparison.correct) / len(comparison.correct)
+    before = Figure(accuracy, len(split), str(noise_of(accuracy, comparison.correct, split, graph)["hits"]))
+    change = now.against(before, figures["baseline"]).to_json()
+    return {**figures, "baseline_accuracy": accuracy, "change": {"accuracy": change}}
 
 
 def noise_of(accuracy: float, correct: Sequence[bool], split: Split, graph: Graph) -> dict[str, Any]:
-    """What an accuracy is told with: n, Wilson's interval, the share of the most frequent class, which were right.
+    """Interval data of an accuracy: n, Wilson's interval, majority-class accuracy (`guessing`), correct ones (`hits`).
 
-    `correct`: of each sample, in the order in which `arranged` gives them; `hits` has them in that of the data.
+    `correct`: per sample, in the order of `length_sorted_batches`; `hits` is in the order of the data.
     """
     labels = split.labels[split.labels >= 0]
     rows = np.empty(len(split), bool)
@@ -74,51 +75,53 @@ def noise_of(accuracy: float, correct: Sequence[bool], split: Split, graph: Grap
             "hits": hits_of(rows.tolist())}  # fmt: skip
 
 
-def _beside(options: EvaluateOptions, context: Context) -> Beside | None:
-    """What tells the divergence from the baseline, where that is wanted."""
-    from espalier.passes.analysis.baseline import Beside, BesideOptions
+def _comparison(options: EvaluateOptions, context: Context) -> BaselineComparison | None:
+    """The comparison with the baseline, if the options ask for it."""
+    from espalier.passes.analysis.baseline import BaselineComparison, ComparedOptions
 
-    return Beside(context.base, options, context) if isinstance(options, BesideOptions) and context.base else None
+    return (
+        BaselineComparison(context.base, options, context)
+        if isinstance(options, ComparedOptions) and context.base
+        else None
+    )
 
 
 def _warning(data: TaskData, options: EvaluateOptions, context: Context) -> dict[str, str]:
-    """As `data_warning`, and that it was measured on a part of them."""
-    found = data_warning(data, context, options.split)
+    """`data_warning`, and a warning if only the held-out part of training data is measured."""
+    warning = data_warning(data, context, options.split)
     if options.split or not only_trains(data):
-        return found
-    text = f"{data.name} has training samples alone: the tenth that a training with validation holds out is measured."
-    return {"warning": " ".join((*found.values(), text))}
+        return warning
+    text = f"{data.name} has only training samples: the tenth that a training holds out for validation is measured."
+    return {"warning": " ".join((*warning.values(), text))}
 
 
 def measure(
-    module: nn.Module, graph: Graph, split: Split, batch_size: int, context: Context, beside: Beside | None = None,
-    right: list[bool] | None = None,
+    module: nn.Module, graph: Graph, split: Split, batch_size: int, context: Context,
+    comparison: BaselineComparison | None = None, correct: list[bool] | None = None,
 ) -> tuple[float, float]:  # fmt: skip
-    """(accuracy, mean cross-entropy) of a built module; `beside` hears what it makes of each batch, `right` of each
-    sample whether its class was.
-    """
+    """(accuracy, mean cross-entropy in nats) of a built module; `comparison` and `correct` (per sample) are filled."""
     import torch
     import torch.nn.functional as F
 
-    from espalier.model.torch.in_place import unheard
+    from espalier.model.torch.in_place import in_place
 
-    correct, loss, seen = 0, 0.0, 0
+    right, loss, count = 0, 0.0, 0
     context.progress(0, len(split), "evaluating")
-    with unheard(module), torch.no_grad():
+    with in_place(module), torch.no_grad():
         for inputs, labels in length_sorted_batches(split, graph, batch_size):
             result = _run(module, inputs)
             logits = logits_of(result, graph)
             fit(logits, labels)
             hits = logits.argmax(-1) == labels
-            correct += int(hits.sum())
-            if right is not None:
-                right += hits.tolist()
+            right += int(hits.sum())
+            if correct is not None:
+                correct += hits.tolist()
             loss += float(F.cross_entropy(logits.float(), labels, reduction="sum"))
-            seen += len(labels)
-            if beside is not None:
-                beside.hear(inputs, result, labels)
-            context.progress(seen, len(split), "evaluating")
-    return correct / max(seen, 1), loss / max(seen, 1)
+            count += len(labels)
+            if comparison is not None:
+                comparison.add(inputs, result, labels)
+            context.progress(count, len(split), "evaluating")
+    return right / max(count, 1), loss / max(count, 1)
 
 
 def _run(module: nn.Module, inputs: dict[str, Tensor]) -> Any:

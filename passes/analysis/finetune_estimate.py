@@ -1,4 +1,4 @@
-"""How long a fine-tuning would take here, and what of the model it would train."""
+"""Estimates the duration of a fine-tuning on this machine, and counts what it would train."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from espalier.passes.training.options import FinetuneOptions
 
 @analysis("finetune_estimate", "Time of a fine-tuning", FinetuneOptions)
 def finetune_estimate(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[Graph, Report]:
-    """Time a few real steps and batches of the validation on the data, and add them up; the graph stays as it is."""
+    """Time a few training steps and validation batches on the data, and extrapolate; the graph is not changed."""
     from espalier.passes.training.estimate import estimate
     from espalier.passes.training.prepare import prepare
 

@@ -1,4 +1,4 @@
-"""How well each format holds each weight: SQNR, layer by layer, of many formats side by side."""
+"""SQNR of each weight in each of many formats, layer by layer."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _value(node: Node, graph: Graph, context: Context) -> Tensor:
     import torch
 
     from espalier.model.graph.views import view_at
-    from espalier.model.torch.build import effective
+    from espalier.model.torch.leaf_builder import effective
     from espalier.model.torch.tensors import to_torch
 
     weight = graph.weights[weight_at(node, PORT, graph) or ""]

@@ -1,4 +1,4 @@
-"""The graph as SystemVerilog: written, checked, scheduled and, where asked, simulated against the integer model."""
+"""The graph as SystemVerilog: written, linted, scheduled and optionally simulated against the integer model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     Samples = list[Batch] | EspalierError
 
-STALLS = (0, 1, 2, 3)  # nobody pauses, inputs do, outputs do, both do
+STALLS = (0, 1, 2, 3)  # stall patterns: none, of inputs, of outputs, of both
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareOptions:
-    """What to write, and how far to prove it."""
+    """The design and its verification."""
 
     folder: str = field(
         default="", metadata={"help": "folder for the design; empty: do not write it", "writes": "emit -o DIR"}
@@ -76,13 +76,13 @@ class HardwareOptions:
 
 
 def emitting(options: HardwareOptions) -> EmitOptions:
-    """What of it concerns the design itself."""
+    """The options of the design itself."""
     return EmitOptions(options.name, sizes_in(options.sizes), options.engine, options.adders)
 
 
 @analysis("hardware", "Hardware", HardwareOptions)
 def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[Graph, Report]:
-    """One row an instance: module, format, cycles, area. The summary: interval, latency, area, lint, mismatches."""
+    """One row per instance: module, format, cycles, area. The summary: interval, latency, area, lint, mismatches."""
     from espalier.verilog.design.template import total
     from espalier.verilog.emission.companion_files import companion_files
     from espalier.verilog.lowering.lower import lower
@@ -93,7 +93,7 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     from espalier.verilog.timing.schedule import schedule
 
     if options.simulate:
-        simulator(options.simulator or None)  # what is missing is told before anything is written
+        simulator(options.simulator or None)  # raises before anything is written if it is missing
     context.progress(0, 5, "lowering")
     design = lower(graph, context.store, emitting(options))
     design = replace(design, edited={m: t for m, t in options.modules.items() if m in modules(design)})
@@ -111,8 +111,8 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     summary |= {"first": planned.first, "cycles": planned.latency, "interval": planned.interval,
                 "bottleneck": planned.bottleneck, "area": total(design.instances).report()}  # fmt: skip
     if options.folder:
-        done = write(design, Path(options.folder), companion_files(design, planned, options.cocotb), planned)
-        summary |= {"folder": str(done.folder), "files": list(done.files)}
+        output = write(design, Path(options.folder), companion_files(design, planned, options.cocotb), planned)
+        summary |= {"folder": str(output.folder), "files": list(output.files)}
     context.progress(2, 5, "checking the text")
     checked = lint(files, design.name)
     summary["lint"] = {
@@ -129,9 +129,9 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
 
 
 def _remark(design: Design, instance: Template) -> str:
-    """What its template tells, and on the layer itself what the design does."""
-    asked = design.remarks.get(instance.node, "") if instance.name == instance.node else ""
-    return "; ".join(filter(None, (asked, instance.remark())))
+    """The remarks of the design and of the template on an instance."""
+    of_design = design.remarks.get(instance.node, "") if instance.name == instance.node else ""
+    return "; ".join(filter(None, (of_design, instance.remark())))
 
 
 def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
@@ -149,7 +149,7 @@ def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
 
 def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: Context,
                samples: Samples, summary: dict[str, Any]) -> tuple[Codes, ...] | None:  # fmt: skip
-    """Adds what the simulations tell to `summary`; the simulated results of the samples, where there are some."""
+    """Simulate, add the results to `summary`, and return the simulated outputs of the data's samples, if any."""
     from espalier.verilog.proof.simulate import build, run
 
     if isinstance(samples, EspalierError) and options.data:
@@ -157,51 +157,51 @@ def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: 
     inputs = _codes(graph, design, options, context, samples)
     frames = len(inputs[0])
     cache = context.store.folder / "simulations"
-    tick = _telling(context, "building the simulation")
+    tick = _ticking(context, "building the simulation")
     built = build(design, frames, cache, options.simulator or None, options.waves, tick)
     record = (Path(options.folder) if options.folder else context.store.folder) / "waves"
-    found: list[Simulated] = []
+    runs: list[Simulated] = []
     for stall in STALLS if options.stalls else STALLS[:1]:
-        tick = _telling(context, f"simulating, pauses {stall} of {len(STALLS) - 1}")
-        kept = None if stall else record  # who waits for whom where nobody outside pauses
-        found.append(run(design, built, inputs, stall, seed=context.seed + stall + 1, tick=tick, record=kept))
+        tick = _ticking(context, f"simulating, stall pattern {stall} of {len(STALLS) - 1}")
+        recorded = None if stall else record  # handshakes without external stalls
+        runs.append(run(design, built, inputs, stall, seed=context.seed + stall + 1, tick=tick, record=recorded))
     summary |= {
-        "simulator": built.simulator, "samples": frames, "simulated_cycles": found[0].total,
-        "mismatches": sum(m.count for s in found for m in s.mismatches),
-        "first_mismatches": [_told(m, design) for s in found for m in s.mismatches][:20],
-        "stuck": any(s.stuck for s in found), **_waits(found[0].handshakes, record),
+        "simulator": built.simulator, "samples": frames, "simulated_cycles": runs[0].total,
+        "mismatches": sum(m.count for s in runs for m in s.mismatches),
+        "first_mismatches": [_mismatch(m, design) for s in runs for m in s.mismatches][:20],
+        "stuck": any(s.stuck for s in runs), **_waits(runs[0].handshakes, record),
         **({"simulator_remark": built.remark} if built.remark else {}),
     }  # fmt: skip
-    return found[0].outputs if options.data and not summary["stuck"] else None
+    return runs[0].outputs if options.data and not summary["stuck"] else None
 
 
 def _compared(graph: Graph, design: Design, context: Context, samples: Samples,
               simulated: tuple[Codes, ...] | None) -> dict[str, Any]:  # fmt: skip
-    """The design beside the scored and the float model; what stands against it is told, and the design is there."""
-    from espalier.passes.analysis.hardware_scored import beside_scored
+    """The comparison with the scored and the float model, or the reason why there is none."""
+    from espalier.passes.analysis.hardware_scored import compare_scored
 
     if isinstance(samples, EspalierError):
         return {"not_compared": samples.message}
     try:
-        return beside_scored(graph, design, samples, context, simulated)
+        return compare_scored(graph, design, samples, context, simulated)
     except EspalierError as error:
         return {"not_compared": error.message}
 
 
-def _waits(seen: Handshakes | None, folder: Path) -> dict[str, Any]:
-    """Where the handshakes lie, and by stream the share of the cycles in which it moves, is held up, is waited for."""
-    if seen is None:
+def _waits(handshakes: Handshakes | None, folder: Path) -> dict[str, Any]:
+    """The folder of the handshakes, and by stream the shares of cycles in which it moves, stalls and starves."""
+    if handshakes is None:
         return {}
-    return {"waves": str(folder), "trace": str(seen.trace or ""), "streams": seen.shares()}
+    return {"waves": str(folder), "trace": str(handshakes.trace or ""), "streams": handshakes.shares()}
 
 
-def _telling(context: Context, text: str) -> Callable[[object], None]:
-    """Told again and again, so that a job that is cancelled ends what it started."""
+def _ticking(context: Context, text: str) -> Callable[[object], None]:
+    """A callback that reports progress, so that a cancelled job ends its subprocesses."""
     return lambda _: context.progress(3, 5, text)
 
 
 def _synthesized(design: Design, options: HardwareOptions, context: Context) -> dict[str, Any]:
-    """What Yosys makes of it, whole and by instance, and a clock; where Yosys is missing, that is told."""
+    """The synthesis by Yosys, in total and by instance, with a clock; or a text if Yosys is missing."""
     from espalier.verilog.proof.tools import yosys
     from espalier.verilog.synthesis.synthesize import synthesize
 
@@ -210,39 +210,40 @@ def _synthesized(design: Design, options: HardwareOptions, context: Context) -> 
     except SimulateError as error:
         return {"not_synthesized": f"{error.message} {error.hint}"}
     say = lambda text: context.progress(4, 5, f"synthesising, {text}")  # noqa: E731
-    found = synthesize(design, options.synthesize, say, options.route)
+    synthesis = synthesize(design, options.synthesize, say, options.route)
     return {"synthesis": {
-        "target": options.synthesize, **found.total.counts(), "fmax_mhz": found.fmax, "notes": list(found.notes),
-        "seconds": round(found.seconds, 1), "instances": {n: a.counts() for n, a in found.instances.items()},
+        "target": options.synthesize, **synthesis.total.counts(), "fmax_mhz": synthesis.fmax,
+        "notes": list(synthesis.notes), "seconds": round(synthesis.seconds, 1),
+        "instances": {n: a.counts() for n, a in synthesis.instances.items()},
     }}  # fmt: skip
 
 
-def _told(mismatch: Any, design: Design) -> dict[str, Any]:
+def _mismatch(mismatch: Any, design: Design) -> dict[str, Any]:
     return {"stream": design.label(mismatch.wire), "node": mismatch.node, "sample": mismatch.frame,
             "beat": mismatch.beat, "cycle": mismatch.cycle, "expected": list(mismatch.expected),
             "got": list(mismatch.got)}  # fmt: skip
 
 
 def _samples(graph: Graph, design: Design, options: HardwareOptions, context: Context) -> Samples:
-    """Inputs with their labels: of the data, or random ones; or the error why there are none."""
-    from espalier.passes.analysis.hardware_scored import made_batches
+    """Inputs with labels, from the data or random; or the error why there are none."""
+    from espalier.passes.analysis.hardware_scored import random_batches
     from espalier.passes.running.length_batches import length_sorted_batches
 
     try:
         if not options.data:
-            return made_batches(graph, design, options.samples, context.seed)
+            return random_batches(graph, design, options.samples, context.seed)
         split = load_split(_choice(options, design), context)
-        found: list[Batch] = [(given, answers.numpy()) for given, answers in length_sorted_batches(split, graph, 64)]
-        if not found:
+        samples: list[Batch] = [(inputs, labels.numpy()) for inputs, labels in length_sorted_batches(split, graph, 64)]
+        if not samples:
             raise DataError("The data has no samples.", "Choose another split.")
     except EspalierError as error:
         return error
-    return found
+    return samples
 
 
 def _codes(graph: Graph, design: Design, options: HardwareOptions, context: Context,
            samples: Samples) -> tuple[Codes, ...]:  # fmt: skip
-    """Codes for the design's inputs: of the data, or random over their whole range, which proves more."""
+    """Codes for the design's inputs: of the data, or random over their whole range, which covers more cases."""
     import numpy as np
 
     if not options.data or isinstance(samples, EspalierError):
@@ -252,7 +253,7 @@ def _codes(graph: Graph, design: Design, options: HardwareOptions, context: Cont
     from espalier.verilog.emulation.integer_model import Host
 
     host = Host(graph, context.store, design, context.callables)
-    parts = [host(**given) for given, _ in samples]
+    parts = [host(**inputs) for inputs, _ in samples]
     return tuple(np.concatenate(p) for p in zip(*parts, strict=True))
 
 

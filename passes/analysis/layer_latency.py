@@ -1,9 +1,8 @@
-"""Times each layer, and the rounding of its operands in each format, on this machine: what budgets of time add up."""
+"""Times each layer, and the rounding of its operands in each format, on this machine, for latency budgets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph
@@ -12,16 +11,13 @@ from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.timed.layer_times import PORTS, Times, keep, kind_of, measure
 
-if TYPE_CHECKING:
-    pass
-
 ABOUT = ("Formats are simulated on this machine: layers multiply in float. A format of an input costs the time of "
-         "rounding it, one of a stored weight nothing, and pruned weights are multiplied all the same.")  # fmt: skip
+         "rounding it, a format of a stored weight nothing, and pruned weights are multiplied too.")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class LayerLatencyOptions(EvaluateOptions):
-    """The batch that is timed, and the formats whose rounding is."""
+    """The timed batch, and the formats whose rounding is timed."""
 
     batch_size: int = field(default=16, metadata={"min": 1, "help": "batch size"})
     formats: tuple[Format, ...] = field(
@@ -31,7 +27,7 @@ class LayerLatencyOptions(EvaluateOptions):
 
 @analysis("layer_latency", "Latency by layer", LayerLatencyOptions)
 def layer_latency(graph: Graph, options: LayerLatencyOptions, context: Context) -> tuple[Graph, Report]:
-    """Seconds of each layer for a batch, and of rounding its operands in each format; kept for budgets."""
+    """Seconds of each layer for a batch, and of rounding its operands in each format; cached for budgets."""
     times = measure(graph, options, options.formats or usual_formats(), context)
     keep(times)
     rows = tuple(_rows(graph, times))
@@ -40,14 +36,14 @@ def layer_latency(graph: Graph, options: LayerLatencyOptions, context: Context) 
 
 
 def _rows(graph: Graph, times: Times) -> list[Row]:
-    """A line for each layer, and for each format of its operands that takes time."""
-    found: list[Row] = []
+    """A row for each layer, and for each format of its operands that takes time."""
+    rows: list[Row] = []
     for node in graph:
         kind = kind_of(node)
         if kind not in times.layers:
             continue
-        found.append({"node": node.id, "op": node.op, "port": "", "format": "", "seconds": times.layers[kind]})
+        rows.append({"node": node.id, "op": node.op, "port": "", "format": "", "seconds": times.layers[kind]})
         for port in PORTS:
-            held = ((f, times.rounding.get(f"{kind} {port} {f}")) for f in sorted(times.formats))
-            found += [{"node": node.id, "op": node.op, "port": port, "format": f, "seconds": s} for f, s in held if s]
-    return found
+            seconds = ((f, times.rounding.get(f"{kind} {port} {f}")) for f in sorted(times.formats))
+            rows += [{"node": node.id, "op": node.op, "port": port, "format": f, "seconds": s} for f, s in seconds if s]
+    return rows

@@ -1,4 +1,4 @@
-"""The memory ledger: what formats save in the packed file, ideally and in fact, line by line; and what a run takes."""
+"""The memory ledger: bytes of the packed file by purpose, ideal and real, and the measured memory of a run."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from espalier.passes.timed.size_suggestions import size_suggestions
 
 FLOAT = 4  # bytes of a float32
 ABOUT = (
-    "In the file each tensor takes the bits of its format. In memory a simulated model holds its weights in float, and "
-    "rounded copies beside them; only weights that are packed there too (pack_mx) take less."
+    "In the file each tensor takes the bits of its format. In memory a simulated model has its weights in float and "
+    "rounded copies of them; only weights that are packed in memory too (pack_mx) take less."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryOptions(TimedOptions):
-    """What is run to measure the memory that it takes; without data on made inputs of the model's sizes."""
+    """The inputs of the measured run; without data, random inputs of the model's sizes."""
 
 
 @analysis("memory", "Memory ledger", MemoryOptions)
 def memory(graph: Graph, options: MemoryOptions, context: Context) -> tuple[Graph, Report]:
-    """Bytes of the packed file by what they are for, which add up to its size; then measured bytes of a run.
+    """Bytes of the packed file by purpose, which add up to its size; then measured bytes of a run.
 
-    `ideal`: bytes if all elements of a line took the bits of their codes alone. `saving`: against float32. `found` gets
-    what would save more. Raises OptionsError for a device that is not there.
+    `ideal`: bytes of the elements' codes alone. `saving`: relative to float32. `found` gets suggestions to save more.
+    Raises OptionsError for a missing device.
     """
     check_device(options.device)
     parts = plan(graph)
@@ -50,33 +50,33 @@ def memory(graph: Graph, options: MemoryOptions, context: Context) -> tuple[Grap
     })  # fmt: skip
 
 
-def _line(line: str, kind: str, elements: int, ideal: float, found: int, plain: int | None = None) -> Row:
-    """A line of the ledger; what holds no elements saves nothing, it costs. `plain`: its bytes without formats."""
+def _line(line: str, kind: str, elements: int, ideal: float, size: int, plain: int | None = None) -> Row:
+    """A line of the ledger of `size` bytes; `plain`: bytes without formats (a line without elements saves nothing)."""
     plain = FLOAT * elements if plain is None else plain
     return {"line": line, "kind": kind, "elements": elements, "float_bytes": plain, "ideal": ideal,
-            "bytes": found, "saving": 1 - found / plain if plain else None}  # fmt: skip
+            "bytes": size, "saving": 1 - size / plain if plain else None}  # fmt: skip
 
 
 def _plain(weight: Weight) -> int:
-    """Bytes of a tensor without formats: floats as float32, whole numbers as they are."""
+    """Bytes of a tensor without formats: floats as float32, integers unchanged."""
     return weight.elements * (FLOAT if weight.dtype in CODED else weight.float_bits // 8)
 
 
 def _in_format(parts: list[Packed]) -> dict[str, list[Packed]]:
-    """Tensors that are stored in codes of a format, by the format."""
-    found: dict[str, list[Packed]] = {}
+    """Label of a format → tensors that are stored in its codes."""
+    by_format: dict[str, list[Packed]] = {}
     for part in parts:
         if part.use.format is not None and part.format == str(part.use.format):
-            found.setdefault(part.use.format.label, []).append(part)
-    return found
+            by_format.setdefault(part.use.format.label, []).append(part)
+    return by_format
 
 
 def _values(parts: list[Packed]) -> Iterator[Row]:
-    """Of each format its codes, and what its blocks, rows or tensors share."""
-    for label, held in _in_format(parts).items():
-        elements, codes = sum(p.elements for p in held), sum(p.code_bits for p in held)
-        yield _line(f"codes of {label}", "codes", elements, elements * held[0].element_bits / 8, codes // 8)
-        if shared := sum(p.shared for p in held):
+    """For each format a line of its codes, and one of its shared exponents and scales."""
+    for label, tensors in _in_format(parts).items():
+        elements, codes = sum(p.elements for p in tensors), sum(p.code_bits for p in tensors)
+        yield _line(f"codes of {label}", "codes", elements, elements * tensors[0].element_bits / 8, codes // 8)
+        if shared := sum(p.shared for p in tensors):
             yield _line(f"exponents and scales of {label}", "shared", 0, 0.0, shared // 8)
 
 
@@ -138,7 +138,7 @@ def _run(graph: Graph, options: MemoryOptions, context: Context) -> Iterator[Row
     module = build(graph, context.store, context.callables, packed=True).to(options.device)
     with size_errors(options):
         seen = profiled(module, graph, inputs, 1, context)
-    copies = [m.kept_bytes for m in module.modules() if isinstance(m, Effective)]
+    copies = [m.cached_bytes for m in module.modules() if isinstance(m, Effective)]
     elements, plain = sum(w.elements for w in graph.weights.values()), sum(map(_plain, graph.weights.values()))
     yield _line("model in memory", "measured", elements, 0.0, _bytes(tensors_of(module)), plain)
     if any(copies):
@@ -147,6 +147,5 @@ def _run(graph: Graph, options: MemoryOptions, context: Context) -> Iterator[Row
 
 
 def _bytes(tensors: Any) -> int:
-    """Of storages, each once: views and ties share one."""
-    held = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
-    return sum(held.values())
+    """Bytes of distinct storages: views and tied tensors share one."""
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())

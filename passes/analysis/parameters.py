@@ -1,4 +1,4 @@
-"""Where the parameters are: per module, each tied weight counted once, where it is first used."""
+"""Counts parameters per module; a tied weight counts once, at its first use."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class _Count:
 
 @analysis("parameters", "Parameters", instant=True)
 def parameters(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Report]:
-    """Parameters per module: how many, how many of them trainable, buffers, and bytes in the source's dtype.
+    """Numbers of parameters, trainable ones and buffers per module, and bytes in the source's dtype.
 
-    A weight that several nodes share is counted at the first of them; the others name it under `tied`.
+    A shared weight counts at its first node; the others list it under `tied`.
     """
     counts: dict[str, _Count] = defaultdict(_Count)
     ops: dict[str, str] = {}
@@ -64,11 +64,11 @@ def _row(path: str, op: str, count: _Count) -> Row:
 
 def totals(graph: Graph) -> Row:
     """Parameters of the whole graph, each once."""
-    held = [w for w in graph.weights.values() if w.role == "parameter"]
-    total, trainable = sum(w.elements for w in held), sum(w.elements for w in held if w.trainable)
+    weights = [w for w in graph.weights.values() if w.role == "parameter"]
+    total, trainable = sum(w.elements for w in weights), sum(w.elements for w in weights if w.trainable)
     return {
         "parameters": total,
         "trainable": trainable,
         "frozen": total - trainable,
-        "bytes": round(sum(w.elements * w.float_bits / 8 for w in held)),
+        "bytes": round(sum(w.elements * w.float_bits / 8 for w in weights)),
     }

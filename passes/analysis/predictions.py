@@ -1,4 +1,4 @@
-"""What a graph says of each sample: which classes it takes for which, and where it is surely wrong."""
+"""The predicted class of each sample: confusion matrix, and misclassifications by confidence."""
 
 from __future__ import annotations
 
@@ -17,81 +17,81 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """By sample: its class, the class that the graph tells, and the probability that it gives that one."""
+    """Per sample: true class, predicted class, and the probability of the predicted class (`confidence`)."""
 
     split: str
     classes: tuple[str, ...]
     labels: Array
-    told: Array
+    predicted: Array
     confidence: Array
 
     @property
     def wrong(self) -> Array:
-        """The numbers of the samples that are taken for others, the surest first."""
+        """The numbers of misclassified samples, by decreasing confidence."""
         import numpy as np
 
-        at = np.flatnonzero(self.told != self.labels)
+        at = np.flatnonzero(self.predicted != self.labels)
         return at[np.argsort(-self.confidence[at], kind="stable")]
 
     def confusion(self) -> Array:
-        """int64 [class, told]: how many samples of a class are taken for which."""
+        """int64 [true class, predicted class]: numbers of samples."""
         import numpy as np
 
         side = len(self.classes)
-        return np.bincount(self.labels * side + self.told, minlength=side * side).reshape(side, side)
+        return np.bincount(self.labels * side + self.predicted, minlength=side * side).reshape(side, side)
 
 
 @analysis("predictions", "Confusion of classes", EvaluateOptions)
 def predictions(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Graph, Report]:
-    """For each class how many samples are taken for which, its recall (share found) and precision (share of those
-    told that are right); `mean_confidence` is of all answers, `wrong_confidence` of the wrong ones.
+    """Confusion matrix, recall and precision of each class; `mean_confidence` is over all samples, `wrong_confidence`
+    over misclassified ones.
     """
     from espalier.model.torch.build import build
 
     task = load_task(options, context.reading, whole=options.split in ("", "all"))
     split = measured_split(task, options.split, options.limit)
     module = build(graph, context.store, context.callables, packed=True)
-    told, confidence, width = predict(module, graph, split, options.batch_size, context)
+    predicted, confidence, width = predict(module, graph, split, options.batch_size, context)
     extra = tuple(f"class {n}" for n in range(len(task.classes), width))
-    found = Predictions(options.split, (*task.classes, *extra), split.labels, told, confidence)
-    context.found(found)
-    right = told == split.labels
+    result = Predictions(options.split, (*task.classes, *extra), split.labels, predicted, confidence)
+    context.found(result)
+    right = predicted == split.labels
     accuracy = float(right.mean())
     summary: dict[str, Any] = {"n": len(split), "wrong": int((~right).sum()), "accuracy": accuracy,
                                "interval": list(wilson(accuracy, len(split))),
                                "mean_confidence": float(confidence.mean())}  # fmt: skip
     if not right.all():
         summary["wrong_confidence"] = float(confidence[~right].mean())
-    return graph, Report("predictions", tuple(_rows(found)), summary)
+    return graph, Report("predictions", tuple(_rows(result)), summary)
 
 
 def predict(module: Any, graph: Graph, split: Split, size: int, context: Context) -> tuple[Array, Array, int]:
-    """(class told, its probability) by sample, and how many classes the module tells apart."""
+    """([samples] predicted classes, [samples] their probabilities, number of classes)."""
     import numpy as np
     import torch
 
-    from espalier.model.torch.in_place import unheard
+    from espalier.model.torch.in_place import in_place
 
-    told, sure, width = [], [], 0
-    with unheard(module), torch.no_grad():
+    predicted, confidence, width = [], [], 0
+    with in_place(module), torch.no_grad():
         for inputs, labels in batches(split, graph, size):
             with fit_error(inputs):
                 logits = logits_of(module(**inputs), graph)
             fit(logits, labels)
             best = logits.float().softmax(-1).max(-1)
-            told.append(best.indices.numpy())
-            sure.append(best.values.numpy())
+            predicted.append(best.indices.numpy())
+            confidence.append(best.values.numpy())
             width = logits.shape[-1]
-            context.progress(sum(map(len, told)), len(split), "predicting")
-    return np.concatenate(told), np.concatenate(sure).astype(np.float32), width
+            context.progress(sum(map(len, predicted)), len(split), "predicting")
+    return np.concatenate(predicted), np.concatenate(confidence).astype(np.float32), width
 
 
-def _rows(found: Predictions) -> list[Row]:
-    matrix = found.confusion()
+def _rows(result: Predictions) -> list[Row]:
+    matrix = result.confusion()
     rows: list[Row] = []
-    for at, name in enumerate(found.classes):
-        of, told = int(matrix[at].sum()), int(matrix[:, at].sum())
-        row: Row = {"class": name, "samples": of, "recall": matrix[at, at] / of if of else None,
-                    "precision": matrix[at, at] / told if told else None}  # fmt: skip
-        rows.append(row | {f"as {other}": int(matrix[at, to]) for to, other in enumerate(found.classes)})
+    for at, name in enumerate(result.classes):
+        of_class, as_class = int(matrix[at].sum()), int(matrix[:, at].sum())
+        row: Row = {"class": name, "samples": of_class, "recall": matrix[at, at] / of_class if of_class else None,
+                    "precision": matrix[at, at] / as_class if as_class else None}  # fmt: skip
+        rows.append(row | {f"as {other}": int(matrix[at, to]) for to, other in enumerate(result.classes)})
     return [{k: float(v) if k in ("recall", "precision") and v is not None else v for k, v in r.items()} for r in rows]

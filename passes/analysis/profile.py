@@ -1,4 +1,4 @@
-"""Where the time and the memory of a run go, node by node: torch's profiler around the built model."""
+"""Time and memory of each node in a run, by torch's profiler around the built model."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from espalier.passes.timed.timeline import timeline
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent
 
-ABOUT = ("Formats are simulated: layers multiply in float, and rounding their operands takes time of its own. The "
-         "profiler itself slows small nodes: the time of a run without it stands beside.")  # fmt: skip
+ABOUT = ("Formats are simulated: layers multiply in float, and rounding their operands takes additional time. The "
+         "profiler slows small nodes: the time of a run without it is given too.")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileOptions(TimedOptions):
-    """What is run, and how often. Without data, on made inputs of the model's sizes."""
+    """Inputs and number of runs; without data, random inputs of the model's sizes."""
 
     runs: int = field(
         default=5, metadata={"min": 1, "max": 100, "help": "number of profiled runs; medians are reported"}
@@ -42,10 +42,10 @@ class ProfileOptions(TimedOptions):
 
 @analysis("profile", "Profile", ProfileOptions)
 def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Graph, Report]:
-    """Seconds, device seconds, memory and rate of each node in a run of the built model, and when it began.
+    """Start, seconds, device seconds, memory and rate of each node in a run of the built model.
 
-    `found` gets the timeline of one run. Raises OptionsError for a device that is not there, ExportError where the
-    trace cannot be written.
+    `found` gets the timeline of one run. Raises OptionsError for a missing device, ExportError if the trace cannot be
+    written.
     """
     from espalier.model.torch.build import build
 
@@ -53,15 +53,15 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
     inputs = inputs_on(options, graph, context)
     module = build(graph, context.store, context.callables, packed=True).to(options.device)
     with size_errors(options):
-        seen = profiled(module, graph, inputs, options.runs, context, options.trace)
-    context.found({"timeline": timeline(seen, options.device == "cuda")})
-    rows = tuple(_rows(graph, seen, _sizes(graph, inputs)))
-    total = statistics.median([e.time_range.elapsed_us() for e in host_events(seen.events) if e.name == RUN]) / 1e6
-    held = sum(v.numel() * v.element_size() for v in tensors_of(module))
-    most = peak(seen.memory)
-    summary = {"seconds": total, "plain": seen.plain, "runs": options.runs, "batch": _batch(inputs),
-               "device": options.device, "weights_bytes": held, "peak_bytes": most, "others": seen.others,
-               "about": " ".join(t for t in (ABOUT, busy_words(seen.others)) if t)}  # fmt: skip
+        recorded = profiled(module, graph, inputs, options.runs, context, options.trace)
+    context.found({"timeline": timeline(recorded, options.device == "cuda")})
+    rows = tuple(_rows(graph, recorded, _sizes(graph, inputs)))
+    spans = [e.time_range.elapsed_us() for e in host_events(recorded.events) if e.name == RUN]
+    weights = sum(v.numel() * v.element_size() for v in tensors_of(module))
+    summary = {"seconds": statistics.median(spans) / 1e6, "plain": recorded.plain, "runs": options.runs,
+               "batch": _batch(inputs), "device": options.device, "weights_bytes": weights,
+               "peak_bytes": peak(recorded.memory), "others": recorded.others,
+               "about": " ".join(t for t in (ABOUT, busy_words(recorded.others)) if t)}  # fmt: skip
     return graph, Report("profile", rows, summary | ({"trace": options.trace} if options.trace else {}))
 
 
@@ -71,54 +71,54 @@ def _check(options: ProfileOptions) -> None:
         raise ExportError(f"{options.trace} has an unknown file type.", "End it in .json.")
 
 
-# -- what was seen
+# -- rows
 
 
-def _rows(graph: Graph, seen: Profile, sizes: dict[str, int]) -> Iterator[Row]:
-    """A line for each node that ran, in the order of the run; times are medians over the runs."""
-    events = host_events(seen.events)
+def _rows(graph: Graph, recorded: Profile, sizes: dict[str, int]) -> Iterator[Row]:
+    """A row for each node that ran, in the order of the run; times are medians over the runs."""
+    events = host_events(recorded.events)
     runs = [e.time_range for e in events if e.name == RUN]
-    own: dict[str, _Sums] = defaultdict(lambda: _Sums(len(runs)))
+    by_node: dict[str, _Sums] = defaultdict(lambda: _Sums(len(runs)))
     for event in events:
         number = next((i for i, r in enumerate(runs) if r.start <= event.time_range.start <= r.end), None)
         if event.name.startswith(AT) and event.name != RUN and number is not None:
-            name, rounds = seen.nodes[int(event.name.removeprefix(AT))]
-            own[name].add(event, number, runs[number].start, rounds)
-    whole = sum(s.seconds() for s in own.values())
-    for name, sums in sorted(own.items(), key=lambda pair: pair[1].begins()):
+            name, rounds = recorded.nodes[int(event.name.removeprefix(AT))]
+            by_node[name].add(event, number, runs[number].start, rounds)
+    total = sum(s.seconds() for s in by_node.values())
+    for name, sums in sorted(by_node.items(), key=lambda pair: pair[1].begins()):
         seconds, count = sums.seconds(), macs(graph.nodes[name], sizes)
         yield {
             "node": name, "op": graph.nodes[name].op, "begins": sums.begins(), "calls": sums.calls(),
-            "seconds": seconds, "share": seconds / whole if whole else 0.0, "rounding": sums.rounding(),
+            "seconds": seconds, "share": seconds / total if total else 0.0, "rounding": sums.rounding(),
             "device_seconds": sums.on_device(), "allocated_bytes": sums.allocated(),
             "gflop_s": 2e-9 * count / seconds if count and seconds else None, "largest": sums.largest(),
         }  # fmt: skip
 
 
 class _Sums:
-    """What a node took in each run, its operands' rounding included; seconds and bytes."""
+    """Seconds and bytes of a node in each run, with the rounding of its operands."""
 
     def __init__(self, runs: int) -> None:
-        self._took, self._rounds, self._device = ([0.0] * runs for _ in range(3))
+        self._seconds, self._rounds, self._device = ([0.0] * runs for _ in range(3))
         self._begins: list[float | None] = [None] * runs
         self._bytes, self._calls = [0] * runs, [0] * runs
         self._ops: dict[str, float] = defaultdict(float)
 
     def add(self, event: FunctionEvent, run: int, begun: float, rounds: bool) -> None:
         seconds = event.time_range.elapsed_us() / 1e6
-        self._took[run] += seconds
+        self._seconds[run] += seconds
         self._rounds[run] += seconds if rounds else 0.0
         self._calls[run] += not rounds
         self._device[run] += event.device_time_total / 1e6
         begins = (event.time_range.start - begun) / 1e6
-        known = self._begins[run]
-        self._begins[run] = begins if known is None else min(known, begins)
+        earliest = self._begins[run]
+        self._begins[run] = begins if earliest is None else min(earliest, begins)
         for op in _below(event):
             self._bytes[run] += max(op.self_cpu_memory_usage, 0) + max(op.self_device_memory_usage, 0)
             self._ops[op.name] += op.self_cpu_time_total + op.self_device_time_total
 
     def seconds(self) -> float:
-        return statistics.median(self._took)
+        return statistics.median(self._seconds)
 
     def calls(self) -> int:
         return round(statistics.median(self._calls))
@@ -136,7 +136,7 @@ class _Sums:
         return round(statistics.median(self._bytes))
 
     def largest(self) -> str:
-        """The operation of torch that took most; empty where all the time is in a kernel of ours or in Python."""
+        """The longest torch operation; empty if all the time is in Espalier's kernels or in Python."""
         return max(self._ops, key=lambda n: self._ops[n], default="")
 
 
@@ -147,14 +147,14 @@ def _below(event: FunctionEvent) -> Iterator[FunctionEvent]:
 
 
 def _sizes(graph: Graph, inputs: dict[str, Any]) -> dict[str, int]:
-    """The symbols' values in these inputs."""
-    found = dict(graph.symbols)
+    """The values of the graph's symbols for these inputs."""
+    sizes = dict(graph.symbols)
     for node in graph.placeholders:
         value = inputs.get(node.target)
         if node.out is not None and value is not None:
-            found |= {s: int(v) for s, v in zip(node.out.shape, value.shape, strict=False) if isinstance(s, str)
-                      and s in found}  # fmt: skip
-    return found
+            sizes |= {s: int(v) for s, v in zip(node.out.shape, value.shape, strict=False) if isinstance(s, str)
+                      and s in sizes}  # fmt: skip
+    return sizes
 
 
 def _batch(inputs: dict[str, Any]) -> int:

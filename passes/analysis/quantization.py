@@ -1,4 +1,4 @@
-"""What the chosen formats do: to each weight, and on data to each activation, to the layers' results and the logits."""
+"""Quantisation errors of weights and, on data, of activations, layer results and logits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.passes.figure import EXPANSION, OPENED, Figure
 from espalier.passes.observed.difference import Comparison, Difference
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.observed.stored_tensors import mask_in_view, stored_scale, weight_in_view
-from espalier.passes.observed.tensor_statistics import Place, operands
+from espalier.passes.observed.tensor_statistics import PortRef, operands
 from espalier.passes.score import one_sample, port_bits
 
 if TYPE_CHECKING:
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 def quantization(graph: Graph, options: ObserveOptions, context: Context) -> tuple[Graph, Report]:
     """Per quantised weight: format, bits, SQNR, largest and mean error, saturated, underflow and zero fraction, cosine.
 
-    Bits are stored ones of an element, all that its values share included. SQNR = 10·log10(Σx² / Σ(x − q(x))²)
-    dB, of the weight after its mask; empty when nothing is lost.
-    With data also of each quantised activation, against what flows into its format; of the result of each quantised
-    layer (output) and of the model (logits), against the same weights in float (masks on) on the same batches. Where
-    steps changed weights (GPTQ, training), that is not the model as it was opened, so its figures stand beside.
+    Bits are stored bits per element, shared scales included. SQNR = 10·log10(Σx² / Σ(x − q(x))²) dB, of the masked
+    weight; empty without error. With data, also for each quantised activation, relative to its input; and for the
+    result of each quantised layer (output) and of the model (logits), relative to the same weights in float with masks
+    on the same batches. If steps changed weights (GPTQ, training), figures of the opened model are given too.
     """
     ports = [(n, p) for n in graph for p in n.precision if weight_at(n, p, graph)]
     rows, sizes = list[Row](), one_sample(graph)
@@ -36,33 +35,33 @@ def quantization(graph: Graph, options: ObserveOptions, context: Context) -> tup
         rows.append(_row(node, port, "weight", _weight_error(node, port, graph, context), sizes))
     summary = {"weights": len(rows), **_worst(rows, "worst")}
     if options.data:
-        more, told = _on_data(graph, options, context)
-        rows, summary = [*rows, *more], {**summary, **told}
+        more, on_data = _on_data(graph, options, context)
+        rows, summary = [*rows, *more], {**summary, **on_data}
     return graph, Report("quantization", tuple(rows), summary)
 
 
-def _row(node: Node, port: str, kind: str, found: Difference, sizes: dict[str, int]) -> Row:
-    held = node.precision.get(port)
-    fmt = held.format if held and kind in ("weight", "activation") else None
+def _row(node: Node, port: str, kind: str, error: Difference, sizes: dict[str, int]) -> Row:
+    precision = node.precision.get(port)
+    fmt = precision.format if precision and kind in ("weight", "activation") else None
     bits = port_bits(node, port, sizes) if fmt else None
-    shown = {"format": str(fmt) if fmt else None, "bits": bits}
-    return {"node": node.id, "port": port, "kind": kind, **shown, **found.row()}
+    return {"node": node.id, "port": port, "kind": kind, "format": str(fmt) if fmt else None, "bits": bits,
+            **error.row()}  # fmt: skip
 
 
 def _worst(rows: list[Row], name: str) -> Row:
-    found = min((r for r in rows if r["sqnr_db"] is not None), key=lambda r: r["sqnr_db"], default=None)
-    return {name: found["node"] if found else None, f"{name}_sqnr_db": found["sqnr_db"] if found else None}
+    worst = min((r for r in rows if r["sqnr_db"] is not None), key=lambda r: r["sqnr_db"], default=None)
+    return {name: worst["node"] if worst else None, f"{name}_sqnr_db": worst["sqnr_db"] if worst else None}
 
 
 def _weight_error(node: Node, port: str, graph: Graph, context: Context) -> Difference:
-    """All stored tensors that take their format from the port, as one."""
+    """The error of all stored tensors with the format of the port, together."""
     stored = [p for p in operands(node, port) if weight_at(node, p, graph)] or [port]
     fmt, scale = node.precision[port].format, stored_scale(node.precision[port], graph, context.store)
-    found = Comparison()
+    comparison = Comparison()
     for each in stored:
         mask = mask_in_view(node, each, graph, context.store)
-        found.add_format(fmt, weight_in_view(node, each, graph, context.store), scale, mask)
-    return found.difference()
+        comparison.add_format(fmt, weight_in_view(node, each, graph, context.store), scale, mask)
+    return comparison.difference()
 
 
 def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[list[Row], Row]:
@@ -72,14 +71,14 @@ def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[l
 
     split = load_split(options, context)
     plain = graph.replace(*(replace(n, precision={}) for n in graph))
-    found = compare_models(plain, graph, split, options.batch_size, context)
-    activations = _rows(graph, found.activations, "activation")
-    outputs = _rows(graph, found.outputs, "output")
-    logits = _row(graph.output, "logits", "logits", found.logits.difference(), {})
+    outcome = compare_models(plain, graph, split, options.batch_size, context)
+    activations = _rows(graph, outcome.activations, "activation")
+    outputs = _rows(graph, outcome.outputs, "output")
+    logits = _row(graph.output, "logits", "logits", outcome.logits.difference(), {})
     read = {"split": split.name, **text_facts(split, length_of(options, context))}
     summary = {"activations": len(activations), **_worst(activations, "worst_activation"), "outputs": len(outputs),
                **_worst(outputs, "worst_output"), "logits_sqnr_db": logits["sqnr_db"],
-               "logits_cosine": logits["cosine"], **read, **_scores(found, len(split))}  # fmt: skip
+               "logits_cosine": logits["cosine"], **read, **_scores(outcome, len(split))}  # fmt: skip
     changed, base = _changed(graph, context.base), context.base
     if changed and base is not None:
         summary |= {"weights_changed_by_steps": changed}
@@ -87,51 +86,49 @@ def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[l
         if first.has_classes:
             summary |= {"baseline": OPENED, "accuracy_of_samples_baseline": first.accuracy.value,
                         "loss_of_samples_baseline": first.loss / count,
-                        **_change("baseline", found.after.accuracy, first.accuracy, OPENED)}  # fmt: skip
+                        **_change("baseline", outcome.after.accuracy, first.accuracy, OPENED)}  # fmt: skip
     return [*activations, *outputs, logits], summary
 
 
 def _changed(graph: Graph, base: Graph | None) -> int:
-    """How many parameters have other values than when the model was opened, or were not there."""
+    """The number of parameters that differ from the opened model's, or are new."""
     if base is None:
         return 0
     scales = {c.scale for n in graph for c in n.precision.values()}
     return sum(
-        held.role == "parameter"
+        weight.role == "parameter"
         and name not in scales
-        and (name not in base.weights or base.weights[name].key != held.key)
-        for name, held in graph.weights.items()
+        and (name not in base.weights or base.weights[name].key != weight.key)
+        for name, weight in graph.weights.items()
     )
 
 
-def _rows(graph: Graph, found: dict[Place, Comparison], kind: str) -> list[Row]:
+def _rows(graph: Graph, comparisons: dict[PortRef, Comparison], kind: str) -> list[Row]:
     order = {name: i for i, name in enumerate(graph.nodes)}
-    places = sorted(found, key=lambda p: order[p[0]])
+    refs = sorted(comparisons, key=lambda p: order[p[0]])
     sizes = one_sample(graph)
-    return [_row(graph[node], port, kind, found[node, port].difference(), sizes) for node, port in places]
+    return [_row(graph[node], port, kind, comparisons[node, port].difference(), sizes) for node, port in refs]
 
 
-def _scores(found: Outcome, samples: int) -> dict[str, Any]:
-    """Before (the same weights in float) and after (quantised), and the fraction with the same predicted class.
+def _scores(outcome: Outcome, samples: int) -> dict[str, Any]:
+    """Accuracies before (same weights in float) and after quantisation with 95 % Wilson intervals, their difference,
+    and the share of equal predictions.
 
-    Accuracies have their 95 % intervals (Wilson), and their difference says whether it is within noise.
-
-    Of these samples, and named so that nobody takes them for the score's, which are of the whole split. A language
-    model has the logits' figures alone.
+    The keys say "of samples", as the score's figures are of the whole split. A language model has only logit figures.
     """
     count = max(samples, 1)
-    if not found.after.has_classes:
+    if not outcome.after.has_classes:
         return {"samples": samples}
-    before, after = found.before.accuracy, found.after.accuracy
-    return {"samples": samples, "before": EXPANSION, "agreement": found.same / count,
+    before, after = outcome.before.accuracy, outcome.after.accuracy
+    return {"samples": samples, "before": EXPANSION, "agreement": outcome.same / count,
             "accuracy_of_samples_before": before.value, "accuracy_of_samples": after.value,
             "interval_of_samples_before": list(before.interval), "interval_of_samples": list(after.interval),
             **_change("before", after, before, EXPANSION),
-            "loss_of_samples_before": found.before.loss / count,
-            "loss_of_samples": found.after.loss / count}  # fmt: skip
+            "loss_of_samples_before": outcome.before.loss / count,
+            "loss_of_samples": outcome.after.loss / count}  # fmt: skip
 
 
 def _change(name: str, after: Figure, before: Figure, baseline: str) -> dict[str, Any]:
     """The accuracy's difference from a baseline, and whether noise explains it (exact McNemar test, p ≥ 0.05)."""
-    found = after.against(before, baseline)
-    return {f"change_from_{name}": found.value, f"change_from_{name}_within_noise": found.noise}
+    change = after.against(before, baseline)
+    return {f"change_from_{name}": change.value, f"change_from_{name}_within_noise": change.noise}

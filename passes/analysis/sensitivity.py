@@ -21,7 +21,7 @@ from espalier.passes.sensitivity.ports import FormatPort, decompose_attentions, 
 from espalier.passes.sensitivity.table import Predictions, Sensitivity
 
 MIN_SAMPLES = 32  # for measuring sampled candidates; with time for fewer, none is measured
-TRIED = 8  # samples for an estimate of the duration
+TIMED_SAMPLES = 8  # samples for an estimate of the duration
 UNFINISHED = "unfinished"  # summary key of a run that ended early; the same run resumes
 PART = 0.6  # duration of measuring a candidate, relative to a run of the model
 
@@ -259,7 +259,7 @@ class _Work:
 
         if not self.options.seconds or self.options.exact:
             return self.further
-        tried = self.further.take(TRIED)
+        tried = self.further.take(TIMED_SAMPLES)
         begun = time.perf_counter()
         Baseline(self.run, tried, self.options.batch_size, self.context)
         each = (time.perf_counter() - begun) / max(len(tried), 1)
@@ -317,7 +317,7 @@ def _further(split: Split, count: int) -> Split:
     return split.rows(slice(count, min(len(split), 2 * count))) if left >= min(count, 32) else split.take(count)
 
 
-def kept_places(graph: Graph, base: Graph | None) -> tuple[Graph, Graph, tuple[FormatPort, ...]]:
+def gradient_ports(graph: Graph, base: Graph | None) -> tuple[Graph, Graph, tuple[FormatPort, ...]]:
     """(graph of the gradients, the same with decomposed attentions, its ports), as predictions need them."""
     bare = expansion(graph, base)
     run, parts = decompose_attentions(bare)

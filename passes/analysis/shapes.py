@@ -1,4 +1,4 @@
-"""Shape and dtype of every port: what flows where."""
+"""Shape and dtype of every port."""
 
 from __future__ import annotations
 

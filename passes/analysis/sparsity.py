@@ -1,4 +1,4 @@
-"""Where zeros are: how many, in which pattern, and whether whole rows, columns or groups went."""
+"""Zeros of weights: count, pattern, and empty rows, columns and groups."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from espalier.passes.observed.stored_tensors import NO_WEIGHTS
 from espalier.passes.pruning.mask_changes import change
 from espalier.passes.pruning.patterns import seen
 
-GROUP = 4  # inputs in a row, of which sparse tensor cores want at most two
+GROUP = 4  # consecutive inputs, of which sparse tensor cores need at most two non-zero
 
 
 @dataclass(frozen=True, slots=True)
 class SparsityOptions:
-    """None; but the masks are compared with those of the model as it was opened."""
+    """None; masks are compared with those of the opened model."""
 
     AGAINST_BASE: ClassVar[bool] = True
 
 
 @analysis("sparsity", "Sparsity", SparsityOptions)
 def sparsity(graph: Graph, options: SparsityOptions, context: Context) -> tuple[Graph, Report]:
-    """Zeros of the weights of Linears and convolutions, those that are stored as 0 included, each weight once.
+    """Zeros of the weights of Linears and convolutions, stored zeros included, each weight once.
 
-    `pattern` is what was asked for; `most_of_4` what came of it: how many of any four inputs in a row are not zero (2
-    or less: 2:4 holds). `empty_rows`, `empty_columns`: outputs and inputs whose weights are all zero. `kept_l1`: the
-    share of Σ|w| that is left. `dropped` and `restored`: elements whose mask is another than in the model as it was
-    opened. Activations that are pruned have rows of their own.
+    `pattern`: the pruning pattern; `most_of_4`: maximum of non-zero values among four consecutive inputs (at most 2:
+    2:4 sparsity). `empty_rows`, `empty_columns`: outputs and inputs without non-zero weights. `kept_l1`: remaining
+    share of Σ|w|. `dropped`, `restored`: changes of the mask since the model was opened. Pruned activations have their
+    own rows.
     """
     owners: dict[str, Node] = {}
     for node in graph:
@@ -49,37 +49,37 @@ def sparsity(graph: Graph, options: SparsityOptions, context: Context) -> tuple[
         context.progress(i, len(owners), name)
         rows.append(_row(name, node, graph, before, context))
     zeros, elements = sum(r["zeros"] for r in rows), sum(r["elements"] for r in rows)
-    flowing = [_flowing(n, p, s) for n in graph for p, s in n.sparsity.items() if s.flows]
+    activations = [_activation(n, p, s) for n in graph for p, s in n.sparsity.items() if s.flows]
     summary = {"weights": len(rows), "zeros": zeros, "elements": elements, "sparsity": zeros / max(elements, 1),
-               "activations": len(flowing)}  # fmt: skip
-    return graph, Report("sparsity", (*rows, *flowing), summary)
+               "activations": len(activations)}  # fmt: skip
+    return graph, Report("sparsity", (*rows, *activations), summary)
 
 
 def _row(name: str, node: Node, graph: Graph, before: dict[str, Sparsity] | None, context: Context) -> Row:
-    weight, held = graph.weights[name], node.sparsity.get("weight")
+    weight, pruning = graph.weights[name], node.sparsity.get("weight")
     if weight.key is None:
         raise PassError(*NO_WEIGHTS)
     values = np.abs(context.store.get(weight.key).float32()).reshape(-1)
-    mask = keep(held, weight.elements, context.store) if held else None
-    left = values if mask is None else values * mask
-    rows = seen((left != 0).reshape(weight.shape), view_at(node, "weight"))
+    mask = keep(pruning, weight.elements, context.store) if pruning else None
+    remaining = values if mask is None else values * mask
+    rows = seen((remaining != 0).reshape(weight.shape), view_at(node, "weight"))
     total = float(values.sum(dtype=np.float64))
-    changed = None if before is None else change(before.get(name), held, context.store)
+    changed = None if before is None else change(before.get(name), pruning, context.store)
     return {
         "node": node.id, "port": "weight", "weight": name, "shape": weight.shape, "elements": weight.elements,
-        "zeros": weight.elements - int(np.count_nonzero(left)),
-        "sparsity": 1 - np.count_nonzero(left) / max(weight.elements, 1),
-        "method": held.method if held else None, "pattern": held.label if held else None,
-        "scope": held.scope if held else None,
+        "zeros": weight.elements - int(np.count_nonzero(remaining)),
+        "sparsity": 1 - np.count_nonzero(remaining) / max(weight.elements, 1),
+        "method": pruning.method if pruning else None, "pattern": pruning.label if pruning else None,
+        "scope": pruning.scope if pruning else None,
         "empty_rows": int((~rows.any(1)).sum()), "rows": rows.shape[0],
-        "empty_columns": int((~rows.any(0)).sum()), "columns": rows.shape[1], "most_of_4": _most(rows),
-        "kept_l1": float(left.sum(dtype=np.float64)) / total if total else None,
+        "empty_columns": int((~rows.any(0)).sum()), "columns": rows.shape[1], "most_of_4": _max_of_group(rows),
+        "kept_l1": float(remaining.sum(dtype=np.float64)) / total if total else None,
         "dropped": changed.dropped if changed else None, "restored": changed.restored if changed else None,
     }  # fmt: skip
 
 
-def _most(rows: NDArray[np.bool_]) -> int:
-    """The most that are not zero of any GROUP in a row; a shorter last group counts as it is."""
+def _max_of_group(rows: NDArray[np.bool_]) -> int:
+    """The maximum of non-zero values in any GROUP of a row; the last group may be shorter."""
     if not rows.size:
         return 0
     starts = np.arange(0, rows.shape[1], GROUP)
@@ -88,10 +88,10 @@ def _most(rows: NDArray[np.bool_]) -> int:
 
 def _masked(graph: Graph) -> dict[str, Sparsity]:
     """Weight name → its pruning."""
-    held = ((weight_at(n, "weight", graph), n.sparsity.get("weight")) for n in graph if n.sparsity)
-    return {name: s for name, s in held if name is not None and s is not None}
+    pairs = ((weight_at(n, "weight", graph), n.sparsity.get("weight")) for n in graph if n.sparsity)
+    return {name: s for name, s in pairs if name is not None and s is not None}
 
 
-def _flowing(node: Node, port: str, held: Sparsity) -> Row:
-    return {"node": node.id, "port": port, "sparsity": held.ratio, "method": held.method, "pattern": held.label,
-            "scope": held.scope, "threshold": held.threshold}  # fmt: skip
+def _activation(node: Node, port: str, pruning: Sparsity) -> Row:
+    return {"node": node.id, "port": port, "sparsity": pruning.ratio, "method": pruning.method,
+            "pattern": pruning.label, "scope": pruning.scope, "threshold": pruning.threshold}  # fmt: skip

@@ -1,4 +1,4 @@
-"""What weights and activations look like: one tensor, or one batch, in memory at a time."""
+"""Statistics of weights and activations, with one tensor or one batch in memory at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from espalier.passes.observed.chunks import FINITE
 from espalier.passes.observed.moments import Moments
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.observed.stored_tensors import NO_WEIGHTS
-from espalier.passes.observed.tensor_statistics import Place, TensorStatistics, operands, stream
+from espalier.passes.observed.tensor_statistics import PortRef, TensorStatistics, operands, stream
 
 Floats = NDArray[np.float32]
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
@@ -29,18 +29,18 @@ QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class StatisticsOptions(ObserveOptions):
-    """Data to see activations on, and how wide the range around the mean is."""
+    """Data for activations, and the width of the range around the mean."""
 
     sigmas: float = field(default=3.0, metadata={"min": 0.0, "max": 100.0, "help": "mean ± so many deviations"})
 
 
 @analysis("statistics", "Statistics", StatisticsOptions)
 def statistics(graph: Graph, options: StatisticsOptions, context: Context) -> tuple[Graph, Report]:
-    """Range, mean, deviation, mean magnitude, quantiles and zeros of each weight, pruned as chosen.
+    """Range, mean, deviation, mean magnitude, quantiles and zeros of each masked weight.
 
-    One row per parameter and floating buffer, each once however many nodes share it; with data also one per activation
-    that can be quantised, before its format (quantiles to 1/2000 of its range). Figures are of finite elements;
-    `not_finite` counts the others, and what a mask puts below −1e30. Deviations divide by n.
+    One row per parameter and floating buffer, shared ones once; with data also one per quantisable activation, before
+    its format (quantiles to 1/2000 of its range). Figures are of finite elements; `not_finite` counts the others, and
+    values below −1e30, which attention masks use. Deviations divide by n.
     """
     masks = _masks(graph)
     names = [n for n, w in graph.weights.items() if w.dtype.startswith(("float", "bfloat")) and w.elements]
@@ -48,38 +48,38 @@ def statistics(graph: Graph, options: StatisticsOptions, context: Context) -> tu
     rows: list[Row] = []
     for i, name in enumerate(names):
         context.progress(i, len(names), name)
-        place = users.get(name, (None, None))
-        rows.append(_row(name, place, graph, context.store, masks.get(name), options.sigmas))
+        user = users.get(name, (None, None))
+        rows.append(_row(name, user, graph, context.store, masks.get(name), options.sigmas))
     totals = {k: sum(r[k] for r in rows) for k in ("elements", "zeros")}
     summary: Row = {"weights": len(rows), **totals}
     if options.data:
-        seen = _activations(graph, options, context)
-        rows, summary = [*rows, *seen], {**summary, "activations": len(seen)}
+        activations = _activations(graph, options, context)
+        rows, summary = [*rows, *activations], {**summary, "activations": len(activations)}
     return graph, Report("statistics", tuple(rows), summary)
 
 
 def _users(graph: Graph) -> dict[str, tuple[str, str]]:
     """Weight → the first (node, port) that reads it."""
-    found: dict[str, tuple[str, str]] = {}
+    users: dict[str, tuple[str, str]] = {}
     for node in graph:
         for port, name in weights_of(node, graph):
-            found.setdefault(name, (node.id, port))
-    return found
+            users.setdefault(name, (node.id, port))
+    return users
 
 
 def _activations(graph: Graph, options: StatisticsOptions, context: Context) -> list[Row]:
     from espalier.passes.running.splits import load_split
 
     split = load_split(options, context)
-    places = [(n, p) for n in graph for p in quantisable(n) if weight_at(n, p, graph) is None]
-    wanted = {(n.id, p): operands(n, p) for n, p in places}
-    found = stream(graph, split, options.batch_size, wanted, context)
-    return [_streamed((n.id, p), graph, found[n.id, p], options.sigmas) for n, p in places if (n.id, p) in found]
+    refs = [(n.id, p) for n in graph for p in quantisable(n) if weight_at(n, p, graph) is None]
+    ports = {(node, p): operands(graph[node], p) for node, p in refs}
+    observed = stream(graph, split, options.batch_size, ports, context)
+    return [_activation(ref, graph, observed[ref], options.sigmas) for ref in refs if ref in observed]
 
 
-def _streamed(place: Place, graph: Graph, found: TensorStatistics, sigmas: float) -> Row:
-    node, port = place
-    meta, moments, histogram = graph[node].ports[port], found.moments, found.histogram
+def _activation(ref: PortRef, graph: Graph, observed: TensorStatistics, sigmas: float) -> Row:
+    node, port = ref
+    meta, moments, histogram = graph[node].ports[port], observed.moments, observed.histogram
     quantiles = [histogram.quantile(q) for q in QUANTILES] if histogram and moments.count else [None] * len(QUANTILES)
     return {
         "weight": f"{node}.{port}",
@@ -94,8 +94,8 @@ def _streamed(place: Place, graph: Graph, found: TensorStatistics, sigmas: float
 
 
 def _masks(graph: Graph) -> dict[str, Sparsity]:
-    found = ((weight_at(n, p, graph), s) for n in graph for p, s in n.sparsity.items())
-    return {name: s for name, s in found if name is not None}
+    pairs = ((weight_at(n, p, graph), s) for n in graph for p, s in n.sparsity.items())
+    return {name: s for name, s in pairs if name is not None}
 
 
 def read(name: str, graph: Graph, store: WeightStore) -> Floats:
@@ -116,7 +116,7 @@ def keep(sparsity: Sparsity, elements: int, store: WeightStore) -> NDArray[np.bo
 
 def _row(
     name: str,
-    place: tuple[str | None, str | None],
+    user: tuple[str | None, str | None],
     graph: Graph,
     store: WeightStore,
     sparsity: Sparsity | None,
@@ -132,8 +132,8 @@ def _row(
     quantiles = [float(q) for q in np.quantile(finite, QUANTILES)] if finite.size else [None] * len(QUANTILES)
     return {
         "weight": name,
-        "node": place[0],
-        "port": place[1],
+        "node": user[0],
+        "port": user[1],
         "role": weight.role,
         "shape": weight.shape,
         "dtype": weight.dtype,
@@ -142,11 +142,11 @@ def _row(
     }
 
 
-def _figures(found: Moments, quantiles: Sequence[float | None], sigmas: float) -> Row:
+def _figures(moments: Moments, quantiles: Sequence[float | None], sigmas: float) -> Row:
     names = ("min", "max", "mean", "std", "variance", "sigma_low", "sigma_high", "abs_mean")
-    std = math.sqrt(found.variance)
-    values = (found.low, found.high, found.mean, std, found.variance, found.mean - sigmas * std,
-              found.mean + sigmas * std, found.abs_mean)  # fmt: skip
-    known = dict(zip(names, values, strict=True)) if found.count else dict.fromkeys(names)
+    std = math.sqrt(moments.variance)
+    values = (moments.low, moments.high, moments.mean, std, moments.variance, moments.mean - sigmas * std,
+              moments.mean + sigmas * std, moments.abs_mean)  # fmt: skip
+    figures = dict(zip(names, values, strict=True)) if moments.count else dict.fromkeys(names)
     shares = {f"q{round(q * 100):02d}": v for q, v in zip(QUANTILES, quantiles, strict=True)}
-    return {**known, **shares, "zeros": found.zeros, "not_finite": found.not_finite}
+    return {**figures, **shares, "zeros": moments.zeros, "not_finite": moments.not_finite}

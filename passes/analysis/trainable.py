@@ -1,4 +1,4 @@
-"""What trains: parameters by module, in the hierarchy and in total, each counted once."""
+"""Counts trainable parameters by module of the hierarchy and in total, each once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.passes.base import Context, Report, Row, analysis
 
 @dataclass(frozen=True, slots=True)
 class TrainableOptions:
-    """How deep."""
+    """The depth of the hierarchy."""
 
     depth: int = field(default=0, metadata={"min": 0, "max": 64, "help": "depth of the module tree; 0 = all"})
 
@@ -33,17 +33,17 @@ class _Count:
 
 @analysis("trainable", "Trainable parameters", TrainableOptions, instant=True)
 def trainable(graph: Graph, options: TrainableOptions, context: Context) -> tuple[Graph, Report]:
-    """Parameters per module and in total: how many train, how many are frozen, how many adapters added.
+    """Numbers of trainable, frozen and adapter parameters per module and in total.
 
-    `without_adapters`: how many trained before adapters came. A module's row holds all that is inside it; a weight that
-    several modules share is counted once, in the module that it has its name from.
+    `without_adapters`: number that trained before adapters were inserted. A module's row includes its submodules; a
+    shared weight counts once, in the module of its name.
     """
-    own = {name for _, held in adapted(graph) for name in (held.a, held.b)}
+    of_adapters = {name for _, adapter in adapted(graph) for name in (adapter.a, adapter.b)}
     counts: dict[str, _Count] = {"": _Count()}
     for name, weight in graph.weights.items():
         if weight.role == "parameter":
             for path in ("", *_modules(name, options.depth)):
-                counts.setdefault(path, _Count()).add(weight, name in own)
+                counts.setdefault(path, _Count()).add(weight, name in of_adapters)
     total = counts.pop("")
     rows = tuple(_row(path, counts[path], total) for path in _in_order(counts))
     return graph, Report("trainable", rows, {k: v for k, v in _figures(total, total).items() if k != "share"})
@@ -57,9 +57,9 @@ def _modules(name: str, depth: int) -> list[str]:
 
 def _in_order(counts: dict[str, _Count]) -> list[str]:
     """Each module before what is inside it, otherwise in the model's order."""
-    place = {path: i for i, path in enumerate(counts)}
+    position = {path: i for i, path in enumerate(counts)}
     parents = {path: [".".join(path.split(".")[: i + 1]) for i in range(path.count(".") + 1)] for path in counts}
-    return sorted(counts, key=lambda path: [place[p] for p in parents[path]])
+    return sorted(counts, key=lambda path: [position[p] for p in parents[path]])
 
 
 def _row(path: str, count: _Count, total: _Count) -> Row:
@@ -67,7 +67,7 @@ def _row(path: str, count: _Count, total: _Count) -> Row:
 
 
 def _figures(count: _Count, total: _Count) -> Row:
-    """`share`: of all that trains in the model."""
+    """`share`: share of the model's trainable parameters."""
     return {"parameters": count.parameters, "trainable": count.trainable,
             "frozen": count.parameters - count.trainable, "adapters": count.adapters,
             "without_adapters": count.before,

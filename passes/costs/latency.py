@@ -28,13 +28,13 @@ def least_seconds(module: Any, graph: Graph, options: EvaluateOptions, context: 
     """
     import torch
 
-    from espalier.model.torch.in_place import unheard
+    from espalier.model.torch.in_place import in_place
     from espalier.passes.running.batches import batches, fit_error
     from espalier.passes.running.splits import load_split
 
     inputs, _ = next(batches(load_split(options, context), graph, options.batch_size))
     found: list[float] = []
-    with unheard(module), torch.no_grad(), fit_error(inputs):
+    with in_place(module), torch.no_grad(), fit_error(inputs):
         for _ in range(WARM):
             module(**inputs)
         begin = time.perf_counter()

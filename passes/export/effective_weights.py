@@ -46,7 +46,7 @@ def value_of(name: str, user: tuple[Node, str] | None, graph: Graph, store: Weig
     """A weight as a node takes it at a port; raw where `user` is None. Raises ExportError where there is none."""
     import torch
 
-    from espalier.model.torch.build import effective
+    from espalier.model.torch.leaf_builder import effective
     from espalier.model.torch.tensors import to_torch
 
     weight = graph.weights[name]

@@ -152,7 +152,7 @@ class Float8(nn.Module):
 
 def activation(held: Effective) -> nn.Module:
     """What an activation's format is in ONNX: its own operators where they are equal, else the definition traced."""
-    found = None if held.mask is not None or held.flowing is not None else _native(held)
+    found = None if held.mask is not None or held.rule is not None else _native(held)
     return found or Rounded(held)
 
 

@@ -16,7 +16,7 @@ from espalier.model.formats.base import Format, by_rule
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
-from espalier.model.torch.activation_masks import Flowing
+from espalier.model.torch.activation_masks import ActivationMask
 from espalier.model.torch.build import PORT, build
 from espalier.model.torch.emulators import in_float
 from espalier.model.torch.layers import Compressed, Effective
@@ -38,11 +38,11 @@ class Rounded(nn.Module):
         self.format, self.view = by_rule(held.format), held.view
         self.register_buffer("mask", held.mask)
         self.register_buffer("scale", None if held.scale is None else held.scale.detach())
-        self.flowing = held.flowing
+        self.rule = held.rule
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape → the same shape and dtype."""
-        gone = None if self.flowing is None else dropped(self.flowing, x)
+        gone = None if self.rule is None else dropped(self.rule, x)
         y = self._pruned(x, gone)
         if self.format is None:
             return y
@@ -60,8 +60,8 @@ class Rounded(nn.Module):
         return fmt.define(x) if self.scale is None else cast("ScaledFormat", fmt).with_scale(x, self.scale)
 
 
-def dropped(flowing: Flowing, x: Tensor) -> Tensor:
-    """`Flowing.dropped` without a look at the values: where places are counted, by sorting."""
+def dropped(flowing: ActivationMask, x: Tensor) -> Tensor:
+    """`ActivationMask.dropped` without a look at the values: where places are counted, by sorting."""
     if flowing.chosen.pattern == "threshold":
         return flowing.dropped(x)
     rows = x.reshape(x.shape[0], -1) if x.dim() > 1 else x.reshape(1, -1)

@@ -16,12 +16,13 @@ from torch import Tensor
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
 from espalier.model.graph.views import view_at
-from espalier.model.torch.build import build, effective
+from espalier.model.torch.build import build
+from espalier.model.torch.leaf_builder import effective
 from espalier.passes.base import Context
 from espalier.passes.figure import Figure, hits_of
 from espalier.passes.observed.difference import Comparison
 from espalier.passes.observed.stored_tensors import stored_scale
-from espalier.passes.observed.tensor_statistics import Place, operands, port_map
+from espalier.passes.observed.tensor_statistics import PortRef, operands, port_map
 from espalier.passes.running.batches import batches, fit_error, logits_of
 from espalier.passes.running.observing import tap
 from espalier.passes.score import one_sample
@@ -58,8 +59,8 @@ class Tally:
 class Outcome:
     """Comparisons of each format on an activation, of each result and of the logits; scores of both models."""
 
-    activations: dict[Place, Comparison] = field(default_factory=dict[Place, Comparison])
-    outputs: dict[Place, Comparison] = field(default_factory=dict[Place, Comparison])
+    activations: dict[PortRef, Comparison] = field(default_factory=dict[PortRef, Comparison])
+    outputs: dict[PortRef, Comparison] = field(default_factory=dict[PortRef, Comparison])
     logits: Comparison = field(default_factory=Comparison)
     before: Tally = field(default_factory=Tally)
     after: Tally = field(default_factory=Tally)

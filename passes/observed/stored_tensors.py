@@ -37,7 +37,7 @@ def weight_in_view(node: Node, port: str, graph: Graph, store: WeightStore) -> T
 
     Raises PassError for a model without weights, and for non-finite values.
     """
-    from espalier.model.torch.build import effective
+    from espalier.model.torch.leaf_builder import effective
     from espalier.model.torch.tensors import to_torch
     from espalier.model.trace.weight_checks import non_finite_text
 
@@ -56,7 +56,7 @@ def weight_in_view(node: Node, port: str, graph: Graph, store: WeightStore) -> T
 
 def mask_in_view(node: Node, port: str, graph: Graph, store: WeightStore) -> Tensor | None:
     """The mask of a pruned port in its format's view; None if it is not pruned."""
-    from espalier.model.torch.build import effective
+    from espalier.model.torch.leaf_builder import effective
 
     through = effective(node, port, graph, store)
     return None if through.mask is None else through.view.of(through.mask) if through.view else through.mask

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from espalier.model.data.base import Split
 
-Place = tuple[str, str]
+PortRef = tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -50,10 +50,10 @@ def stream(
     graph: Graph,
     split: Split,
     batch_size: int,
-    wanted: Mapping[Place, tuple[str, ...]],
+    wanted: Mapping[PortRef, tuple[str, ...]],
     context: Context,
     histogram: bool = True,
-) -> dict[Place, TensorStatistics]:
+) -> dict[PortRef, TensorStatistics]:
     """Run the graph on `split`; statistics of each wanted port, before its format.
 
     `wanted`: (node, port) → the ports of the node whose tensors count together (`operands`). Raises DataError for unfit
@@ -61,7 +61,7 @@ def stream(
     """
     from espalier.passes.running.observing import observe
 
-    statistics: dict[Place, TensorStatistics] = {}
+    statistics: dict[PortRef, TensorStatistics] = {}
     ports, port_of = port_map(wanted)
 
     def sink(node: str, port: str, x: Tensor) -> None:
@@ -74,7 +74,7 @@ def stream(
     return statistics
 
 
-def port_map(wanted: Mapping[Place, tuple[str, ...]]) -> tuple[dict[str, list[str]], dict[Place, Place]]:
+def port_map(wanted: Mapping[PortRef, tuple[str, ...]]) -> tuple[dict[str, list[str]], dict[PortRef, PortRef]]:
     """(node → ports to observe, observed port → wanted port)."""
     port_of = {(node, p): (node, port) for (node, port), ports in wanted.items() for p in ports}
     ports: dict[str, list[str]] = {}

@@ -8,7 +8,7 @@ from typing import cast
 
 from torch import fx, no_grad
 
-from espalier.model.torch.activation_masks import Flowing
+from espalier.model.torch.activation_masks import ActivationMask
 from espalier.model.torch.build import PORT
 from espalier.model.torch.layers import Effective
 from espalier.passes.observed.layerwise import Inputs, LayerwiseRun
@@ -46,5 +46,5 @@ class Sequential(LayerwiseRun):
         limit = magnitudes.threshold(self.share)
         self.chosen |= dict.fromkeys(ports, (limit, magnitudes.share(limit)))
         rule = cast("Effective", self.fetch_attr(str(n.target)))
-        assert rule.flowing is not None
-        rule.flowing = Flowing(replace(rule.flowing.chosen, threshold=limit))
+        assert rule.rule is not None
+        rule.rule = ActivationMask(replace(rule.rule.chosen, threshold=limit))

@@ -1,4 +1,4 @@
-"""Biases that bring the mean of each channel back to what the float model gives, layer after layer."""
+"""Corrects biases layer by layer, so that the mean of each channel equals that of the float model."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Mean:
-    """Of a layer's results: the sum of each channel, float64, and how many there were."""
+    """The running mean of each channel of a layer's results, in float64."""
 
     total: Tensor | None = None
     count: int = 0
 
     def add(self, node: Node, y: Tensor) -> None:
-        """Take in a batch of the node's results."""
+        """Add a batch of the node's results."""
         axis = -1 if node.op == "linear" else y.dim() - int(node.op[-2]) - 1
         rows = y.movedim(axis, -1).reshape(-1, y.shape[axis])
         total = rows.sum(0, dtype=torch.float64)
@@ -35,32 +35,32 @@ class Mean:
 
     @property
     def value(self) -> Tensor:
-        """The mean of each channel."""
+        """[channels]."""
         assert self.total is not None
         return self.total / self.count
 
 
 def means(graph: Graph, ids: list[str], split: Split, batch_size: int, context: Context) -> dict[str, Tensor]:
-    """The mean of each channel of what the nodes give, before any format of their result."""
-    found = {i: Mean() for i in ids}
-    wanted = {i: ("data_out",) for i in ids}
-    observe(graph, split, batch_size, wanted, lambda i, _, y: found[i].add(graph.nodes[i], y), context)
-    return {i: mean.value for i, mean in found.items()}
+    """Node → [channels] means of its results, before the format of data_out."""
+    sums = {i: Mean() for i in ids}
+    ports = {i: ("data_out",) for i in ids}
+    observe(graph, split, batch_size, ports, lambda i, _, y: sums[i].add(graph.nodes[i], y), context)
+    return {i: mean.value for i, mean in sums.items()}
 
 
 class Correction:
-    """The layers of the built `module` as a walk comes to them; `biases`: node → the name of its bias, its alone.
+    """Corrects layers of the built `module` during a walk; `biases`: node → name of its bias, which it does not share.
 
-    `wanted`: node → E[y]. `changed`: the nodes whose bias changed, in the end.
+    `targets`: node → E[y]. `changed`: the nodes whose bias changed.
     """
 
-    def __init__(self, module: nn.Module, biases: dict[str, str], wanted: dict[str, Tensor]) -> None:
-        self.tensors, self.biases, self.wanted = parameters_of(module), biases, wanted
+    def __init__(self, module: nn.Module, biases: dict[str, str], targets: dict[str, Tensor]) -> None:
+        self.tensors, self.biases, self.targets = parameters_of(module), biases, targets
         self.changed: set[str] = set()
         self.rows: list[Row] = []
 
     def visit(self, stop: Stop) -> None:
-        """Add the shift of a layer's result to its bias; a bias whose format cannot follow stays."""
+        """Add the mean error of a layer's result to its bias, unless its format then increases the error."""
         live, before = self.tensors[self.biases[stop.node.id]], self._shift(stop)
         stored = live.detach().clone()
         live.copy_(stored.double() + before)
@@ -73,11 +73,11 @@ class Correction:
                           "shift_before": _rms(before), "shift": _rms(after if changed else before)})  # fmt: skip
 
     def _shift(self, stop: Stop) -> Tensor:
-        """E[y] − E[ŷ] of each channel."""
+        """[channels] E[y] − E[ŷ]."""
         mean = Mean()
         for _, y in stop.pairs():
             mean.add(stop.node, y)
-        return self.wanted[stop.node.id] - mean.value
+        return self.targets[stop.node.id] - mean.value
 
 
 def _rms(x: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""The clipping of a weight with the least squared error: a scale of each tensor, row or group, or a shift of all."""
+"""The clipping of a weight with the least squared error: a scale per tensor, row or group, or a shift."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, spread, sum
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.passes.observed.shift_selection import covering, shift_of, shifted
 
-_WIDER, _NARROWER = 1, 8  # shifts tried around the finest one that clips nothing
+_WIDER, _NARROWER = 1, 8  # candidate shifts around the finest one without clipping
 
 
 @dataclass(frozen=True, slots=True)
 class Clipping:
-    """What was found. `scale`: of a ScaledFormat; None where its own is best. `factor`: mean share of the range."""
+    """A clipping. `scale`: of a ScaledFormat; None if its own is best. `factor`: mean share of the range."""
 
     format: Format
     scale: Tensor | None
@@ -32,25 +32,25 @@ def error_of(value: Tensor, x: Tensor, energy: Tensor) -> float:
 
 
 def scaled_clipping(fmt: ScaledFormat, x: Tensor, energy: Tensor, steps: int, least: float) -> Clipping:
-    """The multiple of its own scale with the least Σ h·(x − ŵ)², for each tensor, row or group of `x` [rows, row].
+    """The multiple of the format's scale with the least Σ h·(x − ŵ)², for each tensor, row or group of `x` [rows, row].
 
-    `steps` multiples from 1 down to `least`; also up to 2 − `least` where the scale is no range (binary, ternary).
+    `steps` multiples from 1 down to `least`; from 2 − `least` if the scale is no range (binary, ternary).
     """
-    own, per = fmt.scale_of(x), _per(fmt, tuple(x.shape))
+    base, per = fmt.scale_of(x), _per(fmt, tuple(x.shape))
     highest = 1.0 if isinstance(fmt, ScaledInteger) else 2.0 - least
-    # The format's own first, so that of equals it stays.
+    # The format's own scale first, so that it wins ties.
     factors = [1.0, *(f for f in torch.linspace(highest, least, steps).tolist() if f != 1.0)]
     best, lowest = torch.ones(()), None
     for factor in factors:
-        error = summed((fmt.forward_with(x, own * factor) - x).float().square() * energy, per)
+        error = summed((fmt.forward_with(x, base * factor) - x).float().square() * energy, per)
         lower = torch.ones_like(error, dtype=torch.bool) if lowest is None else error < lowest
         best = torch.where(lower, factor, best)
         lowest = error if lowest is None else torch.where(lower, error, lowest)
-    return Clipping(fmt, own * best if bool((best != 1).any()) else None, float(best.mean()))
+    return Clipping(fmt, base * best if bool((best != 1).any()) else None, float(best.mean()))
 
 
 def _per(fmt: ScaledFormat, shape: tuple[int, ...]) -> int:
-    """What shares a scale, read from the shape of the scale; leading axes hold several numbers for each."""
+    """The granularity of the scale: TENSOR, ROW or a group size, from the shape of the scale."""
     shared = fmt.scale_shape(shape)
     if len(shared) < len(shape):
         return TENSOR
@@ -58,24 +58,23 @@ def _per(fmt: ScaledFormat, shape: tuple[int, ...]) -> int:
 
 
 def shift_clipping(fmt: Format, x: Tensor, energy: Tensor) -> Clipping:
-    """The shift with the least Σ h·(x − ŵ)², from one beyond the finest that clips nothing."""
+    """The shift with the least Σ h·(x − ŵ)², from one coarser than the finest without clipping."""
     first = covering(fmt, float(x.min()), float(x.max()))
-    tried = [(error_of(f.forward(x), x, energy), i, f) for i, f in enumerate((fmt, *_around(first)))]
-    found = min(tried, key=lambda t: t[:2])[2]
-    return Clipping(found, None, 2.0 ** (shift_of(first) - shift_of(found)))
+    errors = [(error_of(f.forward(x), x, energy), i, f) for i, f in enumerate((fmt, *_around(first)))]
+    best = min(errors, key=lambda e: e[:2])[2]
+    return Clipping(best, None, 2.0 ** (shift_of(first) - shift_of(best)))
 
 
 def _around(first: Format) -> Iterator[Format]:
     for step in range(-_WIDER, _NARROWER + 1):
-        found = shifted(first, shift_of(first) + step)
-        if found is not None:
-            yield found
+        if (fmt := shifted(first, shift_of(first) + step)) is not None:
+            yield fmt
 
 
 def clipped_share(fmt: Format, scale: Tensor | None, x: Tensor) -> float | None:
-    """The share of elements beyond the largest value under a given scale; None where the scale is no range."""
-    held = cast("Any", fmt)
-    if not isinstance(fmt, ScaledInteger) or scale is None or not held.symmetric:
+    """The share of elements beyond the largest value under `scale`; None if the scale is no range."""
+    untyped = cast("Any", fmt)
+    if not isinstance(fmt, ScaledInteger) or scale is None or not untyped.symmetric:
         return None
-    reach = spread(scale, held.per, tuple(x.shape)) * held.top
+    reach = spread(scale, untyped.per, tuple(x.shape)) * untyped.top
     return float((x.abs() > reach * (1 + 1e-6)).float().mean())

@@ -1,4 +1,4 @@
-"""Which Linears take their input from one tensor, and whether a scale of its channels can move into what makes it."""
+"""Groups of Linears with a common input, and whether a scale of its channels can be folded into its producer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _HOMOGENEOUS = ("relu", "leaky_relu", "dropout", "identity", "contiguous", "clon
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Linears that take `source`, by their weights. `made_by`: (weight name, axis of its channels) of what makes the
-    source and can be divided; empty where the division has to be a node of its own."""
+    """Layers that read `source`. `producers`: (weight name, channel axis) of the source's producer, for folding the
+    division; empty if it must be a node of its own."""
 
     source: Ref
     layers: tuple[Layer, ...]
-    made_by: tuple[tuple[str, int], ...] = ()
+    producers: tuple[tuple[str, int], ...] = ()
 
     @property
     def consumers(self) -> tuple[Node, ...]:
@@ -32,9 +32,9 @@ Refusal = tuple[tuple[Node, ...], str]
 
 
 def groups_of(nodes: Iterable[Node], graph: Graph, insert: bool) -> Iterator[Group | Refusal]:
-    """Groups over the selected Linears `nodes`, or Linears with the reason why they form none.
+    """Groups of the selected Linears `nodes`, or Linears with the reason why they form none.
 
-    A group that folds holds all Linears behind its source; one whose division is inserted those among `nodes`.
+    A folded group contains all Linears that read its source; a group with an inserted division those among `nodes`.
     """
     users, selected = graph.users(), {n.id for n in nodes}
     done: set[str] = set()
@@ -42,23 +42,23 @@ def groups_of(nodes: Iterable[Node], graph: Graph, insert: bool) -> Iterator[Gro
         if node.id in done:
             continue
         root = _root(node.args[0], graph)
-        found = _folded(root, graph, users)
-        if isinstance(found, str) and insert:
-            beside = [graph.nodes[u] for u in users[_source(node).node] if u in selected]
-            why, found = found, _divided(_source(node), [n for n in beside if n.args[0] == node.args[0]], graph)
-            found = f"{why}, and {found}" if isinstance(found, str) else found
-        done.update((node.id,) if isinstance(found, str) else (n.id for n in found.consumers))
-        yield ((node,), found) if isinstance(found, str) else found
+        group = _folded(root, graph, users)
+        if isinstance(group, str) and insert:
+            siblings = [graph.nodes[u] for u in users[_source(node).node] if u in selected]
+            why, group = group, _divided(_source(node), [n for n in siblings if n.args[0] == node.args[0]], graph)
+            group = f"{why}, and {group}" if isinstance(group, str) else group
+        done.update((node.id,) if isinstance(group, str) else (n.id for n in group.consumers))
+        yield ((node,), group) if isinstance(group, str) else group
 
 
 def _source(node: Node) -> Ref:
-    found = node.args[0]
-    assert isinstance(found, Ref)
-    return found
+    source = node.args[0]
+    assert isinstance(source, Ref)
+    return source
 
 
 def _root(arg: object, graph: Graph) -> Ref:
-    """The tensor behind functions that a positive scale passes through."""
+    """The tensor before functions that commute with a positive scale."""
     assert isinstance(arg, Ref)
     node = graph.nodes[arg.node]
     return _root(node.args[0], graph) if node.op in _HOMOGENEOUS and isinstance(node.args[0], Ref) else arg
@@ -70,15 +70,15 @@ def _folded(root: Ref, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> Gr
         if user.op != "linear" or user.args[0] != Ref(source) or user.inputs.count(Ref(source)) != 1:
             return f"{root.node} also feeds {user.id}, which its scale would change"
         consumers.append(user)
-    made_by = _divisible(_gated(graph.nodes[root.node], graph, users), graph)
-    if isinstance(made_by, str):
-        return made_by
+    producers = _divisible(_gated(graph.nodes[root.node], graph, users), graph)
+    if isinstance(producers, str):
+        return producers
     layers = _layers(consumers, graph)
-    return layers if isinstance(layers, str) else Group(root, layers, made_by)
+    return layers if isinstance(layers, str) else Group(root, layers, producers)
 
 
 def _behind(name: str, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, Node]]:
-    """(tensor, user) of all that takes the tensor, looked at through homogeneous functions."""
+    """(tensor, user) of all users of a tensor, through homogeneous functions."""
     for user in (graph.nodes[u] for u in users[name]):
         if user.op in _HOMOGENEOUS and user.inputs == (Ref(name),):
             yield from _behind(user.id, graph, users)
@@ -87,13 +87,13 @@ def _behind(name: str, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> It
 
 
 def _gated(node: Node, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> Node:
-    """Of a product with a Linear's result that nothing else takes (a gated unit), that Linear; else the node."""
+    """For a product with a Linear's result that nothing else uses (a gated unit) that Linear, otherwise the node."""
     factors = [graph.nodes[r.node] for r in node.inputs if node.op == "mul" and node.inputs.count(r) == 1]
     return next((f for f in factors if f.op == "linear" and users[f.id] == (node.id,) and f.out == node.out), node)
 
 
 def _divisible(node: Node, graph: Graph) -> tuple[tuple[str, int], ...] | str:
-    """The stored tensors of a node that divide its result's channels with them."""
+    """(stored tensor, axis) whose division divides the channels of the node's result, or why there are none."""
     if node.adapters:
         return f"{node.id} has an adapter; fuse it first"
     names = dict(weights_of(node, graph))
@@ -103,32 +103,32 @@ def _divisible(node: Node, graph: Graph) -> tuple[tuple[str, int], ...] | str:
         gains = [
             k for k in names.values() if len(graph.weights[k].shape) == 1 and node.out and _is_last(k, node, graph)
         ]
-        found = tuple((k, 0) for k in gains[:1])
+        tensors = tuple((k, 0) for k in gains[:1])
     elif weight and (affine or node.op == "linear"):
         axis = 1 if node.attrs.get("class") == "Conv1D" else 0
-        found = ((weight, axis), *(((bias, 0),) if bias else ()))
+        tensors = ((weight, axis), *(((bias, 0),) if bias else ()))
     else:
-        found = ()
-    if not found:
-        return f"{node.id} ({node.op}) has no weights that the division could move into"
+        tensors = ()
+    if not tensors:
+        return f"{node.id} ({node.op}) has no weights into which the division can be folded"
     if node.sparsity.keys() - {"weight"} or any(p.scale for p in node.precision.values()):
         return f"{node.id} has a fixed scale"
-    shared = next((k for k, _ in found if _users(k, graph) != [node.id]), None)
-    return f"{node.id} shares {shared} with another node" if shared else found
+    shared = next((k for k, _ in tensors if _users(k, graph) != [node.id]), None)
+    return f"{node.id} shares {shared} with another node" if shared else tensors
 
 
 def _is_last(name: str, node: Node, graph: Graph) -> bool:
-    """Whether a stored vector has an element for each channel of the result."""
+    """Whether a stored vector has one element per channel of the result."""
     return node.out is not None and graph.weights[name].shape == node.out.shape[-1:] != (1,)
 
 
 def _users(name: str, graph: Graph) -> list[str]:
-    return [n.id for n in graph for _, held in weights_of(n, graph) if held == name]
+    return [n.id for n in graph for _, weight in weights_of(n, graph) if weight == name]
 
 
 def _layers(consumers: list[Node], graph: Graph) -> tuple[Layer, ...] | str:
-    """The consumers by weight; a reason where one of the weights also serves elsewhere or has a fixed scale."""
-    ids, found = {n.id for n in consumers}, dict[str, Layer]()
+    """The layers of the consumers, or a reason if a weight is used elsewhere or has a fixed scale."""
+    ids, layers = {n.id for n in consumers}, dict[str, Layer]()
     for node in consumers:
         layer = layer_at(node, graph)
         if isinstance(layer, str):
@@ -136,11 +136,11 @@ def _layers(consumers: list[Node], graph: Graph) -> tuple[Layer, ...] | str:
         if not {n.id for n in layer.nodes} <= ids:
             return f"{node.id} shares its weight with a layer that takes another input"
         if node.adapters:
-            return f"{node.id} has an adapter, which the scale would miss; fuse it first"
+            return f"{node.id} has an adapter, which would not be scaled; fuse it first"
         if any(node.precision[p].scale for p in ("weight", "data_in") if p in node.precision):
             return f"{node.id} has a fixed scale; calibrate after SmoothQuant, not before"
-        found[layer.name] = layer
-    return tuple(found.values())
+        layers[layer.name] = layer
+    return tuple(layers.values())
 
 
 def _divided(source: Ref, consumers: list[Node], graph: Graph) -> Group | str:

@@ -1,4 +1,4 @@
-"""The layers that a recovery works on: stored weights of Linears and convolutions, and the calls that share them."""
+"""Layers for recovery passes: stored weights of Linears and convolutions with the calls that share them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ OPS = ("linear", "conv1d", "conv2d")
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A stored weight by name, and the calls that compute with it, in order; all chose the same for it."""
+    """A stored weight by name and its calls in order, which have equal formats and masks for it."""
 
     name: str
     nodes: tuple[Node, ...]
 
     @property
     def transposed(self) -> bool:
-        """Whether the weight lies [inputs, outputs], as in GPT-2's Conv1D."""
+        """Whether the weight is [inputs, outputs], as in GPT-2's Conv1D."""
         return self.nodes[0].attrs.get("class") == "Conv1D"
 
 
 def layer_at(node: Node, graph: Graph) -> Layer | str:
-    """The layer of a node, or why its weight cannot be altered for this layer's sake."""
+    """The layer of a node, or why its weight cannot be changed."""
     name = weight_at(node, "weight", graph)
     if node.op not in OPS:
         return "neither a Linear nor a convolution over one or two axes"
@@ -37,7 +37,7 @@ def layer_at(node: Node, graph: Graph) -> Layer | str:
         return "its weight is computed"
     if node.op != "linear" and (node.call != "call_module" or node.attrs.get("groups", 1) != 1):
         return "a grouped convolution"
-    users = [(n, p) for n in graph for p, held in weights_of(n, graph) if held == name]
+    users = [(n, p) for n in graph for p, weight in weights_of(n, graph) if weight == name]
     other = next((n.id for n, p in users if (n.op, p, _chosen(n, p)) != (node.op, "weight", _chosen(node, p))), None)
     return f"it shares its weight with {other}" if other else Layer(name, tuple(n for n, _ in users))
 
@@ -47,20 +47,20 @@ def _chosen(node: Node, port: str) -> Any:
 
 
 def layers_of(nodes: Iterable[Node], graph: Graph) -> tuple[list[Layer], list[tuple[Node, str]]]:
-    """The layers of nodes, each once, and the nodes that are none, with the reason."""
-    found: dict[str, Layer] = {}
-    left: list[tuple[Node, str]] = []
+    """(the distinct layers of nodes, other nodes with the reason)."""
+    layers: dict[str, Layer] = {}
+    skipped: list[tuple[Node, str]] = []
     for node in nodes:
         layer = layer_at(node, graph)
         if isinstance(layer, str):
-            left.append((node, layer))
+            skipped.append((node, layer))
         else:
-            found.setdefault(layer.name, layer)
-    return list(found.values()), left
+            layers.setdefault(layer.name, layer)
+    return list(layers.values()), skipped
 
 
 def rows_of(node: Node, x: Tensor) -> Tensor:
-    """What each output of a layer is a product of its weight's row with: [samples, inputs], float32."""
+    """[samples, inputs] float32: the vectors that a layer multiplies its weight rows by; convolutions unfolded."""
     if node.op == "linear":
         return x.reshape(-1, x.shape[-1]).float()
     import torch.nn.functional as F
@@ -75,16 +75,16 @@ def rows_of(node: Node, x: Tensor) -> Tensor:
         x, flat = x.unsqueeze(2), (1,)
     else:
         flat = ()
-    sizes = ((*flat, *given) for given in (conv.kernel_size, conv.dilation, conv.stride))
+    sizes = ((*flat, *size) for size in (conv.kernel_size, conv.dilation, conv.stride))
     kernel, dilation, stride = sizes
-    found = F.unfold(x, kernel, dilation=dilation, stride=stride)
-    return found.transpose(1, 2).reshape(-1, found.shape[1])
+    windows = F.unfold(x, kernel, dilation=dilation, stride=stride)
+    return windows.transpose(1, 2).reshape(-1, windows.shape[1])
 
 
 def matrix_of(layer: Layer, weight: Tensor) -> Tensor:
-    """The weight as [outputs, inputs], float32; a copy."""
-    found = weight.detach().float()
-    return (found.T if layer.transposed else found.flatten(1)).clone()
+    """A copy of the weight as [outputs, inputs] float32."""
+    matrix = weight.detach().float()
+    return (matrix.T if layer.transposed else matrix.flatten(1)).clone()
 
 
 def weight_of(layer: Layer, matrix: Tensor, like: Tensor) -> Tensor:
@@ -93,6 +93,6 @@ def weight_of(layer: Layer, matrix: Tensor, like: Tensor) -> Tensor:
 
 
 def plain(graph: Graph, dense: bool = False) -> Graph:
-    """The graph without formats, and without masks where `dense`."""
+    """The graph without formats, and without masks if `dense`."""
     nodes = (n for n in graph if n.precision or (dense and n.sparsity))
     return graph.replace(*(replace(n, precision={}, sparsity={} if dense else n.sparsity) for n in nodes))

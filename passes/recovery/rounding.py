@@ -1,4 +1,4 @@
-"""GPTQ on the layers of a graph as a walk comes to them: Hessians, the solver, and what comes of it."""
+"""GPTQ on the layers of a graph during a walk: Hessians, solver, and results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
-from espalier.model.torch.build import effective, parameters_of
+from espalier.model.torch.build import parameters_of
 from espalier.model.torch.layers import Effective
+from espalier.model.torch.leaf_builder import effective
 from espalier.passes.base import Row
 from espalier.passes.observed.scales import weight_scale
 from espalier.passes.recovery.columns import columns_of
@@ -22,13 +23,13 @@ from espalier.passes.recovery.walk import Stop
 if TYPE_CHECKING:
     from espalier.passes.choices.gptq import GptqOptions
 
-_ROUNDS = 8  # of a format that gives another value when it sees its own values again
+_ROUNDS = 8  # at most, of rounding again with a format that is not idempotent
 
 
 class Rounding:
-    """The layers of the built `module`; a weight that several calls share is solved for at the last of them.
+    """Rounds layers of the built `module`; a shared weight is solved for at its last call.
 
-    `given`: layers whose scale was there before. `better`: layers whose weights changed, in the end.
+    `better`: layers whose weights changed.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class Rounding:
         self.graph, self.options, self.store = graph, options, store
         self.tensors = parameters_of(module)
         self.layers = {n.id: x for x in layers for n in x.nodes}
-        self.seen: dict[str, int] = {}
+        self.calls: dict[str, int] = {}
         self.hessians: dict[str, Tensor] = {}
         self.rows: list[Row] = []
         self.better: list[Layer] = []
@@ -47,27 +48,28 @@ class Rounding:
         layer = self.layers[stop.node.id]
         for x in stop.inputs():
             rows = rows_of(stop.node, x)
-            part, held = 2 * rows.T @ rows, self.hessians.get(layer.name)
-            self.hessians[layer.name] = part if held is None else held.add_(part)
-        self.seen[layer.name] = self.seen.get(layer.name, 0) + 1
-        if self.seen[layer.name] == len(layer.nodes):
+            part, hessian = 2 * rows.T @ rows, self.hessians.get(layer.name)
+            self.hessians[layer.name] = part if hessian is None else hessian.add_(part)
+        self.calls[layer.name] = self.calls.get(layer.name, 0) + 1
+        if self.calls[layer.name] == len(layer.nodes):
             self._solve(layer, self.hessians.pop(layer.name))
 
     def _solve(self, layer: Layer, hessian: Tensor) -> None:
         live, chosen = self.tensors[layer.name], self.graph.nodes[layer.nodes[0].id].precision["weight"]
         scale = self.tensors[chosen.scale] if chosen.scale else None
-        taken = effective(layer.nodes[0], "weight", self.graph, self.store, scale)
+        quantiser = effective(layer.nodes[0], "weight", self.graph, self.store, scale)
         stored, old = live.detach().clone(), None if scale is None else scale.detach().clone()
-        mask = None if taken.mask is None else matrix_of(layer, taken.mask).bool()
+        mask = None if quantiser.mask is None else matrix_of(layer, quantiser.mask).bool()
         before = _masked(matrix_of(layer, stored), mask)
 
         def error() -> float:
-            return output_error(hessian, before - matrix_of(layer, taken(live.detach())))
+            return output_error(hessian, before - matrix_of(layer, quantiser(live.detach())))
 
         rounded = error()
-        live.copy_(self._rounded(layer, taken, hessian, before, stored, mask))
-        found, exact = error(), torch.equal(*(_masked(matrix_of(layer, v), mask) for v in (taken(live.detach()), live)))
-        changed = found < rounded
+        live.copy_(self._rounded(layer, quantiser, hessian, before, stored, mask))
+        values = (_masked(matrix_of(layer, v), mask) for v in (quantiser(live.detach()), live))
+        solved, exact = error(), torch.equal(*values)
+        changed = solved < rounded
         if not changed:
             live.copy_(stored)
             if scale is not None and old is not None:
@@ -76,27 +78,27 @@ class Rounding:
         power = output_error(hessian, before)
         self.rows.append({
             "node": layer.nodes[0].id, "format": chosen.label, "changed": changed, "exact": exact and changed,
-            "error_rounded": rounded, "error": found if changed else rounded,
+            "error_rounded": rounded, "error": solved if changed else rounded,
             "relative_rounded": rounded / power if power else None,
-            "relative": (found if changed else rounded) / power if power else None,
+            "relative": (solved if changed else rounded) / power if power else None,
         })  # fmt: skip
 
     def _rounded(
-        self, layer: Layer, taken: Effective, hessian: Tensor, before: Tensor, stored: Tensor, mask: Tensor | None
+        self, layer: Layer, quantiser: Effective, hessian: Tensor, before: Tensor, stored: Tensor, mask: Tensor | None
     ) -> Tensor:
-        """The new weight in the shape of the old; the scale of its format is written where it has one of its own."""
-        fmt, scale = taken.format, taken.scale
+        """The new weight in the shape of the old; a scale that the format had computed is updated."""
+        fmt, scale = quantiser.format, quantiser.scale
         assert fmt is not None
-        own = scale is not None and layer.nodes[0].precision["weight"].scale is None
-        given = None if own or scale is None else scale.detach()
-        columns = columns_of(fmt, before, given, self._scale_of, layer.transposed)
+        is_new = scale is not None and layer.nodes[0].precision["weight"].scale is None
+        fixed = None if is_new or scale is None else scale.detach()
+        columns = columns_of(fmt, before, fixed, self._scale_of, layer.transposed)
         options = self.options
-        found = compensated(before, hessian, columns, mask, options.damping, options.act_order)
-        if own and scale is not None and columns.scale is not None:
+        solution = compensated(before, hessian, columns, mask, options.damping, options.act_order)
+        if is_new and scale is not None and columns.scale is not None:
             scale.data.copy_(columns.scale)
-        # What is pruned keeps its value, so that a lower sparsity brings it back.
-        kept = found if mask is None else torch.where(mask, found, matrix_of(layer, stored))
-        return _settled(taken, weight_of(layer, kept, stored), mask is not None)
+        # Pruned weights keep their values, so that a lower sparsity restores them.
+        matrix = solution if mask is None else torch.where(mask, solution, matrix_of(layer, stored))
+        return _fixed_point(quantiser, weight_of(layer, matrix, stored), mask is not None)
 
     def _scale_of(self, fmt: ScaledFormat, x: Tensor) -> Tensor:
         return weight_scale(fmt, x, "mse", 100.0) if self.options.clip else fmt.scale_of(x)
@@ -106,13 +108,13 @@ def _masked(matrix: Tensor, mask: Tensor | None) -> Tensor:
     return matrix if mask is None else matrix * mask
 
 
-def _settled(taken: Effective, value: Tensor, pruned: bool) -> Tensor:
-    """`value` as its format gives it, again and again, until that does not change it."""
+def _fixed_point(quantiser: Effective, value: Tensor, pruned: bool) -> Tensor:
+    """`value` rounded repeatedly until rounding does not change it."""
     for _ in range(_ROUNDS):
-        seen = taken(value)
-        if pruned and taken.mask is not None:
-            seen = torch.where(taken.mask.bool(), seen, value)
-        if torch.equal(seen, value):
+        result = quantiser(value)
+        if pruned and quantiser.mask is not None:
+            result = torch.where(quantiser.mask.bool(), result, value)
+        if torch.equal(result, value):
             break
-        value = seen
+        value = result
     return value

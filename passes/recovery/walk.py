@@ -1,5 +1,5 @@
-"""Run a built model layer by layer: all batches come to a layer before any goes on, so that a layer may be altered
-on what the layers before it, already altered, give.
+"""Runs a built model layer by layer on all batches, so that a layer can be changed given the outputs of the already
+changed layers before it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from espalier.model.graph.graph import Graph, Node
-from espalier.model.torch.build import NODE, alters_input
+from espalier.model.torch.build import NODE
+from espalier.model.torch.leaf_builder import alters_input
 from espalier.passes.base import Context
 from espalier.passes.observed.layerwise import Inputs, LayerwiseRun
 from espalier.passes.running.batches import batches, fit_error
@@ -26,10 +27,10 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A layer that all batches have come to.
+    """A layer that all batches have reached.
 
-    `inputs`: what it computes on, after the format of `data_in`, batch by batch. `pairs`: that, and what the layer
-    gives for it, before the format of `data_out`, under the weights that it has at that moment.
+    `inputs`: its inputs by batch, after the format of data_in. `pairs`: inputs with the layer's results under its
+    present weights, before the format of data_out.
     """
 
     node: Node
@@ -38,18 +39,17 @@ class Stop:
 
 
 def walk(
-    module: nn.Module, graph: Graph, samples: Sequence[Inputs], wanted: Sequence[str], visit: Callable[[Stop], None]
+    module: nn.Module, graph: Graph, samples: Sequence[Inputs], ids: Sequence[str], visit: Callable[[Stop], None]
 ) -> None:
-    """Run the built `module` on all `samples`, calling `visit` at each of the nodes `wanted` before it runs for good.
+    """Run the built `module` on all `samples`, calling `visit` at each of the nodes `ids` before it runs.
 
-    In memory are the tensors of all samples that later nodes still need. A model that runs with its own code is run
-    again for each layer.
+    The tensors of all samples that later nodes need are in memory. A recorded model is run again for each layer.
     """
     with torch.no_grad():
         if isinstance(module, fx.GraphModule):
-            _Walker(module, graph, samples).go(frozenset(wanted), visit)
+            _Walker(module, graph, samples).go(frozenset(ids), visit)
         else:
-            for node in (graph.nodes[i] for i in wanted):
+            for node in (graph.nodes[i] for i in ids):
                 pairs = partial(_hooked, module, graph, samples, node)
                 visit(Stop(node, lambda pairs=pairs: (x for x, _ in pairs()), pairs))
 
@@ -59,12 +59,12 @@ def samples_of(split: Split, graph: Graph, size: int) -> list[Inputs]:
     return [inputs for inputs, _ in batches(split, graph, size)]
 
 
-def told(visit: Callable[[Stop], None], count: int, context: Context, text: str) -> Callable[[Stop], None]:
-    """`visit`, which tells the progress among `count` layers."""
-    seen = iter(range(count))
+def reporting(visit: Callable[[Stop], None], count: int, context: Context, text: str) -> Callable[[Stop], None]:
+    """`visit` with a progress report, out of `count` layers."""
+    numbers = iter(range(count))
 
     def each(stop: Stop) -> None:
-        context.progress(next(seen), count, f"{text} {stop.node.id}")
+        context.progress(next(numbers), count, f"{text} {stop.node.id}")
         visit(stop)
 
     return each
@@ -75,14 +75,14 @@ class _Walker(LayerwiseRun):
         super().__init__(module, samples)
         self.graph_of = graph
 
-    def go(self, wanted: frozenset[str], visit: Callable[[Stop], None]) -> None:
-        """All nodes up to the last one wanted, each on all samples."""
-        left = len(wanted)
+    def go(self, ids: frozenset[str], visit: Callable[[Stop], None]) -> None:
+        """Run all nodes up to the last of `ids`, each on all samples."""
+        remaining = len(ids)
         for n in cast("fx.GraphModule", self.module).graph.nodes:
-            if n.meta.get(NODE) in wanted and n.op != "placeholder":
+            if n.meta.get(NODE) in ids and n.op != "placeholder":
                 visit(Stop(self.graph_of.nodes[n.meta[NODE]], partial(self._inputs, n), partial(self._pairs, n)))
-                left -= 1
-            if not left:
+                remaining -= 1
+            if not remaining:
                 return
             self.run_all(n)
 
@@ -96,30 +96,31 @@ class _Walker(LayerwiseRun):
 
 
 class _Reached(Exception):
-    """No error: what was wanted of a run is there, the rest of it is not needed."""
+    """The node has been reached; ends the run early."""
 
 
 def _hooked(module: nn.Module, graph: Graph, samples: Sequence[Inputs], node: Node) -> Iterator[Pair]:
-    """The node's calls of a recorded model, one run a sample, which ends there."""
+    """The inputs and results of a node of a recorded model, by one run per batch that ends there."""
     calls = [n.id for n in graph if n.call == "call_module" and n.target == node.target]
     chosen = bool(node.precision or node.sparsity or node.adapters)
     leaf = module.get_submodule(f"{node.target}.{int(alters_input(node))}" if chosen else node.target)
     for inputs in samples:
-        left = [calls.index(node.id)]
-        found: list[Pair] = []
-        hook = leaf.register_forward_hook(partial(_keep, left, found))
+        skip = [calls.index(node.id)]
+        pairs: list[Pair] = []
+        hook = leaf.register_forward_hook(partial(_record, skip, pairs))
         try:
             with fit_error(dict(inputs)):
                 cast("Any", module)(**inputs)
         except _Reached:
-            yield found[0]
+            yield pairs[0]
         finally:
             hook.remove()
 
 
-def _keep(left: list[int], found: list[Pair], leaf: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> None:
-    if left[0]:
-        left[0] -= 1
+def _record(skip: list[int], pairs: list[Pair], leaf: nn.Module, args: tuple[Tensor, ...], result: Tensor) -> None:
+    """Record a call after skipping `skip[0]` earlier ones."""
+    if skip[0]:
+        skip[0] -= 1
         return
-    found.append((args[0], result))
+    pairs.append((args[0], result))
     raise _Reached

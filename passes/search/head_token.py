@@ -122,7 +122,7 @@ def _by_token(wired: Wired, node: fx.Node) -> bool:
     if isinstance(part, Effective):
         fmt = part.format
         plain = fmt is not None and not fmt.rowwise and not fmt.stochastic and not isinstance(fmt, ScaledFormat)
-        return plain and part.mask is None and part.flowing is None
+        return plain and part.mask is None and part.rule is None
     if node.op == "call_module" and not isinstance(_part(wired, node), ROWWISE):
         return False
     if node.op not in ("call_module", "call_function") or (node.op == "call_function" and not _is_elementwise(node)):

@@ -207,7 +207,7 @@ class _Predictor:
     """Predicts the divergence of single candidates from the gradient statistics of one sensitivity pass."""
 
     def __init__(self, space: Space, graph: Graph, context: Context, seconds: float) -> None:
-        from espalier.passes.analysis.sensitivity import kept_places
+        from espalier.passes.analysis.sensitivity import gradient_ports
         from espalier.passes.sensitivity.gradient_statistics import load
 
         summary = run_step(graph, _step(space, seconds), context).report.summary
@@ -215,7 +215,7 @@ class _Predictor:
         self._correction = Correction(level, steep, loud, count=1)
         self.complete = "of_samples" not in summary
         self._statistics = load(Path(summary["evidence"]))
-        _, self._run, ports = kept_places(graph, context.base)
+        _, self._run, ports = gradient_ports(graph, context.base)
         self._ports = {(p.node, p.port): p for p in ports}
         self._store = context.store
         self._predictors: dict[tuple[str, str], Any] = {}

@@ -17,9 +17,10 @@ from espalier.model.graph.meta import Weight
 from espalier.model.graph.ports import choice
 from espalier.model.graph.views import view_at
 from espalier.model.store.weights import WeightStore
-from espalier.model.torch.build import Builder, leaf_key, load
+from espalier.model.torch.build import GraphBuilder
 from espalier.model.torch.emulation import Emulated
 from espalier.model.torch.layers import Effective, Switch
+from espalier.model.torch.leaf_builder import leaf_key, load
 
 MAX_BYTES = 1 << 28  # of cached leaves
 
@@ -41,7 +42,7 @@ class Parts:
             total -= self.leaves.popitem(last=False)[1][1]
 
 
-class Wired(Builder):
+class Wired(GraphBuilder):
     """`parts`: modules and tensors by path, as the nodes of `fx` use them; `names`: content of each, by path."""
 
     def __init__(self, graph: Graph, store: WeightStore, callables: Mapping[str, Any], cache: Parts) -> None:
@@ -96,7 +97,7 @@ class Wired(Builder):
     def _contents(self, node: Node) -> tuple[str | None, ...]:
         return tuple(self.graph.weights[n].key for n in node.tensors)
 
-    def _free_for(self, node: Node, value: Tensor) -> str:
+    def _value_path(self, node: Node, value: Tensor) -> str:
         name = node.weights["value"]
         path = f"value {name}"
         self.names[path] = "value", self.graph.weights[name]

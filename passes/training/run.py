@@ -16,7 +16,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from espalier.model.errors import DataError, PassError
 from espalier.model.leftovers import scratch
-from espalier.model.torch.in_place import unheard
+from espalier.model.torch.in_place import in_place
 from espalier.passes.base import Context
 from espalier.passes.running.batches import fit_error
 from espalier.passes.training.checkpoint import Checkpoints, Raw, set_random_state
@@ -54,7 +54,7 @@ def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
         callbacks.insert(0, ready.gradual)  # before an evaluation
     finished = False
     try:
-        with running() as own, memory_errors(options), unheard(ready.objective.inner):
+        with running() as own, memory_errors(options), in_place(ready.objective.inner):
             _run(trainer_of(ready, options, context.seed, own, callbacks), watch, checkpoints, options.resume)
         finished = True
     finally:

@@ -1,1 +1,1 @@
-"""Passes that change the graph: one file each."""
+"""Transforms: passes that change the graph, one file each."""

@@ -1,4 +1,4 @@
-"""Bias correction: take the mean error of quantised layers out through their biases."""
+"""Bias correction: subtracts the mean error of quantised layers through their biases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from espalier.passes.select import chosen
 
 @dataclass(frozen=True, slots=True)
 class BiasCorrectionOptions(RecoveryOptions):
-    """On which data, and what else is corrected."""
+    """Data, and what else is corrected."""
 
     add: bool = field(default=False, metadata={"help": "add a bias to layers without one, where it helps"})
     pruning: bool = field(default=False, metadata={"help": "also correct the shift by pruning"})
@@ -36,66 +36,66 @@ class BiasCorrectionOptions(RecoveryOptions):
 def bias_correction(graph: Graph, options: BiasCorrectionOptions, context: Context) -> tuple[Graph, Report]:
     """Add E[y] − E[ŷ] of each output channel to the biases of Linears and convolutions, from calibration data.
 
-    y is what the layer gives in the float model, ŷ what it gives in the quantised one, whose layers before it are
-    corrected already (Nagel et al. 2019, arXiv:1906.04721, section 4.2; 2021, arXiv:2106.08295, section 3.4). The
-    float model has the stored weights; after GPTQ, which rounds those, take the model that the recipe began with.
+    y is the layer's result in the float model, ŷ in the quantised model with earlier layers already corrected (Nagel et
+    al. 2019, arXiv:1906.04721, section 4.2; 2021, arXiv:2106.08295, section 3.4). The float model has the stored
+    weights; after GPTQ, which rounds those, use the recipe's first model as the reference.
     """
     from espalier.model.torch.build import build, read_back
     from espalier.passes.recovery.biases import Correction, means
-    from espalier.passes.recovery.walk import samples_of, told, walk
+    from espalier.passes.recovery.walk import reporting, samples_of, walk
 
     if any(w.key is None for w in graph.weights.values()):
         raise PassError("The model was opened without weights, so no error can be corrected.", "Open it with weights.")
     nodes = chosen(graph, options.select, lambda n: category(n) == "linear", "corrected")
     prepared = with_biases(graph, nodes, context.store) if options.add else graph
-    biases, left = _biases([prepared.nodes[n.id] for n in nodes], prepared)
+    biases, skipped = _biases([prepared.nodes[n.id] for n in nodes], prepared)
     if not biases:
-        raise PassError(f"None of the {len(nodes)} selected layers can be corrected: {left[0]['skipped']}.",
+        raise PassError(f"None of the {len(nodes)} selected layers can be corrected: {skipped[0]['skipped']}.",
                         "Select others, or switch on add.", nodes[0].id)  # fmt: skip
     split = load_split(options, context)
     module = build(prepared, context.store, context.callables)
     reference = _reference(graph, list(biases), options, context)
-    wanted = means(reference, list(biases), split, options.batch_size, context)
-    work = Correction(module, biases, wanted)
-    visit = told(work.visit, len(biases), context, "Bias of")
+    targets = means(reference, list(biases), split, options.batch_size, context)
+    work = Correction(module, biases, targets)
+    visit = reporting(work.visit, len(biases), context, "Bias of")
     walk(module, prepared, samples_of(split, graph, options.batch_size), list(biases), visit)
     after = read_back(module, prepared, context.store)
     names = {biases[i] for i in work.changed}
     corrected = graph.replace(*(prepared.nodes[i] for i in sorted(work.changed)))
     after = corrected.with_weights({k: after.weights[k] for k in names})
-    summary: Row = {"layers": len(names), "left": len(biases) - len(names), "skipped": len(left), "samples": len(split),
-               "added": len(names - graph.weights.keys())}  # fmt: skip
+    summary: Row = {"layers": len(names), "left": len(biases) - len(names), "skipped": len(skipped),
+                    "samples": len(split), "added": len(names - graph.weights.keys())}  # fmt: skip
     if not names:
         summary["warning"] = _unchanged(graph, work.rows, options)
-    return after, Report("bias_correction", (*work.rows, *left), summary)
+    return after, Report("bias_correction", (*work.rows, *skipped), summary)
 
 
 def _unchanged(graph: Graph, rows: list[Row], options: BiasCorrectionOptions) -> str:
     """Why no bias changed, and what to do."""
     if any(row["shift_before"] for row in rows):
-        return "No bias changed: none would bring its layer's means nearer. Give the biases a finer format."
+        return "No bias changed: no correction would reduce a layer's mean error. Give the biases a finer format."
     lost = "formats or pruning" if options.pruning else "formats"
     if options.reference == "stored" and any("weight" in graph.nodes[row["node"]].precision for row in rows):
-        return (f"No bias changed: {lost} shift no selected layer's mean. Where the stored weights are rounded, as "
-                'after GPTQ, set reference = "baseline", or correct before.')  # fmt: skip
+        return (f"No bias changed: {lost} shift no selected layer's mean. If the stored weights are rounded, as "
+                'after GPTQ, set reference = "baseline", or correct before rounding.')  # fmt: skip
     return f"No bias changed: {lost} shift no selected layer's mean. Quantise first, or select others."
 
 
 def _reference(graph: Graph, ids: list[str], options: BiasCorrectionOptions, context: Context) -> Graph:
-    """The float model; raises PassError where the recipe's first model lacks one of the nodes."""
+    """The float model; raises PassError if the recipe's first model lacks one of the nodes."""
     if options.reference == "stored":
         return plain(graph, options.pruning)
     base = context.base or graph
     if missing := next((i for i in ids if i not in base.nodes), None):
-        raise PassError(f"The model that the recipe began with has no {missing}.",
-                        "Take the reference stored, or leave it out of the selection.", missing)  # fmt: skip
+        raise PassError(f"The recipe's first model has no {missing}.",
+                        'Set reference = "stored", or leave it out of the selection.', missing)  # fmt: skip
     return plain(base, True)
 
 
 def _biases(nodes: list[Node], graph: Graph) -> tuple[dict[str, str], list[Row]]:
-    """Node → its bias, in order; and the nodes whose bias cannot be altered for their sake alone."""
-    found: dict[str, str] = {}
-    left: list[Row] = []
+    """Node → its bias, in order; and rows of nodes without a bias of their own."""
+    biases: dict[str, str] = {}
+    skipped: list[Row] = []
     users: dict[str, list[str]] = {}
     for node in graph:
         for _, name in weights_of(node, graph):
@@ -103,17 +103,17 @@ def _biases(nodes: list[Node], graph: Graph) -> tuple[dict[str, str], list[Row]]
     for node in nodes:
         name = weight_at(node, "bias", graph)
         if name is None:
-            left.append({"node": node.id, "skipped": "it has no stored bias"})
+            skipped.append({"node": node.id, "skipped": "it has no stored bias"})
         elif len(users[name]) > 1:
             other = next((i for i in users[name] if i != node.id), node.id)
-            left.append({"node": node.id, "skipped": f"it shares its bias with {other}"})
+            skipped.append({"node": node.id, "skipped": f"it shares its bias with {other}"})
         else:
-            found[node.id] = name
-    return {i: found[i] for i in graph.nodes if i in found}, left
+            biases[node.id] = name
+    return {i: biases[i] for i in graph.nodes if i in biases}, skipped
 
 
 def with_biases(graph: Graph, nodes: list[Node], store: WeightStore) -> Graph:
-    """The graph in which modules without a bias have one of zeros; a recorded model's modules stay as they are."""
+    """The graph with zero biases for modules without one; modules of a recorded model are unchanged."""
     weights: dict[str, Weight] = {}
     changed: list[Node] = []
     for node in nodes if graph.runs == "graph" else ():

@@ -1,4 +1,4 @@
-"""Choose the parameters of formats from data: the place of the range, or a static scale."""
+"""Calibrates formats on data: fraction widths, exponent biases, static scales."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.observed.scales import activation_scale, one_scale, weight_scale
 from espalier.passes.observed.shift_selection import Method, chosen_shift, ends, shift_of
 from espalier.passes.observed.stored_tensors import stored_scale, weight_in_view
-from espalier.passes.observed.tensor_statistics import Place, TensorStatistics, operands, rows_of, stream
+from espalier.passes.observed.tensor_statistics import PortRef, TensorStatistics, operands, rows_of, stream
 from espalier.passes.select import Select, chosen
 from espalier.passes.transform.learn_scales import scale_name
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CalibrateOptions(ObserveOptions):
-    """Which formats are calibrated, on what, and how."""
+    """Selected formats, data and method."""
 
     split: str = field(default="train", metadata={"help": "must not be the split that is scored", "edit": "split"})
     select: Select = field(default=Select(), metadata={"help": "nodes whose formats are calibrated"})
@@ -52,69 +52,66 @@ class CalibrateOptions(ObserveOptions):
 def calibrate(graph: Graph, options: CalibrateOptions, context: Context) -> tuple[Graph, Report]:
     """Fit the formats of the selected nodes to weights and data: fraction widths, exponent biases and static scales.
 
-    Integers get another frac_width, minifloats and log another exponent_bias. Formats with a scale get a static one:
-    weights one for each of their rows, groups or tensors, activations one for the tensor. Activations are those of the
-    float model (masks on), so no format spoils what another one is fitted to. Without data, weights alone are fitted.
+    Integers get a new frac_width, minifloats and log a new exponent_bias. Formats with a scale get a static one:
+    weights one per row, group or tensor, activations one per tensor. Activations are those of the float model with
+    masks, so formats do not influence one another. Without data, only weights are fitted.
     """
-    places = _places(graph, options)
-    streams = _streamed(graph, places, options, context)
+    ports = _ports(graph, options)
+    streams = _streamed(graph, ports, options, context)
     work = _Calibration(graph, options, context, streams)
-    for i, (node, port) in enumerate(places):
-        context.progress(i, len(places), node.id)
+    for i, (node, port) in enumerate(ports):
+        context.progress(i, len(ports), node.id)
         work.fit(node, port)
     after = graph.replace(*work.nodes.values()).with_weights(work.weights)
-    return after, Report("calibrate", tuple(work.rows), _summary(work.rows, len(places)))
+    return after, Report("calibrate", tuple(work.rows), _summary(work.rows, len(ports)))
 
 
-def _summary(rows: list[Row], places: int) -> Row:
-    """Ports that were fitted, those left as they are (no data, or a scale of each row), and the mean SQNRs."""
+def _summary(rows: list[Row], ports: int) -> Row:
+    """The number of fitted ports, of others (no data, or one scale per row), and mean SQNRs."""
     both = [r for r in rows if r["sqnr_before_db"] is not None and r["sqnr_db"] is not None]
     mean = {k: sum(r[k] for r in both) / len(both) if both else None for k in ("sqnr_before_db", "sqnr_db")}
     changed = sum(r["before"] != r["after"] for r in rows)
-    return {"ports": len(rows), "changed": changed, "left": places - len(rows),
+    return {"ports": len(rows), "changed": changed, "left": ports - len(rows),
             "mean_sqnr_before_db": mean["sqnr_before_db"], "mean_sqnr_db": mean["sqnr_db"]}  # fmt: skip
 
 
 # -- which ports
 
 
-def _places(graph: Graph, options: CalibrateOptions) -> list[tuple[Node, str]]:
+def _ports(graph: Graph, options: CalibrateOptions) -> list[tuple[Node, str]]:
     nodes = chosen(graph, options.select, lambda n: n.call not in ("placeholder", "output"), "calibrated")
-    found = [(n, p) for n in nodes for p, c in n.precision.items() if _able(c.format) and _wanted(p, options)]
-    if not found:
-        held = {c.format.name for n in nodes for c in n.precision.values()}
+    ports = [(n, p) for n in nodes for p, c in n.precision.items()
+             if _is_calibratable(c.format) and (not options.ports or p in options.ports)]  # fmt: skip
+    if not ports:
+        formats = {c.format.name for n in nodes for c in n.precision.values()}
         where = " on these ports" if options.ports else ""
-        what = f" (their formats: {', '.join(sorted(held))})" if held else ", since they have no formats"
-        raise PassError(f"The {len(nodes)} selected nodes have nothing to calibrate{where}{what}.",
+        note = f" (their formats: {', '.join(sorted(formats))})" if formats else ", since they have no formats"
+        raise PassError(f"The {len(nodes)} selected nodes have nothing to calibrate{where}{note}.",
                         "Choose formats first: integer, a minifloat, log, or one with a scale.")  # fmt: skip
-    return found
+    return ports
 
 
-def _able(fmt: Format) -> bool:
+def _is_calibratable(fmt: Format) -> bool:
     return fmt.shift is not None or isinstance(fmt, ScaledFormat)
 
 
-def _wanted(port: str, options: CalibrateOptions) -> bool:
-    return not options.ports or port in options.ports
-
-
 def _streamed(
-    graph: Graph, places: list[tuple[Node, str]], options: CalibrateOptions, context: Context
-) -> dict[Place, TensorStatistics]:
-    """What flows through the activations among the ports; nothing without data."""
-    computed = [(n, p) for n, p in places if weight_at(n, p, graph) is None]
-    wanted = {(n.id, p): operands(n, p) for n, p in computed if _fits_activations(n.precision[p].format)}
+    graph: Graph, ports: list[tuple[Node, str]], options: CalibrateOptions, context: Context
+) -> dict[PortRef, TensorStatistics]:
+    """Statistics of the activations among the ports; empty without data."""
+    computed = [(n, p) for n, p in ports if weight_at(n, p, graph) is None]
+    observed = {(n.id, p): operands(n, p) for n, p in computed if _fits_activations(n.precision[p].format)}
     if not options.data:
-        if len(computed) == len(places):
-            raise PassError("Activations cannot be calibrated without data.", "Name data for it, such as demo:reviews.")
+        if len(computed) == len(ports):
+            raise PassError("Activations cannot be calibrated without data.", "Name some data, such as demo:reviews.")
         return {}
-    if not wanted:
+    if not observed:
         return {}
     from espalier.passes.running.splits import load_split
 
     split = load_split(options, context)
     plain = graph.replace(*(replace(n, precision={}) for n in graph))
-    return stream(plain, split, options.batch_size, wanted, context, _needs_histogram(options))
+    return stream(plain, split, options.batch_size, observed, context, _needs_histogram(options))
 
 
 def _needs_histogram(options: CalibrateOptions) -> bool:
@@ -129,10 +126,10 @@ def _fits_activations(fmt: Format) -> bool:
 
 
 class _Calibration:
-    """The graph's nodes and weights as they come to be."""
+    """Fits ports one by one; collects changed nodes and new weights."""
 
     def __init__(
-        self, graph: Graph, options: CalibrateOptions, context: Context, streams: dict[Place, TensorStatistics]
+        self, graph: Graph, options: CalibrateOptions, context: Context, streams: dict[PortRef, TensorStatistics]
     ) -> None:
         self.graph, self.options, self.context, self.streams = graph, options, context, streams
         self.nodes: dict[str, Node] = {}
@@ -141,7 +138,7 @@ class _Calibration:
         self._scales: dict[Any, str] = {}
 
     def fit(self, node: Node, port: str) -> None:
-        """Fit one port, if there is something to fit it to."""
+        """Fit one port, if it has values."""
         import torch
 
         if weight_at(node, port, self.graph) is not None:

@@ -21,7 +21,7 @@ class DecomposeOptions:
 @transform("decompose_attention", "Decompose attention", DecomposeOptions, instant=True)
 def decompose_attention(graph: Graph, options: DecomposeOptions, context: Context) -> tuple[Graph, Report]:
     """Replace attentions by their matmuls, scaling, mask, softmax and dropout, so that each part can be quantised."""
-    found = chosen(graph, options.select, decomposable, "decomposed")
-    after, parts = decomposed(graph, [n.id for n in found])
-    rows = tuple({"node": name, "parts": ", ".join(made)} for name, made in parts.items())
+    nodes = chosen(graph, options.select, decomposable, "decomposed")
+    after, parts = decomposed(graph, [n.id for n in nodes])
+    rows = tuple({"node": name, "parts": ", ".join(ids)} for name, ids in parts.items())
     return after, Report("decompose_attention", rows, {"attentions": len(parts)})

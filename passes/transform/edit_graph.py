@@ -1,4 +1,4 @@
-"""Edit the graph itself: take nodes out, put others in, connect and resize them."""
+"""Edits of the graph itself: remove, insert, connect and resize nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.passes.edits.base import Edit
 
 @dataclass(frozen=True, slots=True)
 class EditGraphOptions:
-    """The operations, in order."""
+    """Operations in order."""
 
     edits: tuple[Edit, ...] = field(
         default=(),
@@ -34,8 +34,8 @@ def edit_graph(graph: Graph, options: EditGraphOptions, context: Context) -> tup
 
     `rename`, `note` and `tag` write on nodes, and change nothing that is computed.
 
-    Shapes and dtypes are inferred from each edited node on; an operation that cannot be is refused, and nothing is
-    changed. New weights have a row with their origin.
+    Shapes and dtypes are inferred from each edited node on. An invalid operation raises an error and changes nothing.
+    New weights have a row with their origin.
     """
     if graph.runs == "module" and not all(e.writes for e in options.edits):
         raise PassError("A recorded model runs its own code, so its graph cannot be edited.",

@@ -1,4 +1,4 @@
-"""Train the graph as it is: masks hold, formats pass their straight-through gradient (QAT), learned scales move."""
+"""Fine-tuning: masks stay, formats pass straight-through gradients (QAT), learned scales are trained."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from espalier.passes.training.prepare import Prepared
     from espalier.passes.training.watch import Watch
 
-UNHELPED = "None of the {steps} steps validated better than the start: the weights of before the training are kept."
+UNHELPED = "None of the {steps} steps validated better than the start: the initial weights are kept."
 
 
 @transform("finetune", "Fine-tune", FinetuneOptions, lasting=True)
 def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[Graph, Report]:
-    """Train the weights on data; pruned weights stay 0, and formats are trained through (QAT).
+    """Train the weights on data; pruned weights stay 0, and gradients pass through formats (QAT).
 
-    The loss is the model's own where it takes labels, else the cross-entropy of its class scores; the baseline may
-    teach (distil, hidden), and pruning may grow on the way (prune_to). A training that is stopped by hand keeps what it
-    has learned; one that was broken off goes on from its last checkpoint.
+    The loss is the model's own if it takes labels, otherwise the cross-entropy of its logits; the baseline may be the
+    teacher (distil, hidden), and sparsity may grow during training (prune_to). A stopped training keeps its weights; an
+    interrupted one resumes from its last checkpoint.
     """
     from espalier.model.torch.build import read_back
     from espalier.passes.training.prepare import prepare
@@ -38,16 +38,16 @@ def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[
 
 
 def _summary(watch: Watch, ready: Prepared, seconds: float) -> dict[str, Any]:
-    """Figures of the run, and those of the validation that the kept weights had."""
+    """Figures of the run, and of the validation of the kept weights."""
     from espalier.model.data.class_names import named
 
-    kept = next((r for r in watch.rows if r["step"] == watch.kept_step), {})
-    figures = {k: kept[k] for k in ("validation_accuracy", "validation_loss") if kept.get(k) is not None}
+    row = next((r for r in watch.rows if r["step"] == watch.kept_step), {})
+    figures = {k: row[k] for k in ("validation_accuracy", "validation_loss") if row.get(k) is not None}
     figures |= {"validation_samples": watch.checked} if figures else {}
     idle = UNHELPED.format(steps=watch.steps) if watch.steps and not watch.kept_step else ""
     warning = " ".join(w for w in (watch.warning, idle, *ready.warnings) if w)
-    named_classes = {"classes": list(ready.classes)} if named(ready.classes) else {}
-    told = {k: v for k, v in (("warning", warning), ("resumed_from", watch.resumed_from)) if v}
-    return {"ended": watch.ended, **told, **watch.more, "steps": watch.steps, "kept_step": watch.kept_step, **figures,
-            "samples": len(ready.train_on), **ready.texts, **named_classes, **ready.counts(),
+    classes = {"classes": list(ready.classes)} if named(ready.classes) else {}
+    notes = {k: v for k, v in (("warning", warning), ("resumed_from", watch.resumed_from)) if v}
+    return {"ended": watch.ended, **notes, **watch.more, "steps": watch.steps, "kept_step": watch.kept_step, **figures,
+            "samples": len(ready.train_on), **ready.texts, **classes, **ready.counts(),
             "seconds": round(seconds, 3)}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Freeze parameters of nodes, and let them train again: what training leaves alone."""
+"""Freezes and unfreezes parameters of nodes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from espalier.passes.select import chosen
 
 @transform("freeze", "Freeze", FreezeOptions, instant=True)
 def freeze(graph: Graph, options: FreezeOptions, context: Context) -> tuple[Graph, Report]:
-    """Parameters of the selected nodes stay as they are in training. A parameter that nodes share is frozen for all."""
+    """Exclude parameters of the selected nodes from training. A shared parameter is frozen for all its nodes."""
     return _set(graph, options, False)
 
 
 @transform("unfreeze", "Unfreeze", FreezeOptions, instant=True)
 def unfreeze(graph: Graph, options: FreezeOptions, context: Context) -> tuple[Graph, Report]:
-    """Parameters of the selected nodes train (again), beside adapters too."""
+    """Include parameters of the selected nodes in training, also beside adapters."""
     return _set(graph, options, True)
 
 

@@ -1,4 +1,4 @@
-"""Give nodes the arithmetic of their hardware, so that whatever scores the model scores what the design computes."""
+"""Gives nodes the arithmetic of their hardware, so that every score of the model is that of the design."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDEST = 32  # bits of the format `integer`
 
 @dataclass(frozen=True, slots=True)
 class HardwareFunctionsOptions:
-    """With which arithmetic the model runs where hardware has its own: tables, softmax, norms, fused steps, scales."""
+    """The arithmetic of nodes that hardware computes in its own way: tables, softmax, norms, fused steps, scales."""
 
     arithmetic: Literal["hardware", "float"] = field(
         default="hardware",
@@ -36,16 +36,16 @@ class HardwareFunctionsOptions:
 
 @transform("hardware_functions", "Hardware functions", HardwareFunctionsOptions)
 def hardware_functions(graph: Graph, options: HardwareFunctionsOptions, context: Context) -> tuple[Graph, Report]:
-    """Softmax, norms, tables and fused steps compute as their templates do, in every score from here on.
+    """Compute softmax, norms, tables and fused steps as their hardware templates do, in every later score.
 
-    Formats that such a node took from its readers or from what it reads are written on it. Raises EmitError for what
-    has no hardware, with its node. Gradients pass straight through.
+    Formats that such a node inherited from its readers or operands are set on it. Raises EmitError, with the node, for
+    operations without hardware. Gradients are straight-through.
     """
     plain = graph.replace(*(replace(n, arithmetic="float") for n in graph if n.arithmetic != "float"))
     if options.arithmetic == "float":
-        gone = [n.id for n in graph if n.arithmetic != "float"]
-        return plain, Report("hardware_functions", tuple({"node": n, "arithmetic": "float"} for n in gone),
-                             {"nodes": len(gone)})  # fmt: skip
+        reset = [n.id for n in graph if n.arithmetic != "float"]
+        return plain, Report("hardware_functions", tuple({"node": n, "arithmetic": "float"} for n in reset),
+                             {"nodes": len(reset)})  # fmt: skip
     from espalier.verilog.emulation.node_emulation import regions
     from espalier.verilog.lowering.fusing import unfused_formats
     from espalier.verilog.lowering.lower import Lowering
@@ -54,13 +54,13 @@ def hardware_functions(graph: Graph, options: HardwareFunctionsOptions, context:
     plain = plain.replace(*(_without(plain.nodes[name], ports) for name, ports in cleared.items()))
     low = Lowering(plain, context.store, EmitOptions(sizes=sizes_in(options.sizes)))
     low.design()
-    found, rows = regions(plain, context.store), list[dict[str, Any]]()
+    all_regions, rows = regions(plain, context.store), list[dict[str, Any]]()
     changed: dict[str, Node] = {}
-    for name in _own_arithmetic(low):
-        region = found.of(plain.nodes[name])
+    for name in _approximated(low):
+        region = all_regions.of(plain.nodes[name])
         if not region.sources or _writes(plain, region):
             continue
-        _chosen(low, region, changed)
+        _set_formats(low, region, changed)
         last = changed.get(name, plain.nodes[name])
         changed[name] = replace(last, arithmetic="hardware")
         rows.append({"node": name, "op": last.op, "arithmetic": "hardware", "nodes": len(region.nodes)})
@@ -72,26 +72,26 @@ def _without(node: Node, ports: tuple[str, ...]) -> Node:
     return replace(node, precision={p: c for p, c in node.precision.items() if p not in ports})
 
 
-def _own_arithmetic(low: Lowering) -> list[str]:
-    """The nodes whose results are not, or not to the last bit, what torch computes on the same values."""
+def _approximated(low: Lowering) -> list[str]:
+    """The nodes whose results differ from torch's on the same values."""
     from espalier.verilog.rules.attention import scaled_by
 
-    wanted: set[str] = set()
+    ids: set[str] = set()
     for instance in low.instances:
         if instance.approximates:
             node = low.graph.nodes[instance.node]
-            wanted.add(scaled_by(low, node)[0].id if instance.module == "matmul" else node.id)
-    return [n.id for n in low.graph if n.id in wanted and n.outputs is None]
+            ids.add(scaled_by(low, node)[0].id if instance.module == "matmul" else node.id)
+    return [n.id for n in low.graph if n.id in ids and n.outputs is None]
 
 
 def _writes(graph: Graph, region: Region) -> bool:
-    """Whether a step writes into what it reads, so that hardware's function would read it too late."""
+    """Whether a step writes into its input, so that the emulated function would read changed values."""
     nodes = [graph.nodes[n] for n in region.nodes]
     return any(n.attrs.get("inplace") or f"{n.target}.".split(".")[1].endswith("_") for n in nodes)
 
 
-def _chosen(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
-    """Write on the nodes of a region, in `changed`, the formats in which the design has its operand and its result."""
+def _set_formats(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
+    """Set, in `changed`, the formats that the design has for a region's operand and result."""
     from espalier.verilog.emulation.node_emulation import computed_by
 
     def at(name: str) -> Node:
@@ -102,7 +102,7 @@ def _chosen(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
         fixed = low.signals[source].fixed
         if len(region.nodes) == 1 and len(at(region.first).inputs) == 1:
             changed[region.first] = _with(at(region.first), "data_in", fixed)
-        else:  # a format of data_in would hold for other operands too: what gives it has the format
+        else:  # a format of data_in would apply to other operands too: set it on the producer
             ref = computed_by(low.graph, source)
             if choice(at(ref.node), out_port(ref.output)) is None:
                 changed[ref.node] = _with(at(ref.node), out_port(ref.output), fixed)

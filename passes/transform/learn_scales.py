@@ -1,8 +1,8 @@
-"""Give formats trainable scales, so that fine-tuning moves them together with the weights."""
+"""Gives formats trainable scales, which fine-tuning updates together with the weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LearnScalesOptions:
-    """Which ports, and where their scales begin."""
+    """Selected ports, and the initial values of their scales."""
 
     select: Select = field(default=Select(), metadata={"help": "nodes whose formats have a scale"})
     ports: tuple[str, ...] = field(default=("weight",), metadata={"help": "weight, bias, data_in, data_out"})
@@ -38,97 +38,97 @@ class LearnScalesOptions:
 
 @transform("learn_scales", "Learn scales", LearnScalesOptions)
 def learn_scales(graph: Graph, options: LearnScalesOptions, context: Context) -> tuple[Graph, Report]:
-    """Make the scales of the selected nodes' formats weights of the graph, which training then moves.
+    """Make the scales of the selected nodes' formats trainable weights of the graph.
 
-    They begin as the format's source says (integers: 2·mean|x|/√q, LSQ, Esser et al. 2020), or at the format's own
-    scale, of the stored tensor after its mask. A port that has a scale already keeps its value; an activation needs one
-    from calibration, and is passed over without. Uses of one tensor in one format share their scale.
+    Initial values are those of the format's paper (integers: 2·mean|x|/√q, LSQ, Esser et al. 2020), or the format's own
+    scale of the masked tensor. An existing scale keeps its value; an activation without a calibrated one is skipped.
+    Uses of one tensor in one format share their scale.
     """
     first = "Give these ports a format with a scale first: scaled_integer, binary_scaled, binary_residual or ternary."
     nodes = chosen(graph, options.select, lambda n: bool(_ports(n, options)), "given a learned scale", first=first)
-    places = [(n, p) for n in nodes for p in _ports(n, options)]
+    ports = [(n, p) for n in nodes for p in _ports(n, options)]
     learner = _Learner(graph, options, context)
-    for i, (node, port) in enumerate(places):
-        context.progress(i, len(places), node.id)
+    for i, (node, port) in enumerate(ports):
+        context.progress(i, len(ports), node.id)
         learner.learn(node, port)
     if not learner.rows:
-        node, port = places[0]
+        node, port = ports[0]
         raise PassError(f"{node.id}.{port} has no scale yet, so none can be learned.",
-                        "Calibrate it first: the scale of an activation begins from data.", node.id)  # fmt: skip
+                        "Calibrate it first: the initial scale of an activation comes from data.", node.id)  # fmt: skip
     scales = {str(r["scale"]): int(r["elements"]) for r in learner.rows}
-    summary = {"ports": len(learner.rows), "scales": sum(scales.values()), "skipped": len(learner.left)}
+    summary = {"ports": len(learner.rows), "scales": sum(scales.values()), "skipped": len(learner.skipped)}
     after = graph.replace(*learner.nodes.values()).with_weights(learner.weights)
-    return after, Report("learn_scales", (*learner.rows, *learner.left), summary)
+    return after, Report("learn_scales", (*learner.rows, *learner.skipped), summary)
 
 
 def _ports(node: Node, options: LearnScalesOptions) -> list[str]:
-    held = node.precision
-    return [p for p in options.ports if p in held and isinstance(held[p].format, ScaledFormat)]
+    formats = {p: c.format for p, c in node.precision.items()}
+    return [p for p in options.ports if isinstance(formats.get(p), ScaledFormat)]
 
 
 class _Learner:
-    """The graph's nodes and weights as they come to be."""
+    """Adds learned scales port by port; collects changed nodes and new weights."""
 
     def __init__(self, graph: Graph, options: LearnScalesOptions, context: Context) -> None:
         self.graph, self.options, self.context = graph, options, context
         self.nodes: dict[str, Node] = {}
         self.weights: dict[str, Weight] = {}
         self.rows: list[Row] = []
-        self.left: list[Row] = []
-        self._known: dict[Any, str] = {}
+        self.skipped: list[Row] = []
+        self._scales: dict[Any, str] = {}
 
     def learn(self, node: Node, port: str) -> None:
-        """Give one port a learned scale, if one can begin."""
+        """Give one port a learned scale, if it has an initial value."""
         chosen_ = node.precision[port]
         if chosen_.scale is None and weight_at(node, port, self.graph) is None:
-            self.left.append({"node": node.id, "port": port, "skipped": "it has no scale to begin with; calibrate it"})
+            self.skipped.append({"node": node.id, "port": port, "skipped": "it has no initial scale; calibrate it"})
             return
         name = chosen_.scale or self._shared(node, port)
-        held = self.weights.get(name) or self.graph.weights[name]
-        self.weights[name] = replace(held, role="parameter", trainable=True)
-        now = self.nodes.get(node.id, node)
-        self.nodes[node.id] = replace(now, precision={**now.precision, port: replace(chosen_, scale=name)})
+        weight = self.weights.get(name) or self.graph.weights[name]
+        self.weights[name] = replace(weight, role="parameter", trainable=True)
+        current = self.nodes.get(node.id, node)
+        self.nodes[node.id] = replace(current, precision={**current.precision, port: replace(chosen_, scale=name)})
         self.rows.append({"node": node.id, "port": port, "format": chosen_.label, "scale": name,
-                          "elements": held.elements})  # fmt: skip
+                          "elements": weight.elements})  # fmt: skip
 
     def _shared(self, node: Node, port: str) -> str:
-        """The name of the scale that this use of a tensor has in common with others; made at the first."""
+        """The name of the scale for a tensor with this format and mask, created on first use."""
         tensor = weight_at(node, port, self.graph)
         assert tensor is not None
         pruned = node.sparsity.get(port)
         use = tensor, str(node.precision[port].format), pruned.mask if pruned else None
-        if use not in self._known:
+        if use not in self._scales:
             name = scale_name(node, port, {**self.graph.weights, **self.weights})
-            self.weights[name] = self._begun(node, port, self.graph.weights[tensor])
-            self._known[use] = name
-        return self._known[use]
+            self.weights[name] = self._initial(node, port, self.graph.weights[tensor])
+            self._scales[use] = name
+        return self._scales[use]
 
-    def _begun(self, node: Node, port: str, weight: Weight) -> Weight:
-        """The new weight, its value stored."""
+    def _initial(self, node: Node, port: str, weight: Weight) -> Weight:
+        """A new scale with its stored initial value."""
         from espalier.model.torch.tensors import to_numpy
 
         fmt = node.precision[port].format
         assert isinstance(fmt, ScaledFormat)
-        seen = self._seen(node, port, weight)
-        scale = to_numpy(fmt.first_scale(seen) if self.options.start == "source" else fmt.scale_of(seen))
+        values = self._values(node, port, weight)
+        scale = to_numpy(fmt.first_scale(values) if self.options.start == "source" else fmt.scale_of(values))
         return Weight(self.context.store.hold(scale), scale.shape, scale.dtype)
 
-    def _seen(self, node: Node, port: str, weight: Weight) -> Tensor:
-        """The stored tensor as the port's format sees it."""
-        from espalier.model.torch.build import effective
+    def _values(self, node: Node, port: str, weight: Weight) -> Tensor:
+        """The stored tensor as the port's format receives it."""
+        from espalier.model.torch.leaf_builder import effective
         from espalier.model.torch.tensors import to_torch
 
         if weight.key is None:
-            text = "The model was opened without weights, so no scale can begin from them."
+            text = "The model was opened without weights, so no scale can be initialised."
             raise PassError(text, "Open it with weights.")
         return effective(node, port, self.graph, self.context.store).seen(to_torch(self.context.store.get(weight.key)))
 
 
 def scale_name(node: Node, port: str, weights: Mapping[str, Weight]) -> str:
-    """The name of a new scale among `weights`: `<module>.weight_scale`, numbered where that is taken."""
-    first = f"{node.target if node.call == 'call_module' else node.id}.{port}_scale"
-    name, count = first, 0
-    while name in weights:
-        count += 1
-        name = f"{first}_{count}"
-    return name
+    """The name of a new scale: `<module>.weight_scale`, numbered if `weights` has it."""
+    return unused_name(f"{node.target if node.call == 'call_module' else node.id}.{port}_scale", weights)
+
+
+def unused_name(name: str, names: Container[str]) -> str:
+    """`name`, with the first number added that makes it no element of `names`."""
+    return next(n for n in (name, *(f"{name}_{i}" for i in range(1, 1 << 20))) if n not in names)

@@ -1,4 +1,4 @@
-"""MX weights: Linears hold their weights as codes and exponents where the model runs, and compute from these."""
+"""MX weights: Linears store their weights as codes and exponents when the model runs, and compute from these."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from espalier.passes.select import Select, chosen
 
 @dataclass(frozen=True, slots=True)
 class PackMXOptions:
-    """Which Linears, and in what."""
+    """Selected Linears, and their MX format."""
 
     select: Select = field(default=Select(), metadata={"help": "which Linear layers hold packed weights"})
     width: Literal["as it is", "8", "4"] = field(
@@ -25,32 +25,32 @@ class PackMXOptions:
 
 @transform("pack_mx", "MX weights", PackMXOptions)
 def pack_mx(graph: Graph, options: PackMXOptions, context: Context) -> tuple[Graph, Report]:
-    """Hold the weights of Linears as packed MXINT8 or MXINT4 where the model runs, and compute from them by kernels.
+    """Store the weights of Linears as packed MXINT8 or MXINT4 when the model runs, and compute from them by kernels.
 
-    Memory falls to 8.25 or 4.25 bits a weight (blocks of 32). On a CPU results are those of the fake-quantised model
-    bit for bit; on a GPU but for the order of sums. Training and other passes go on with the weights in float.
+    A weight takes 8.25 or 4.25 bits (blocks of 32). On a CPU results equal those of the fake-quantised model bit for
+    bit; on a GPU except for the order of sums. Training and other passes use the float weights.
     """
     from espalier.model.torch.mx_weights import why_unpacked
 
-    found = chosen(graph, options.select, lambda n: n.op == "linear", "packed")
+    linears = chosen(graph, options.select, lambda n: n.op == "linear", "packed")
     if graph.runs == "module":
-        raise PassError("A recorded model runs its own code, so its weights cannot be held packed.",
+        raise PassError("A recorded model runs its own code, so its weights cannot be packed.",
                         "Open a model that can be exported.")  # fmt: skip
-    given = [_formatted(node, options) for node in found]
-    held = [replace(n, packed=True) for n in given if not why_unpacked(n)]
-    if not held:
-        raise PassError(f"No weight can be held packed: {found[0].id}: {why_unpacked(given[0])}.",
-                        "Choose a width of 8 or 4, or give the weights mxint first.", found[0].id)  # fmt: skip
-    after = graph.replace(*held)
-    rows = [_row(n, graph, why_unpacked(n)) for n in given]
+    formatted = [_formatted(node, options) for node in linears]
+    packed = [replace(n, packed=True) for n in formatted if not why_unpacked(n)]
+    if not packed:
+        raise PassError(f"No weight can be packed: {linears[0].id}: {why_unpacked(formatted[0])}.",
+                        "Choose a width of 8 or 4, or give the weights mxint first.", linears[0].id)  # fmt: skip
+    after = graph.replace(*packed)
+    rows = [_row(n, graph, why_unpacked(n)) for n in formatted]
     before, now = (sum(r[key] for r in rows if not r["skipped"]) for key in ("bytes_before", "bytes"))
-    summary = {"packed": len(held), "skipped": len(rows) - len(held), "bytes_before": before, "bytes": now,
+    summary = {"packed": len(packed), "skipped": len(rows) - len(packed), "bytes_before": before, "bytes": now,
                "saved": 1 - now / before if before else 0.0}  # fmt: skip
     return after, Report("pack_mx", tuple(rows), summary)
 
 
 def _formatted(node: Node, options: PackMXOptions) -> Node:
-    """The node with the format asked for."""
+    """The node with the weight format of the options."""
     from espalier.model.formats.mxint import MXInt
 
     if options.width == "as it is" or "weight" not in node.weights:
@@ -60,10 +60,10 @@ def _formatted(node: Node, options: PackMXOptions) -> Node:
 
 
 def _row(node: Node, graph: Graph, skipped: str) -> Row:
-    """Bytes of the weight as it was and as it is held."""
+    """A row with the bytes of the weight before and after."""
     weight = graph.weights[node.weights["weight"]] if "weight" in node.weights else None
     before = weight.elements * weight.float_bits // 8 if weight else 0
-    now = held_bytes(node, weight.shape) if weight and not skipped else before
+    now = packed_bytes(node, weight.shape) if weight and not skipped else before
     return {"node": node.id, "format": _label(node), "bytes_before": before, "bytes": now, "skipped": skipped}
 
 
@@ -71,8 +71,8 @@ def _label(node: Node) -> str:
     return node.precision["weight"].label if "weight" in node.precision else "float"
 
 
-def held_bytes(node: Node, shape: tuple[int, ...]) -> int:
-    """Bytes of a packed weight of this shape, as model.mx_weights stores it: whole bytes a row."""
+def packed_bytes(node: Node, shape: tuple[int, ...]) -> int:
+    """Bytes of a packed weight of this shape as model.torch.mx_weights stores it, with rows padded to bytes."""
     fmt = cast("Any", node.precision["weight"].format)
     rows, columns = shape
     return rows * (-(-columns * fmt.width // 8) + -(-columns // fmt.block))

@@ -1,4 +1,4 @@
-"""Pruning of weights, with exact counts: what goes is scored, in a pattern. The mask is kept, the weight too."""
+"""Pruning of weights by score and pattern, with exact counts. Only the mask is set; weights keep their values."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @transform("prune", "Prune", PruneOptions)
 def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph, Report]:
-    """Mask the weights of Linear and convolution nodes that score least; ties go by place. 0 removes the mask.
+    """Mask the lowest-scoring weights of Linear and convolution nodes; ties by index. Sparsity 0 removes the mask.
 
-    Exactly round(sparsity·elements) go. A second pruning of a node replaces its mask, but for whole structures. x is
-    what flows into a layer, g the gradient of the loss with all weights in place:
-    l1 |w| (Han et al. 2015, https://arxiv.org/abs/1506.02626); l2 w², another order in blocks alone;
+    Exactly round(sparsity·elements) are masked. Pruning a node again replaces its mask, except for masked structures. x
+    is a layer's input, g the gradient of the loss without masks:
+    l1 |w| (Han et al. 2015, https://arxiv.org/abs/1506.02626); l2 w², which differs from l1 only in blocks;
     wanda |w|·‖x‖ (https://arxiv.org/abs/2306.11695; its paper compares within rows); snip |w·g|
     (https://arxiv.org/abs/1810.02340); movement −w·g (https://arxiv.org/abs/2005.07683);
     hessian w²·h/2 (LeCun et al. 1990, Optimal Brain Damage), h the empirical Fisher, Σg² of single samples
@@ -40,26 +40,26 @@ def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph,
     nodes = all_calls(chosen(graph, options.select, lambda n: prunable(n, graph), "pruned"), graph)
     layers = _layers(nodes, graph)
     shares = _shares(layers, options)
-    stays = {k: structurally_dropped(held[0], graph.weights[k].shape, context.store) for k, held in layers.items()}
-    found = _found(graph, layers, shares, options, context, stays)
-    found = {k: joined(f, stays[k]) for k, f in found.items()}
-    kept = {k: (context.store.hold(Tensor(f.bits, "uint8")) if f.zeros else None, f.zeros) for k, f in found.items()}
-    names = {n.id: name for name, held in layers.items() for n in held}
+    dropped = {k: structurally_dropped(ns[0], graph.weights[k].shape, context.store) for k, ns in layers.items()}
+    masks_ = _masks(graph, layers, shares, options, context, dropped)
+    masks_ = {k: joined(m, dropped[k]) for k, m in masks_.items()}
+    stored = {k: (context.store.hold(Tensor(m.bits, "uint8")) if m.zeros else None, m.zeros) for k, m in masks_.items()}
+    names = {n.id: name for name, nodes_ in layers.items() for n in nodes_}
     choices = {name: _choice(name, shares, options) for name in layers}
-    after = graph.replace(*(named(pruned(n, choices[names[n.id]], *kept[names[n.id]]), n) for n in nodes))
+    after = graph.replace(*(named(pruned(n, choices[names[n.id]], *stored[names[n.id]]), n) for n in nodes))
     rows = tuple(_row(n, after.nodes[n.id], graph, context) for n in nodes)
-    own = {names[str(r["node"])]: r for r in rows}.values()  # a weight that several nodes share counts once
-    zeros, total = sum(r["zeros"] for r in own), sum(r["elements"] for r in own)
-    changed = {k: sum(r[k] for r in own) for k in ("dropped", "restored")}
+    distinct = {names[str(r["node"])]: r for r in rows}.values()  # a shared weight counts once
+    zeros, total = sum(r["zeros"] for r in distinct), sum(r["elements"] for r in distinct)
+    changed = {k: sum(r[k] for r in distinct) for k in ("dropped", "restored")}
     summary = {"zeros": zeros, "elements": total, "sparsity": zeros / max(total, 1), **changed}
     return after, Report("prune", rows, summary)
 
 
 def _row(before: Node, node: Node, graph: Graph, context: Context) -> Row:
-    """Zeros now, and what the mask before this step kept and dropped otherwise."""
-    held = node.sparsity.get("weight")
-    elements, zeros = graph.weights[_weight(node, graph)].elements, held.zeros if held else 0
-    changed = change(before.sparsity.get("weight"), held, context.store)
+    """A row with the zeros, and the changes from the previous mask."""
+    sparsity = node.sparsity.get("weight")
+    elements, zeros = graph.weights[_weight(node, graph)].elements, sparsity.zeros if sparsity else 0
+    changed = change(before.sparsity.get("weight"), sparsity, context.store)
     return {"node": node.id, "elements": elements, "zeros": zeros, "sparsity": zeros / max(elements, 1),
             **changed._asdict()}  # fmt: skip
 
@@ -69,23 +69,23 @@ def _weight(node: Node, graph: Graph) -> str:
 
 
 def _layers(nodes: list[Node], graph: Graph) -> dict[str, list[Node]]:
-    """Weight name → its nodes: tied weights get one mask."""
-    found: dict[str, list[Node]] = {}
+    """Weight name → its nodes, which share one mask."""
+    layers: dict[str, list[Node]] = {}
     for node in nodes:
-        found.setdefault(_weight(node, graph), []).append(node)
-    return found
+        layers.setdefault(_weight(node, graph), []).append(node)
+    return layers
 
 
 def _shares(layers: dict[str, list[Node]], options: PruneOptions) -> dict[str, float]:
-    """The shares of the weights that a budget holds for; raises PassError for one that holds for none."""
-    found: dict[str, float] = {}
+    """Weight name → sparsity of its budget; raises PassError for a budget without weights."""
+    shares: dict[str, float] = {}
     for budget in options.budgets:
         names = [k for k, nodes in layers.items() if any(matches(n, budget.select) for n in nodes)]
         if not names:
             text = f"The budget of {budget.select.describe()} matches none of the nodes that are pruned."
             raise PassError(text, "Change its selection.")
-        found |= dict.fromkeys(names, budget.sparsity)
-    return found
+        shares |= dict.fromkeys(names, budget.sparsity)
+    return shares
 
 
 def _choice(name: str, shares: dict[str, float], options: PruneOptions) -> Choice:
@@ -95,28 +95,29 @@ def _choice(name: str, shares: dict[str, float], options: PruneOptions) -> Choic
 # -- masks
 
 
-def _found(
+def _masks(
     graph: Graph, layers: dict[str, list[Node]], shares: dict[str, float], options: PruneOptions, context: Context,
-    stays: dict[str, Dropped | None],
+    dropped: dict[str, Dropped | None],
 ) -> dict[str, Found]:  # fmt: skip
-    """The mask of each weight; a weight that nothing is taken from is not looked at."""
-    wanted = {k: nodes for k, nodes in layers.items() if shares.get(k, options.sparsity) and graph.weights[k].elements}
-    found = dict.fromkeys(layers, WHOLE)
-    if not wanted:
-        return found
-    scores = Scores(graph, wanted, options.method, _split(options, context), options.batch_size, context)
-    together = [k for k in wanted if k not in shares] if options.scope == "global" and options.pattern != "n:m" else []
-    alone = [k for k in wanted if k not in together]
-    for i, name in enumerate(alone):
-        context.progress(i, len(alone), f"pruning {name}")
+    """The mask of each weight; weights of sparsity 0 are not scored."""
+    targets = {k: nodes for k, nodes in layers.items() if shares.get(k, options.sparsity) and graph.weights[k].elements}
+    result = dict.fromkeys(layers, WHOLE)
+    if not targets:
+        return result
+    scores = Scores(graph, targets, options.method, _split(options, context), options.batch_size, context)
+    is_global = options.scope == "global" and options.pattern != "n:m"
+    ranked = [k for k in targets if k not in shares] if is_global else []
+    local = [k for k in targets if k not in ranked]
+    for i, name in enumerate(local):
+        context.progress(i, len(local), f"pruning {name}")
         choice = _choice(name, shares, options)
-        found[name] = mask(last(_scored(name, layers, graph, scores), stays[name], choice.signed), choice)
-    if together:
+        result[name] = mask(last(_scored(name, layers, graph, scores), dropped[name], choice.signed), choice)
+    if ranked:
         context.progress(0, 1, "ranking all weights")
         signed = options.choice().signed
-        parts = [last(_scored(k, layers, graph, scores), stays[k], signed) for k in together]
-        found |= dict(zip(together, masks(parts, options.choice()), strict=True))
-    return found
+        parts = [last(_scored(k, layers, graph, scores), dropped[k], signed) for k in ranked]
+        result |= dict(zip(ranked, masks(parts, options.choice()), strict=True))
+    return result
 
 
 def _scored(name: str, layers: dict[str, list[Node]], graph: Graph, scores: Scores) -> Scored:

@@ -1,4 +1,4 @@
-"""Pruning of activations: what flows into layers loses its smallest values, by a rule for each tensor that comes."""
+"""Pruning of activations: the smallest input values of layers become zero, by a rule applied to each tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.model.graph.ops import base_port, floating, quantisable
 from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.prune_activations import ROUNDS, PruneActivationsOptions
-from espalier.passes.observed.tensor_statistics import port_map
+from espalier.passes.observed.tensor_statistics import PortRef, port_map
 from espalier.passes.pruning.magnitudes import Magnitudes
 from espalier.passes.pruning.module_calls import all_calls
 from espalier.passes.running.splits import data_of, load_split
@@ -22,145 +22,146 @@ from espalier.passes.select import chosen
 if TYPE_CHECKING:
     from torch import Tensor
 
-_STEADY = 0.01  # share of a threshold by which it may still move
-Place = tuple[str, str]
+_TOLERANCE = 0.01  # relative change of a threshold at which rounds end
 
 
 def prunable_activations(node: Node, graph: Graph) -> bool:
-    """Whether what flows into a node's data_in is computed, and can be pruned."""
+    """Whether a node's data_in is a computed tensor that can be pruned."""
     return bool(_ports(node, graph, PruneActivationsOptions()))
 
 
 @transform("prune_activations", "Prune activations", PruneActivationsOptions)
 def prune_activations(graph: Graph, options: PruneActivationsOptions, context: Context) -> tuple[Graph, Report]:
-    """Zero the smallest values that flow into the selected nodes, before their format; 0 takes the pruning away.
+    """Zero the smallest input values of the selected nodes, before their format; sparsity 0 removes the pruning.
 
-    top_k: exactly round(sparsity·values) of each sample (an entry of the first axis), ties by place. threshold: all
-    magnitudes up to the quantile of |x| on data, of each tensor or of all together, so that the share varies with the
-    input; a tensor is measured where those before it are pruned already (global: in some rounds). In training the
-    gradient passes for what stays. BitOPs count as before: a multiplication is saved only where hardware skips zeros.
+    top_k: exactly round(sparsity·values) of each sample (entry of the first axis), ties by index. threshold: all
+    magnitudes up to the quantile of |x| on data, per tensor or over all (global), so the share varies with the input;
+    tensors are measured in order under the thresholds of earlier ones (global: in several rounds). In training,
+    gradients pass for remaining values. BitOPs are unchanged: only hardware that skips zeros saves multiplications.
     """
     nodes = chosen(graph, options.select, lambda n: bool(_ports(n, graph, options)), "pruned in their activations")
     nodes = all_calls(nodes, graph)
-    places = {(n.id, p): (p,) for n in nodes for p in _ports(n, graph, options)}
-    measured = _measured(graph, places, options, context) if options.sparsity else {}
+    refs = {(n.id, p): (p,) for n in nodes for p in _ports(n, graph, options)}
+    measured = _measured(graph, refs, options, context) if options.sparsity else {}
     rows: list[Row] = []
     changed: list[Node] = []
     for node in nodes:
         ports = _ports(node, graph, options)
-        held = {p: s for p, s in node.sparsity.items() if p not in ports}
-        found = {p: _sparsity(measured.get((node.id, p)), options, context) for p in ports if options.sparsity}
-        changed.append(replace(node, sparsity={**held, **found}))
-        rows += [_row(node, p, found.get(p)) for p in ports]
-    summary = {"nodes": len(nodes), "tensors": len(places), "sparsity": options.sparsity}
+        others = {p: s for p, s in node.sparsity.items() if p not in ports}
+        new = {p: _sparsity(measured.get((node.id, p)), options, context) for p in ports if options.sparsity}
+        changed.append(replace(node, sparsity={**others, **new}))
+        rows += [_row(node, p, new.get(p)) for p in ports]
+    summary = {"nodes": len(nodes), "tensors": len(refs), "sparsity": options.sparsity}
     return graph.replace(*changed), Report("prune_activations", tuple(rows), summary)
 
 
-def _row(node: Node, port: str, held: Sparsity | None) -> Row:
-    return {"node": node.id, "port": port, "pattern": held.pattern if held else None,
-            "sparsity": held.ratio if held else 0.0, "threshold": held.threshold if held else None}  # fmt: skip
+def _row(node: Node, port: str, new: Sparsity | None) -> Row:
+    return {"node": node.id, "port": port, "pattern": new.pattern if new else None,
+            "sparsity": new.ratio if new else 0.0, "threshold": new.threshold if new else None}  # fmt: skip
 
 
 def _ports(node: Node, graph: Graph, options: PruneActivationsOptions) -> list[str]:
-    """The operands of a node that are computed, and can be pruned."""
-    able = quantisable(node)
+    """The computed operands of a node that can be pruned."""
+    quantisable_ = quantisable(node)
     return [
         p for p, meta in node.ports.items()
-        if base_port(p) in options.ports and base_port(p) in able and floating(meta)
+        if base_port(p) in options.ports and base_port(p) in quantisable_ and floating(meta)
         and weight_at(node, p, graph) is None
     ]  # fmt: skip
 
 
-def _sparsity(known: tuple[float, float] | None, options: PruneActivationsOptions, context: Context) -> Sparsity:
-    """What a port keeps: of a threshold the share that it took of the data."""
-    threshold, share = known or (None, options.sparsity)
+def _sparsity(measured: tuple[float, float] | None, options: PruneActivationsOptions, context: Context) -> Sparsity:
+    """A port's sparsity; `measured`: (threshold, share of zeros on the data)."""
+    threshold, share = measured or (None, options.sparsity)
     seed = context.seed if options.method == "random" else 0
     return Sparsity(options.method, share, options.scope, None, 0, options.pattern, threshold=threshold, seed=seed)
 
 
 def _measured(
-    graph: Graph, places: Mapping[Place, tuple[str, ...]], options: PruneActivationsOptions, context: Context
-) -> dict[Place, tuple[float, float]]:
-    """(threshold, share) of each place, after some rounds."""
+    graph: Graph, refs: Mapping[PortRef, tuple[str, ...]], options: PruneActivationsOptions, context: Context
+) -> dict[PortRef, tuple[float, float]]:
+    """Port → (threshold, share)."""
     if options.pattern != "threshold":
         return {}
     options.ready()
-    watch = _Watch(graph, places, options, context)
+    measurement = _Measurement(graph, refs, options, context)
     if options.scope == "local" and graph.runs == "graph":
-        return watch.in_order(frozenset(places))
-    found = {place: (0.0, 0.0) for place in places}
+        return measurement.in_order(frozenset(refs))
+    thresholds = dict.fromkeys(refs, (0.0, 0.0))
     for _ in range(ROUNDS):
-        before, found = found, watch.thresholds(found)
-        if all(abs(limit - before[k][0]) <= _STEADY * limit for k, (limit, _) in found.items()):
+        before, thresholds = thresholds, measurement.thresholds(thresholds)
+        if all(abs(limit - before[k][0]) <= _TOLERANCE * limit for k, (limit, _) in thresholds.items()):
             break
-    return found
+    return thresholds
 
 
-class _Watch:
-    """Thresholds from magnitudes, on a model that is pruned with thresholds from before: what one tensor loses, the
-    next layers see. Formats are off.
-    """
+class _Measurement:
+    """Measures thresholds on a model pruned with earlier thresholds, whose effect later layers see. Formats are off."""
 
-    def __init__(self, graph: Graph, places: Mapping[Place, tuple[str, ...]], options: PruneActivationsOptions,
+    def __init__(self, graph: Graph, refs: Mapping[PortRef, tuple[str, ...]], options: PruneActivationsOptions,
                  context: Context) -> None:  # fmt: skip
-        others = {n.id: {p: s for p, s in n.sparsity.items() if (n.id, p) not in places} for n in graph}
+        others = {n.id: {p: s for p, s in n.sparsity.items() if (n.id, p) not in refs} for n in graph}
         self.bare = graph.replace(*(replace(n, precision={}, sparsity=others[n.id]) for n in graph))
         self.options, self.context = options, context
         self.split = load_split(data_of(options), context)
-        self.same = {(n, p): _told_by(graph[n], p, graph) for n, p in places}
+        self.sources = {(n, p): _observed_at(graph[n], p, graph) for n, p in refs}
 
-    def in_order(self, places: frozenset[Place]) -> dict[Place, tuple[float, float]]:
-        """(threshold, share) of each place, where those of all places before it hold."""
+    def in_order(self, refs: frozenset[PortRef]) -> dict[PortRef, tuple[float, float]]:
+        """Port → (threshold, share), with the thresholds of all earlier ports applied."""
         from espalier.model.torch.build import build
         from espalier.passes.pruning.sequential import Sequential
         from espalier.passes.recovery.walk import samples_of
 
-        open_ = self._pruned(dict.fromkeys(places, (0.0, 0.0)))
-        module = build(open_, self.context.store, self.context.callables)
-        samples = samples_of(self.split, open_, self.options.batch_size)
-        found = Sequential(module, samples, self.options.sparsity).thresholds(
-            places, lambda done: self.context.progress(done, len(places), "measuring thresholds")
+        unpruned = self._pruned(dict.fromkeys(refs, (0.0, 0.0)))
+        module = build(unpruned, self.context.store, self.context.callables)
+        samples = samples_of(self.split, unpruned, self.options.batch_size)
+        thresholds = Sequential(module, samples, self.options.sparsity).thresholds(
+            refs, lambda done: self.context.progress(done, len(refs), "measuring thresholds")
         )
-        if missing := next((p for p in sorted(places) if p not in found), None):
-            raise PassError(f"Nothing flowed into {missing[0]}.", "Leave it out of the selection.", missing[0])
-        return found
+        if missing := next((p for p in sorted(refs) if p not in thresholds), None):
+            raise _no_input(missing[0])
+        return thresholds
 
-    def thresholds(self, before: Mapping[Place, tuple[float, float]]) -> dict[Place, tuple[float, float]]:
-        """(threshold, share) of each place, where `before` holds for all of them; 0 is none."""
-        found, share = self._magnitudes(before), self.options.sparsity
-        whole = Magnitudes()
+    def thresholds(self, before: Mapping[PortRef, tuple[float, float]]) -> dict[PortRef, tuple[float, float]]:
+        """Port → (threshold, share), with the thresholds `before` applied to all; 0: no pruning."""
+        magnitudes, share = self._magnitudes(before), self.options.sparsity
+        total = Magnitudes()
         if self.options.scope == "global":
-            for each in found.values():
-                whole.counts += each.counts
-        limits = {k: (whole if self.options.scope == "global" else m).threshold(share) for k, m in found.items()}
-        return {place: (limits[key], found[key].share(limits[key])) for place, key in self.same.items()}
+            for each in magnitudes.values():
+                total.counts += each.counts
+        limits = {k: (total if self.options.scope == "global" else m).threshold(share) for k, m in magnitudes.items()}
+        return {ref: (limits[key], magnitudes[key].share(limits[key])) for ref, key in self.sources.items()}
 
-    def _magnitudes(self, before: Mapping[Place, tuple[float, float]]) -> dict[Place, Magnitudes]:
+    def _magnitudes(self, before: Mapping[PortRef, tuple[float, float]]) -> dict[PortRef, Magnitudes]:
         from espalier.passes.running.observing import observe
 
-        found = {key: Magnitudes() for key in self.same.values()}
-        ports, _ = port_map({place: (place[1],) for place, key in self.same.items() if key == place})
+        magnitudes = {key: Magnitudes() for key in self.sources.values()}
+        ports, _ = port_map({ref: (ref[1],) for ref, key in self.sources.items() if key == ref})
 
         def sink(node: str, port: str, x: Tensor) -> None:
-            found[node, port].add(x.detach().float().cpu().numpy())
+            magnitudes[node, port].add(x.detach().float().cpu().numpy())
 
         observe(self._pruned(before), self.split, self.options.batch_size, ports, sink, self.context)
-        hollow = next((key for key, m in found.items() if not m.total), None)
-        if hollow:
-            raise PassError(f"Nothing flowed into {hollow[0]}.", "Leave it out of the selection.", hollow[0])
-        return found
+        empty = next((key for key, m in magnitudes.items() if not m.total), None)
+        if empty:
+            raise _no_input(empty[0])
+        return magnitudes
 
-    def _pruned(self, limits: Mapping[Place, tuple[float, float]]) -> Graph:
+    def _pruned(self, limits: Mapping[PortRef, tuple[float, float]]) -> Graph:
         nodes: dict[str, Node] = {}
         for (name, port), (limit, share) in limits.items():
             node = nodes.get(name, self.bare[name])
-            held = Sparsity("l1", share, "local", None, 0, "threshold", threshold=limit)
-            nodes[name] = replace(node, sparsity={**node.sparsity, port: held})
+            sparsity = Sparsity("l1", share, "local", None, 0, "threshold", threshold=limit)
+            nodes[name] = replace(node, sparsity={**node.sparsity, port: sparsity})
         return self.bare.replace(*nodes.values())
 
 
-def _told_by(node: Node, port: str, graph: Graph) -> Place:
-    """Where a place is looked at: in a recorded model each call of a module tells of all its calls."""
+def _no_input(node: str) -> PassError:
+    return PassError(f"{node} received no values.", "Leave it out of the selection.", node)
+
+
+def _observed_at(node: Node, port: str, graph: Graph) -> PortRef:
+    """The port where a tensor is observed: in a recorded model the first call of a module stands for all."""
     if graph.runs != "module":
         return node.id, port
     first = next(n for n in graph if n.call == "call_module" and n.target == node.target)

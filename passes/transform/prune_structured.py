@@ -1,4 +1,4 @@
-"""Structured pruning: whole heads, neurons, channels, widths or layers get masks, which another pass removes."""
+"""Structured pruning: masks whole heads, neurons, channels, widths or layers, which another pass removes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @transform("prune_structured", "Prune structures", PruneStructuredOptions)
 def prune_structured(graph: Graph, options: PruneStructuredOptions, context: Context) -> tuple[Graph, Report]:
-    """Mask whole units in all weights and biases that they lie in, so that they can be removed without a change.
+    """Mask whole units in all weights and biases that contain them, so that removing them does not change the result.
 
-    Which dimensions go together is found from the graph (DepGraph, Fang et al. 2023, arXiv:2301.12900). Masks can be
-    measured, trained under and undone; *Remove what is pruned* then makes the model smaller.
+    Coupled dimensions are inferred from the graph (DepGraph, Fang et al. 2023, arXiv:2301.12900). Masks can be
+    measured, trained and undone; *Remove what is pruned* then makes the model smaller.
     """
     split = _split(options, context)
     amount = Amount(options.ratio, options.count, options.multiple, options.scope, options.score == "taylor")
@@ -40,36 +40,37 @@ def prune_structured(graph: Graph, options: PruneStructuredOptions, context: Con
     like = Sparsity(options.score, options.ratio, options.scope, None, 0, options.what)
     worth = scores(structure, free, options.score, split, options.batch_size, context)
     already = {s: dead(structure, s, context.store) for s in free}
-    gone = fewest(worth, already, amount)
-    after, zeros = masked(structure, gone, like, context.store)
-    rows = [_row(s, structure, gone[s]) for s in free] + [_held(s, structure) for s in blocked]
-    summary = {"sets": len(free), "units": sum(s.size for s in free), "gone": sum(int(w.sum()) for w in gone.values()),
-               "blocked": len(blocked), "zeros": sum(zeros.values())}  # fmt: skip
+    pruned = fewest(worth, already, amount)
+    after, zeros = masked(structure, pruned, like, context.store)
+    rows = [_row(s, structure, pruned[s]) for s in free] + [_blocked_row(s, structure) for s in blocked]
+    count = sum(int(w.sum()) for w in pruned.values())
+    summary = {"sets": len(free), "units": sum(s.size for s in free), "gone": count, "blocked": len(blocked),
+               "zeros": sum(zeros.values())}  # fmt: skip
     return after, Report("prune_structured", tuple(rows), summary)
 
 
 def _split(options: PruneStructuredOptions, context: Context) -> Split | None:
-    """The data sample, where the scores need one."""
+    """The data sample, if the score needs one."""
     if options.score not in WITH_DATA:
         return None
     if not options.data:
-        raise PassError(f"The score {options.score} looks at data, and none is named.",
+        raise PassError(f"The score {options.score} needs data, but none is named.",
                         "Name some, such as demo:reviews, or choose l1.")  # fmt: skip
     return load_split(data_of(options), context)
 
 
 def _chosen(structure: Structure, options: PruneStructuredOptions) -> tuple[list[Units], list[Units]]:
-    """The selected sets of the wanted kind: free ones, and those that something holds. Raises GraphError."""
+    """The selected sets of the kind: removable and blocked ones. Raises GraphError."""
     graph = structure.graph
     kind = [s for s in structure.sets if s.kind == options.what]
     members = {m.node for s in kind for m in s.members}
     if not kind:
-        held = sorted({s.kind for s in structure.sets if s.kind != "other" and not s.blocked})
-        hint = f"It has {', '.join(held)}." if held else "Nothing can be removed from it."
+        kinds = sorted({s.kind for s in structure.sets if s.kind != "other" and not s.blocked})
+        hint = f"It has {', '.join(kinds)}." if kinds else "Nothing can be removed from it."
         raise GraphError(f"This model has no {WITHOUT[options.what]}.", hint)
     chosen(graph, options.select, lambda n: n.id in members, f"pruned by {options.what}")
-    found = [s for s in kind if any(matches(graph.nodes[m.node], options.select) for m in s.members)]
-    free, blocked = [s for s in found if not s.blocked], [s for s in found if s.blocked]
+    selected = [s for s in kind if any(matches(graph.nodes[m.node], options.select) for m in s.members)]
+    free, blocked = [s for s in selected if not s.blocked], [s for s in selected if s.blocked]
     if not free and blocked[0].blocked:
         reason = blocked[0].blocked
         raise GraphError(f"{reason.node} prevents the removal of the {options.what} of {blocked[0].first.node}: "
@@ -77,14 +78,14 @@ def _chosen(structure: Structure, options: PruneStructuredOptions) -> tuple[list
     return free, blocked
 
 
-def _row(held: Units, structure: Structure, gone: Kept) -> Row:
-    nodes = list(dict.fromkeys(m.node for m in held.members if structure.graph.nodes[m.node].call != "get_attr"))
-    note = f"changes the statistics of {held.norm}" if held.norm else ""
-    return {"node": held.first.node, "kind": held.kind, "units": held.size, "gone": int(gone.sum()),
-            "left": int(np.count_nonzero(~gone)), "nodes": len(nodes), "note": note}  # fmt: skip
+def _row(units: Units, structure: Structure, pruned: Kept) -> Row:
+    nodes = list(dict.fromkeys(m.node for m in units.members if structure.graph.nodes[m.node].call != "get_attr"))
+    note = f"changes the statistics of {units.norm}" if units.norm else ""
+    return {"node": units.first.node, "kind": units.kind, "units": units.size, "gone": int(pruned.sum()),
+            "left": int(np.count_nonzero(~pruned)), "nodes": len(nodes), "note": note}  # fmt: skip
 
 
-def _held(held: Units, structure: Structure) -> Row:
-    reason = held.blocked
+def _blocked_row(units: Units, structure: Structure) -> Row:
+    reason = units.blocked
     assert reason is not None
-    return {**_row(held, structure, np.zeros(held.size, np.bool_)), "note": f"{reason.node}: {reason.text}"}
+    return {**_row(units, structure, np.zeros(units.size, np.bool_)), "note": f"{reason.node}: {reason.text}"}

@@ -1,4 +1,4 @@
-"""Give ports of nodes a number format. Sets choices only; the build puts the arithmetic in."""
+"""Sets number formats of ports. The build adds the arithmetic."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def quantize(graph: Graph, options: QuantizeOptions, context: Context) -> tuple[
     names = by_name(graph) if len(options.rules) > 1 else None
     for i, rule in enumerate(options.rules):
         if not rule.formats:
-            raise OptionsError(f"rules[{i}] names no format.", 'Write formats = {weight = "int8"}, or take it out.')
+            raise OptionsError(f"rules[{i}] names no format.", 'Write formats = {weight = "int8"}, or remove the rule.')
         select = _renamed(rule.select, parts)
-        # Which nodes a rule selects hangs on no format, only on the attentions that rules before it took apart.
-        found = chosen(graph, select, lambda n, rule=rule: bool(_ports(n, rule)), _purpose(rule), names)
-        apart = {v: parts[v] for v in rule.select.values if v in parts} if rule.select.by == "name" else {}
-        attentions = [n.id for n in found if decomposable(n)]
+        # A rule's selection depends on no format, only on the attentions that earlier rules decomposed.
+        selected = chosen(graph, select, lambda n, rule=rule: bool(_ports(n, rule)), _purpose(rule), names)
+        own_parts = {v: parts[v] for v in rule.select.values if v in parts} if rule.select.by == "name" else {}
+        attentions = [n.id for n in selected if decomposable(n)]
         if attentions and any(rule.formats.values()):
-            graph, made = decomposed(graph, attentions)
-            parts, apart = parts | made, apart | made
+            graph, new_parts = decomposed(graph, attentions)
+            parts, own_parts = parts | new_parts, own_parts | new_parts
             names = by_name(graph) if names is not None else None
             nodes = {k: _rewired(n, graph) for k, n in nodes.items()}
-            found = [n for n in found if not decomposable(n)]
-            found += [graph[m] for ids in made.values() for m in ids if graph[m].op == "matmul"]
-        for node in found:
+            selected = [n for n in selected if not decomposable(n)]
+            selected += [graph[m] for ids in new_parts.values() for m in ids if graph[m].op == "matmul"]
+        for node in selected:
             if not decomposable(node):
-                nodes[node.id] = _with(nodes.get(node.id, node), _for_part(rule, node, apart))
+                nodes[node.id] = _with(nodes.get(node.id, node), _for_part(rule, node, own_parts))
     after = without_unused_scales(graph.replace(*nodes.values()), before)
     delta = after.delta(before)
     changed = [
@@ -51,17 +51,17 @@ def quantize(graph: Graph, options: QuantizeOptions, context: Context) -> tuple[
 
 
 def _purpose(rule: Rule) -> str:
-    """What cannot be done where no node has any of the ports."""
+    """The text of the error if no node has any of the ports."""
     return f"quantised at {', '.join(rule.formats)}"
 
 
 def _ports(node: Node, rule: Rule) -> list[str]:
-    """A port without a tensor of its own (the bias of a Linear without one) is passed over."""
+    """The rule's ports that the node has."""
     return [p for p in rule.formats if p in offered(node)]
 
 
 def _renamed(select: Select, parts: dict[str, tuple[str, ...]]) -> Select:
-    """Who names an attention that a rule before took apart means its matmuls."""
+    """The selection with names of decomposed attentions replaced by those of their matmuls."""
     if select.by != "name" or not any(v in parts for v in select.values):
         return select
     ids = [i for v in select.values for i in parts.get(v, (v,))]
@@ -69,19 +69,19 @@ def _renamed(select: Select, parts: dict[str, tuple[str, ...]]) -> Select:
 
 
 def _rewired(node: Node, graph: Graph) -> Node:
-    """A node with its choices and the wires that it has in `graph`."""
+    """The node of `graph` with the formats of `node`."""
     return replace(graph[node.id], precision=node.precision)
 
 
 def _for_part(rule: Rule, node: Node, parts: dict[str, tuple[str, ...]]) -> Rule:
-    """Of an attention's parts only the last gives its result."""
+    """The rule for a part of an attention: only the last part has the attention's data_out."""
     inner = any(node.id in ids[:-1] for ids in parts.values())
     return replace(rule, formats={p: f for p, f in rule.formats.items() if p != "data_out"}) if inner else rule
 
 
 def _with(node: Node, rule: Rule) -> Node:
-    held = dict(node.precision)
+    precision = dict(node.precision)
     for port in [p for p in rule.formats if p in quantisable(node)]:
         fmt = rule.formats[port]
-        held.pop(port, None) if fmt is None else held.update({port: Precision(fmt, gradient=rule.gradient)})
-    return replace(node, precision={p: held[p] for p in PORTS if p in held})
+        precision.pop(port, None) if fmt is None else precision.update({port: Precision(fmt, gradient=rule.gradient)})
+    return replace(node, precision={p: precision[p] for p in PORTS if p in precision})

@@ -1,4 +1,4 @@
-"""Take dropout out: in inference it does nothing, and it hides what follows what."""
+"""Removes dropout, which does nothing in inference."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from espalier.passes.base import Context, NoOptions, Report, transform
 
 @transform("remove_dropout", "Remove dropout", instant=True)
 def remove_dropout(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Report]:
-    """Remove every dropout node: its users take its input instead. Other functions drop nothing any more."""
-    found = [n for n in graph if n.op == "dropout"]
+    """Remove every dropout node, and set the dropout rate of other functions, such as attention, to 0."""
+    dropouts = [n for n in graph if n.op == "dropout"]
     inside = [n for n in graph if n.op != "dropout" and drop_rate(n)]
     after = graph.replace(*(replace(n, attrs={}) for n in inside))
-    for node in found:
+    for node in dropouts:
         after = after.rewire(Ref(node.id), after.nodes[node.id].inputs[0]).remove(node.id)
-    rows = tuple({"node": n.id, "module": n.module_path} for n in (*found, *inside))
-    return after, Report("remove_dropout", rows, {"removed": len(found), "in_functions": len(inside)})
+    rows = tuple({"node": n.id, "module": n.module_path} for n in (*dropouts, *inside))
+    return after, Report("remove_dropout", rows, {"removed": len(dropouts), "in_functions": len(inside)})

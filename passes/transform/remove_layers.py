@@ -1,4 +1,4 @@
-"""Whole layers taken out: what flowed into a repeated block flows past it."""
+"""Removes whole layers: repeated blocks are bypassed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RemoveLayersOptions(RecoveryOptions):
-    """Which blocks of each chain of blocks: by number, or a share of them."""
+    """Blocks of each chain, by number or by ratio."""
 
     numbers: tuple[int, ...] = field(default=(), metadata={"help": "layer numbers, from 0; empty: by the ratio"})
     ratio: float = field(
         default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "fraction to remove; at least one stays"}
     )
     pick: Literal["spread", "last", "influence"] = field(default="spread", metadata={
-        "help": "evenly spread (as DistilBERT's teacher); the last ones; those that change what flows the least "
+        "help": "evenly spread (as in DistilBERT); the last ones; those that change their input least "
                 "(ShortGPT), which needs data"})  # fmt: skip
     data: str = field(default="", metadata={"help": "for influence: demo:NAME, hub:NAME, a file or a folder",
                                             "edit": "data"})  # fmt: skip
@@ -40,46 +40,46 @@ class RemoveLayersOptions(RecoveryOptions):
 
 @transform("remove_layers", "Remove layers", RemoveLayersOptions)
 def remove_layers(graph: Graph, options: RemoveLayersOptions, context: Context) -> tuple[Graph, Report]:
-    """Pass by whole blocks of a repeated stack (encoder layers, residual blocks): round(ratio·n) of n, or by number.
+    """Bypass whole blocks of a repeated stack (encoder layers, residual blocks): round(ratio·n) of n, or by number.
 
-    The model changes: fine-tune after. Only a block that gives a tensor of the size that it takes can be passed by.
+    The outputs change: fine-tune afterwards. Only a block whose result has the shape of its input can be bypassed.
     """
     if graph.runs == "module":
-        raise PassError("A recorded model runs its own code, so no layer can be passed by.",
+        raise PassError("A recorded model runs its own code, so no layer can be bypassed.",
                         "Open a model that torch.export can capture.")  # fmt: skip
-    found = selected_chains(graph, options.select)
-    ways: dict[Ref, Ref] = {}
+    replacements: dict[Ref, Ref] = {}
     rows: list[Row] = []
-    for chain in found:
-        gone = _numbers(graph, chain, options, context)
+    for chain in selected_chains(graph, options.select):
+        numbers = _numbers(graph, chain, options, context)
         for block in chain.blocks:
-            if block.number in gone:
-                ways |= {block.result: block.source} if block.result and block.source else {}
+            if block.number in numbers:
+                replacements |= {block.result: block.source} if block.result and block.source else {}
             rows.append({"node": block.nodes[0], "layer": f"{chain.path}.{block.number}",
-                         "removed": block.number in gone, "note": block.why})  # fmt: skip
-    after = bypassed(graph, ways) if ways else graph
+                         "removed": block.number in numbers, "note": block.why})  # fmt: skip
+    after = bypassed(graph, replacements) if replacements else graph
     rows = [{**r, "node": r["node"] if r["node"] in after.nodes else None} for r in rows]
-    summary = {"layers": len(rows), "removed": len(ways), "nodes": len(graph) - len(after)}
+    summary = {"layers": len(rows), "removed": len(replacements), "nodes": len(graph) - len(after)}
     return after, Report("remove_layers", tuple(rows), summary)
 
 
 def _numbers(graph: Graph, chain: Chain, options: RemoveLayersOptions, context: Context) -> set[int]:
-    """The numbers of the blocks of a chain that go; raises GraphError for one that cannot, naming its node."""
-    able = list(chain.passable)
+    """The numbers of the blocks of a chain to remove; raises GraphError, with the node, for one that cannot be."""
+    candidates = list(chain.passable)
     if options.numbers:
         blocks = {b.number: b for b in chain.blocks}
         for number in options.numbers:
             _refuse(chain, blocks.get(number), number)
         return set(options.numbers)
-    if not able:
+    if not candidates:
         _refuse(chain, chain.blocks[0], chain.blocks[0].number)
-    count = min(round(options.ratio * len(able)), len(able) - (len(able) == len(chain.blocks)))
+    total = len(candidates)
+    count = min(round(options.ratio * total), total - (total == len(chain.blocks)))
     if options.pick == "last":
-        return {b.number for b in able[len(able) - count :]}
+        return {b.number for b in candidates[total - count :]}
     if options.pick == "spread":
-        return {able[int((i + 0.5) * len(able) / count)].number for i in range(count)}
-    worth = influence(graph, able, _split(options, context), options.batch_size, context)
-    ranked = sorted(zip(worth, able, strict=True), key=lambda e: e[0])
+        return {candidates[int((i + 0.5) * total / count)].number for i in range(count)}
+    worth = influence(graph, candidates, _split(options, context), options.batch_size, context)
+    ranked = sorted(zip(worth, candidates, strict=True), key=lambda e: e[0])
     return {b.number for _, b in ranked[:count]}
 
 
@@ -88,13 +88,13 @@ def _refuse(chain: Chain, block: Block | None, number: int) -> None:
         raise GraphError(f"{chain.path} has no layer {number}.",
                          f"Its layers: {', '.join(str(b.number) for b in chain.blocks)}.")  # fmt: skip
     if block.why:
-        raise GraphError(f"{chain.path}.{number} cannot be passed by: {block.why}.", "Choose others.", block.nodes[0])
+        raise GraphError(f"{chain.path}.{number} cannot be bypassed: {block.why}.", "Choose others.", block.nodes[0])
 
 
 def _split(options: RemoveLayersOptions, context: Context) -> Split:
     from espalier.passes.running.splits import load_split
 
     if not options.data:
-        raise PassError("The influence of layers is seen on data, and none is named.",
+        raise PassError("Picking layers by influence needs data, but none is named.",
                         "Name some, such as demo:reviews, or pick spread.")  # fmt: skip
     return load_split(options, context)

@@ -1,4 +1,4 @@
-"""SmoothQuant: move the outliers of activations into the weights that take them."""
+"""SmoothQuant: moves outliers of activations into the following weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from espalier.passes.select import chosen
 
 @dataclass(frozen=True, slots=True)
 class SmoothquantOptions(RecoveryOptions):
-    """On which data, how far, and what may be added to the graph."""
+    """Data, strength, and whether nodes may be added."""
 
     alpha: float = field(
         default=0.5,
@@ -30,33 +30,33 @@ class SmoothquantOptions(RecoveryOptions):
 
 @transform("smoothquant", "SmoothQuant", SmoothquantOptions)
 def smoothquant(graph: Graph, options: SmoothquantOptions, context: Context) -> tuple[Graph, Report]:
-    """Divide the channels that Linears take by s_j = max|X_j|^α / max|W_j|^(1−α), and multiply their weights by s_j.
+    """Divide input channels of Linears by s_j = max|X_j|^α / max|W_j|^(1−α), and multiply their weights by s_j.
 
-    The float model stays the same function (Xiao et al. 2023, arXiv:2211.10438). The division moves into the weights of
-    the LayerNorm, RMSNorm, Linear or product before, where all that takes its result are Linears; else, with `insert`,
-    it is a multiplication of its own. Calibrate afterwards: a layer with a fixed scale is left out.
+    The float model stays the same function (Xiao et al. 2023, arXiv:2211.10438). The division is folded into the
+    preceding LayerNorm, RMSNorm, Linear or product if only Linears use its result; otherwise, with `insert`, it
+    becomes a multiplication node. Calibrate afterwards: layers with a fixed scale are skipped.
     """
-    from espalier.passes.recovery.smoothing import Smoothing, difference, look
+    from espalier.passes.recovery.smoothing import Smoothing, difference, observed
 
     if graph.runs == "module":
-        text = "This model was recorded from a run, so it cannot be known what else takes a layer's input."
-        raise PassError(text, "Give a model that torch.export can capture.")
+        text = "This model was recorded from a run, so other users of a layer's input are unknown."
+        raise PassError(text, "Open a model that torch.export can capture.")
     _needs_weights(graph)
     nodes = chosen(graph, options.select, lambda n: n.op == "linear", "smoothed")
-    found = list(groups_of(nodes, graph, options.insert))
-    groups = [g for g in found if isinstance(g, Group)]
-    left = [{"node": n.id, "skipped": g[1]} for g in found if not isinstance(g, Group) for n in g[0]]
+    results = list(groups_of(nodes, graph, options.insert))
+    groups = [g for g in results if isinstance(g, Group)]
+    skipped = [{"node": n.id, "skipped": g[1]} for g in results if not isinstance(g, Group) for n in g[0]]
     if not groups:
-        raise PassError(f"No input of the {len(nodes)} selected Linears can be divided: {left[0]['skipped']}.",
+        raise PassError(f"No input of the {len(nodes)} selected Linears can be divided: {skipped[0]['skipped']}.",
                         "Switch on insert, which adds multiplications." if not options.insert else "Select others.",
-                        left[0]["node"])  # fmt: skip
+                        skipped[0]["node"])  # fmt: skip
     split = load_split(options, context)
     work = Smoothing(graph, options.alpha, context.store)
-    for group, tensor in zip(groups, look(graph, groups, split, options.batch_size, context), strict=True):
-        work.smooth(group, tensor)
+    for group, inputs in zip(groups, observed(graph, groups, split, options.batch_size, context), strict=True):
+        work.smooth(group, inputs)
     changed = difference(graph, work.graph, split, options.batch_size, context)
-    summary = _summary(groups, len(left), changed)
-    return work.graph, Report("smoothquant", (*work.rows, *left), summary)
+    summary = _summary(groups, len(skipped), changed)
+    return work.graph, Report("smoothquant", (*work.rows, *skipped), summary)
 
 
 def _needs_weights(graph: Graph) -> None:
@@ -64,8 +64,8 @@ def _needs_weights(graph: Graph) -> None:
         raise PassError("The model was opened without weights, so there is nothing to smooth.", "Open it with weights.")
 
 
-def _summary(groups: list[Group], left: int, changed: float) -> Row:
-    """Groups by how the division is done, Linears left out, and how much the float model's result moved."""
-    folded = sum(bool(g.made_by) for g in groups)
-    return {"groups": len(groups), "folded": folded, "inserted": len(groups) - folded, "skipped": left,
+def _summary(groups: list[Group], skipped: int, changed: float) -> Row:
+    """Numbers of folded and inserted divisions and of skipped Linears; relative change of the float model's result."""
+    folded = sum(bool(g.producers) for g in groups)
+    return {"groups": len(groups), "folded": folded, "inserted": len(groups) - folded, "skipped": skipped,
             "float_difference": changed}  # fmt: skip

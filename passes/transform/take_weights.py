@@ -1,4 +1,4 @@
-"""Take trained weights over from another model, as far as names and shapes allow: a start for training, not a copy."""
+"""Copies trained weights from another model, as far as names and shapes allow: initial values for training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.passes.base import Context, Report, transform
 
 @dataclass(frozen=True, slots=True)
 class TakeWeightsOptions:
-    """From which model."""
+    """The other model."""
 
     source: str = field(
         default="", metadata={"help": "a project, a Hugging Face folder, or another source", "edit": "file"}
@@ -22,10 +22,10 @@ class TakeWeightsOptions:
 
 @transform("take_weights", "Take weights over", TakeWeightsOptions, lasting=True)
 def take_weights(graph: Graph, options: TakeWeightsOptions, context: Context) -> tuple[Graph, Report]:
-    """Give weights the values that another model has under the same names, of other sizes the leading rows and columns.
+    """Copy weights of the same name from another model; for other sizes the leading rows and columns.
 
-    Of what is made of heads the leading rows of the leading heads; layers at their relative places. Formats and masks
-    stay as they are here; those of the other model are not taken.
+    Within heads, the leading rows of the leading heads; layers by relative depth. Formats and masks stay; those of the
+    other model are not copied.
     """
     if not options.source:
         raise PassError("No model is named to take weights from.", "Give a project or a Hugging Face folder.")
@@ -34,11 +34,12 @@ def take_weights(graph: Graph, options: TakeWeightsOptions, context: Context) ->
 
     with scratch() as folder:
         other = open_any(options.source, folder)
-        found = inherit(graph, context.store, other.project.graph, other.store)
-    if not found.taken:
+        inherited = inherit(graph, context.store, other.project.graph, other.store)
+    if not inherited.taken:
         raise PassError(f"{Path(options.source).name} has no weight that fits this model.",
                         "Take one of the same family; names of layers must be equal.")  # fmt: skip
-    changed = [n for n, w in found.graph.weights.items() if w.key != graph.weights[n].key]
+    changed = [n for n, w in inherited.graph.weights.items() if w.key != graph.weights[n].key]
     rows = tuple({"weight": n, "shape": list(graph.weights[n].shape)} for n in changed)
-    summary = {"share": found.share, "taken": found.taken, "elements": found.elements, "changed": len(changed)}
-    return found.graph, Report("take_weights", rows, summary)
+    summary = {"share": inherited.share, "taken": inherited.taken, "elements": inherited.elements,
+               "changed": len(changed)}  # fmt: skip
+    return inherited.graph, Report("take_weights", rows, summary)

@@ -127,7 +127,7 @@ def test_a_flood_of_files_ends_at_the_limit(folder: Path, monkeypatch: pytest.Mo
             except StorageError as error:
                 assert "accepts no more files" in error.message
         assert took == 3
-        with pytest.raises(StorageError, match="takes no more"):  # without an end
+        with pytest.raises(StorageError, match="accepts no more"):  # without an end
             files.put("0" * 64, iter(lambda: b"x" * 100_000, b""))
         held = FolderFiles(folder / "s.journal.files")
         assert held.size() <= 3_000_000 and not list((folder / "s.journal.files").glob("*.part"))

@@ -19,7 +19,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_source
 from espalier.model.registry import FORMATS
 from espalier.model.torch.build import build
-from espalier.model.torch.in_place import unheard
+from espalier.model.torch.in_place import in_place
 from espalier.model.trust import Origin
 from espalier.passes.base import Context, run_step
 from espalier.passes.jobs.heap import keep_freed_memory
@@ -54,14 +54,14 @@ def calls(graph: Graph, opened: Opened) -> tuple[Call, Call]:
         if not module.training:
             module.train()
         optimiser.zero_grad()
-        with unheard(module):  # as every fine-tuning is
+        with in_place(module):  # as every fine-tuning is
             torch.nn.functional.cross_entropy(module(**inputs)["logits"], labels).backward()
         optimiser.step()
 
     def evaluate() -> None:
         if module.training:  # the walk over all modules is no part of an evaluation
             module.eval()
-        with unheard(module), torch.no_grad():  # as every evaluation here is
+        with in_place(module), torch.no_grad():  # as every evaluation here is
             module(**inputs)
 
     return train, evaluate

@@ -29,7 +29,7 @@ from espalier.model.opening import open_source
 from espalier.model.sources.reading import Reading
 from espalier.model.trust import Origin
 from espalier.passes.analysis.format_sqnr import usual_formats
-from espalier.passes.analysis.sensitivity import kept_places
+from espalier.passes.analysis.sensitivity import gradient_ports
 from espalier.passes.base import Context
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.sensitivity import measured_candidates
@@ -91,7 +91,7 @@ def real_text(given: Path | None, count: int, minutes: float = math.inf) -> dict
     judged, seen = held.take(JUDGED), held.rows(slice(JUDGED, JUDGED + SAMPLES))
     correcting = held.rows(slice(JUDGED + SAMPLES, JUDGED + 2 * SAMPLES))
 
-    _, run, places = kept_places(graph, None)
+    _, run, places = gradient_ports(graph, None)
     start = time.perf_counter()
     save(collect(run, places, seen, context), folder / "evidence.safetensors")
     evidence, took = load(folder / "evidence.safetensors"), time.perf_counter() - start
@@ -181,7 +181,7 @@ def large() -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp())
     opened = open_source(BASE, folder / "work", origin=Origin.TYPED)
     context = Context(opened.store, base=opened.project.base)
-    _, run, places = kept_places(opened.project.base, opened.project.base)
+    _, run, places = gradient_ports(opened.project.base, opened.project.base)
     ids = np.random.default_rng(0).integers(1000, 20000, (64, 48))
     split = Split({"input_ids": ids, "attention_mask": np.ones_like(ids)}, np.zeros(64, np.int64))
     start = time.perf_counter()

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe
 from espalier.model.formats.base import parse_format
-from espalier.passes.analysis.baseline import BesideOptions
+from espalier.passes.analysis.baseline import ComparedOptions
 from espalier.passes.analysis.divergence import DivergenceOptions
 from espalier.passes.base import Report
 from espalier.passes.dominant import dominant
@@ -79,7 +79,7 @@ def test_the_baseline_is_named_and_can_be_a_pinned_state(edited: Window, runner:
     session.evaluate(DATA)
     job = runner[-1].waiting[-1].job
     assert isinstance(job, AnalyseJob) and job.base is pinned
-    assert isinstance(job.step.options, BesideOptions) and job.step.options.baseline == "pin 1"
+    assert isinstance(job.step.options, ComparedOptions) and job.step.options.baseline == "pin 1"
     runner[-1].finish(Report("evaluate", (), {**summary(100), "kl": 0.5, "baseline": "pin 1"}))
     QApplication.processEvents()
     assert score.figures["kl"].text == "0.5 measured, from pin 1"

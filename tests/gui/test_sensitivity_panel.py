@@ -18,7 +18,7 @@ from espalier.app.measured.sensitivities import MEMBER, sensitivities_of
 from espalier.app.shell.window import Window
 from espalier.model.errors import FileError, OptionsError
 from espalier.model.formats.base import Format, parse_format
-from espalier.passes.analysis.baseline import BesideOptions
+from espalier.passes.analysis.baseline import ComparedOptions
 from espalier.passes.analysis.divergence import DivergenceOptions, Truth
 from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions
 from espalier.passes.base import Report
@@ -300,7 +300,7 @@ def test_one_job_measures_score_and_divergence(
     session.set_format((KEY,), "weight", INT4)
     session.evaluate(EvaluateOptions(data="some.csv"))
     first, second = (j.job.step.options for j in runner[-1].waiting)  # type: ignore[union-attr]
-    assert type(first) is EvaluateOptions and isinstance(second, BesideOptions) and second.data == "some.csv"
+    assert type(first) is EvaluateOptions and isinstance(second, ComparedOptions) and second.data == "some.csv"
     runner[-1].finish(Report("evaluate", (), {"accuracy": 0.95, "loss": 0.2}))
     runner[-1].finish(Report("evaluate", (), {"accuracy": 0.9, "loss": 0.3, "kl": 0.07}))
     assert figure.text == "0.07 measured, from opened"

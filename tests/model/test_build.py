@@ -343,7 +343,7 @@ def test_a_recorded_module_has_one_choice_for_all_its_calls() -> None:
         with pytest.raises(GraphError, match=f"{first} and {second} call one module with different") as caught:
             build(choose(graph, one, ALL), store, traced.callables)
         assert caught.value.node == second and "layer" in caught.value.hint
-        with pytest.raises(GraphError, match="only one"):
+        with pytest.raises(GraphError, match="has one leaf for both"):
             build(choose(both, other, {**ALL, "weight": Y}), store, traced.callables)
 
 

@@ -50,13 +50,13 @@ ZERO = {"data_out": TensorMeta(("batch//(batch-3)", 3), "float32")}
 ADAPTER = Adapter(2, 4.0, 0.0, "a", "b")
 BREAKS: dict[str, tuple[Break, str | None, str]] = {
     "source-missing": (lambda g: without(g, "act"), "drop", "act, which does not exist"),
-    "order": (swapped, "first", "stands before its input x"),
+    "order": (swapped, "first", "is before its input x"),
     "shape-changed": (
         lambda g: with_node(g, "act", ports={**g["act"].ports, "data_out": TensorMeta((3,), "float32")}),
         "act",
         "keeps the shape",
     ),
-    "own-output": (lambda g: with_node(g, "act", args=(Ref("act"),)), "act", "stands before its input act"),
+    "own-output": (lambda g: with_node(g, "act", args=(Ref("act"),)), "act", "is before its input act"),
     "output-number": (lambda g: with_node(g, "act", args=(Ref("first", 1),)), "act", "output 1 of first"),
     "output-negative": (lambda g: with_node(g, "act", args=(Ref("first", -1),)), "act", "output -1 of first"),
     "no-output": (lambda g: without(g, "output"), None, "0 output nodes"),
@@ -66,14 +66,14 @@ BREAKS: dict[str, tuple[Break, str | None, str]] = {
         "2 output nodes",
     ),
     "no-values": (lambda g: with_node(g, "output", args=()), "output", "value"),
-    "names": (lambda g: replace(g, output_names=("a", "b"), structure="dict"), "output", "names"),
-    "few-names": (lambda g: replace(g, output_names=(), structure="dict"), "output", "names"),
+    "names": (lambda g: replace(g, output_names=("a", "b"), structure="dict"), "output", "distinct name"),
+    "few-names": (lambda g: replace(g, output_names=(), structure="dict"), "output", "distinct name"),
     "same-names": (
         lambda g: with_node(replace(g, output_names=("a", "a"), structure="dict"), "output", args=(Ref("x"), Ref("x"))),
         "output",
-        "names",
+        "distinct name",
     ),
-    "id": (renamed, "act", "calls itself other"),
+    "id": (renamed, "act", "has the id other"),
     "call": (lambda g: with_node(g, "act", call="call_method"), "act", "unknown call 'call_method'"),
     "weight": (lambda g: replace(g, weights={}), "first", "weight first.weight, which does not exist"),
     "precision-port": (
@@ -92,7 +92,7 @@ BREAKS: dict[str, tuple[Break, str | None, str]] = {
     "adapter-rank": (
         lambda g: with_node(g, "first", adapters={"weight": replace(ADAPTER, rank=0)}),
         "first",
-        "rank below 1",
+        "invalid rank",
     ),
     "adapter-weights": (lambda g: with_node(g, "first", adapters={"weight": ADAPTER}), "first", "names a, which does"),
     "adapter-shapes": (

@@ -220,7 +220,7 @@ from torch import nn
 class Config:
     use_cache: bool = True
 
-class Own(nn.Module):
+class Exclusive(nn.Module):
     def __init__(self):
         super().__init__()
         self.config, self.fc = Config(), nn.Linear(4, 2)
@@ -229,7 +229,7 @@ class Own(nn.Module):
         return self.fc(x) if self.config.use_cache else -self.fc(x)
 
 def build():
-    return Own(), torch.ones(3, 4)
+    return Exclusive(), torch.ones(3, 4)
 """
 
 

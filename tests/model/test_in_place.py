@@ -18,7 +18,7 @@ from espalier.model.formats.base import Format, parse_format
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.build import build
-from espalier.model.torch.in_place import OWN, unheard
+from espalier.model.torch.in_place import EXCLUSIVE, in_place
 from espalier.model.torch.layers import Effective
 from espalier.model.trace.trace import trace
 from espalier.passes.base import Context
@@ -72,7 +72,7 @@ def formatted(graph: Graph, fmt: Format, store: WeightStore, ports: tuple[str, .
 
 
 def quietly(module: nn.Module, **inputs: Tensor) -> Any:
-    with unheard(module), torch.no_grad():
+    with in_place(module), torch.no_grad():
         return module(**inputs)
 
 
@@ -109,7 +109,7 @@ def equal(got: Any, want: Any) -> bool:
 
 def test_writes_over_what_nothing_else_reads(tmp_path: Path) -> None:
     module, _ = chain(INT, tmp_path)
-    held = module.meta[OWN][1]
+    held = module.meta[EXCLUSIVE][1]
     own = plain(p for p, o in held.items() if o.input)
     assert plain(p for p, o in held.items() if o.trained) == {"once"}
     assert own == {"once", "seen", "again", "turned", "dropped"}
@@ -134,9 +134,9 @@ def test_results_inputs_and_constants_are_as_without(text: str, tmp_path: Path) 
 def test_only_while_it_lasts(tmp_path: Path) -> None:
     module, _ = chain(INT, tmp_path)
     assert spent(module, lambda: module(x=X)) == []
-    with pytest.raises(KeyError), unheard(module):
+    with pytest.raises(KeyError), in_place(module):
         raise KeyError
-    assert not any(m.own.input for m in module.modules() if isinstance(m, Effective))
+    assert not any(m.exclusive.input for m in module.modules() if isinstance(m, Effective))
 
 
 @pytest.mark.parametrize("text", KINDS)
@@ -146,7 +146,7 @@ def test_gradients_are_as_without(text: str, tmp_path: Path) -> None:
     fmt = parse_format(text)
     want = backward(chain(fmt, tmp_path / "a", "data_in", "weight", "data_out")[0])
     module = chain(fmt, tmp_path / "b", "data_in", "weight", "data_out")[0]
-    with unheard(module):
+    with in_place(module):
         got = backward(module)
         again = backward(module)
     assert len(want) == 18 and all(torch.equal(got[n], want[n]) for n in want)
@@ -155,7 +155,7 @@ def test_gradients_are_as_without(text: str, tmp_path: Path) -> None:
 
 def test_writes_over_values_and_gradients_in_training(tmp_path: Path) -> None:
     module, _ = chain(parse_format("mxfp"), tmp_path)
-    with unheard(module):
+    with in_place(module):
         assert plain(spent(module, lambda: backward(module))) == {"once"}
 
 
@@ -168,7 +168,7 @@ def test_who_hears_gradients_keeps_what_was_told(tmp_path: Path) -> None:
 
     for name in ("once", "twice", "again"):
         module.get_submodule(name).register_full_backward_hook(keep)
-    with unheard(module):
+    with in_place(module):
         backward(module)
     assert len(kept) > 4 and all(torch.equal(a, b) for a, b in kept)
 
@@ -232,7 +232,7 @@ def test_models_of_all_kinds_give_the_same(name: str) -> None:
         module = held.build(graph)
         with torch.no_grad():
             want = run(module, copied(held.example))
-        with unheard(module), torch.no_grad():
+        with in_place(module), torch.no_grad():
             assert equal(run(module, copied(held.example)), want)
             assert equal(run(module, copied(held.example)), want)
         assert trained(held, held.build(graph), False) == trained(held, held.build(graph), True)
@@ -242,7 +242,7 @@ def trained(held: Any, module: nn.Module, quiet: bool) -> list[list[float]]:
     """Gradients of a training step."""
     torch.manual_seed(0)
     module.train()
-    with unheard(module) if quiet else nullcontext():
+    with in_place(module) if quiet else nullcontext():
         values = [v for v in tensors(module(**copied(held.example))) if v.is_floating_point() and v.requires_grad]
         if values:
             torch.stack([(v.nan_to_num().clamp(-9, 9) * 0.1).sum().float() for v in values]).sum().backward()

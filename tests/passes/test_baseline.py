@@ -12,7 +12,7 @@ from espalier.model.opening import open_source
 from espalier.model.torch.build import build
 from espalier.model.torch.tensors import to_numpy, to_torch
 from espalier.passes.allocation.true_divergence import AllocatedOptions, allocated
-from espalier.passes.analysis.baseline import BesideOptions
+from espalier.passes.analysis.baseline import ComparedOptions
 from espalier.passes.analysis.divergence import Cell, DivergenceOptions, divergence
 from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
@@ -66,7 +66,7 @@ def test_the_divergence_of_changed_weights_is_from_what_was_opened(trained: Trai
     wanted = by_hand(trained, trained.base)
     assert wanted > 0.01, "pruning and noise cost something"
     alone = divergence(trained.graph, DivergenceOptions(**asdict(DATA)), trained.context)[1].summary
-    beside = evaluate(trained.graph, BesideOptions(**asdict(DATA)), trained.context)[1].summary
+    beside = evaluate(trained.graph, ComparedOptions(**asdict(DATA)), trained.context)[1].summary
     assert alone["baseline"] == beside["baseline"] == "opened"
     assert alone["kl"] == pytest.approx(wanted, rel=1e-4) and beside["kl"] == pytest.approx(wanted, rel=1e-4)
 
@@ -74,7 +74,7 @@ def test_the_divergence_of_changed_weights_is_from_what_was_opened(trained: Trai
 def test_another_baseline_is_named(trained: Trained) -> None:
     """A pinned state: compared with itself nothing is lost."""
     context = replace(trained.context, base=trained.graph)
-    found = evaluate(trained.graph, BesideOptions(**asdict(DATA), baseline="step 2"), context)[1].summary
+    found = evaluate(trained.graph, ComparedOptions(**asdict(DATA), baseline="step 2"), context)[1].summary
     assert found["kl"] == pytest.approx(0, abs=1e-9) and found["baseline"] == "step 2"
     assert found["change"]["accuracy"] == {"baseline": "step 2", "value": 0.0, "test": "McNemar", "p": 1.0,
                                            "within_noise": True}  # fmt: skip

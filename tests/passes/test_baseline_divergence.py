@@ -12,7 +12,7 @@ from espalier.model.formats.base import parse_format
 from espalier.model.opening import open_source
 from espalier.model.trust import Origin
 from espalier.passes.analysis import baseline
-from espalier.passes.analysis.baseline import BesideOptions
+from espalier.passes.analysis.baseline import ComparedOptions
 from espalier.passes.analysis.divergence import DivergenceOptions, divergence
 from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
@@ -32,9 +32,9 @@ def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypa
     rule = Rule(Select("type", ("linear",)), {"weight": parse_format("integer(width=4, frac_width=4)")})
     graph = quantize(base, QuantizeOptions((rule,)), context)[0]
     plain = EvaluateOptions(data=name, limit=100, batch_size=32)
-    wish = BesideOptions(**asdict(plain))
+    wish = ComparedOptions(**asdict(plain))
     alone = evaluate(graph, plain, context)[1].summary
-    baseline._HELD.clear()
+    baseline._CACHE.clear()
     first = evaluate(graph, wish, context)[1].summary
     more = {"kl", "baseline", "baseline_accuracy", "change"}
     assert "kl" not in alone and {k: v for k, v in first.items() if k not in more} == alone
@@ -43,7 +43,7 @@ def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypa
     assert change == accuracy_of(alone).against(accuracy_of(before)).to_json()  # type: ignore[union-attr, arg-type]
     true = divergence(graph, DivergenceOptions(**asdict(plain)), context)[1].summary["kl"]
     assert first["kl"] == pytest.approx(true, rel=1e-3) and true > 0
-    monkeypatch.setattr(baseline.Beside, "_run", None)
+    monkeypatch.setattr(baseline.BaselineComparison, "_run", None)
     assert evaluate(graph, wish, context)[1].summary == first, "the baseline has not been run again"
     assert evaluate(base, wish, context)[1].summary["kl"] == pytest.approx(0, abs=1e-9)
     assert "kl" not in evaluate(graph, wish, replace(context, base=None))[1].summary
@@ -88,7 +88,7 @@ def test_a_baseline_of_data_that_changed_is_run_again(tmp_path: Path) -> None:
     opened, data = open_source("demo:reviews", tmp_path / "work"), tmp_path / "rows.csv"
     base = opened.project.base
     context = Context(opened.store, reading=opened.project.source.reading, base=base)
-    wish = BesideOptions(str(data), batch_size=8)
+    wish = ComparedOptions(str(data), batch_size=8)
     texts = ["wonderful and lovely", "dreadful and boring", "superb acting", "a tedious plot"]
     for labels in ([1, 0, 1, 0], [0, 1, 0, 1]):
         data.write_text("text,label\n" + "".join(f"{t},{k}\n" for t, k in zip(texts, labels, strict=True)))

@@ -152,9 +152,9 @@ def test_what_cannot_be_folded_says_why(tmp_path: Path) -> None:
     graph, context = opened(Stays(), {"x": IMAGE}, tmp_path)
     after, report = folded(graph, context)
     told = {r["node"]: r["skipped"] for r in report.rows}
-    assert "also feeds add" in told["used_norm"] and "no Linear or convolution" in told["alone"]
+    assert "also feeds add" in told["used_norm"] and "not a Linear or a convolution" in told["alone"]
     assert "shares its weights with twice" in told["twice_norm"] and "channels" in told["rows_norm"]
-    assert "no statistics" in told["batch_norm"] and report.summary["folded"] == 0
+    assert "no running statistics" in told["batch_norm"] and report.summary["folded"] == 0
     assert set(after.nodes) == set(graph.nodes)
 
 
@@ -162,7 +162,7 @@ def test_formats_between_and_given_scales_are_left(tmp_path: Path) -> None:
     graph, context = opened(LAYERS["linear"][0](), {"input": torch.randn(3, 4)}, tmp_path)
     layer, norm = (next(n for n in graph if n.id.endswith(i)) for i in ("0", "1"))
     between = graph.replace(replace(layer, precision={"data_out": INT8}))
-    assert "a format lies between" in folded(between, context)[1].rows[0]["skipped"]
+    assert "a format between" in folded(between, context)[1].rows[0]["skipped"]
     scaled = Precision(parse_format("scaled_integer(width=8)"), scale="0.bias")
     given = graph.replace(replace(layer, precision={"weight": scaled}))
     assert "before calibrating" in fold_batch_norm(given, FoldBatchNormOptions(), context)[1].rows[0]["skipped"]

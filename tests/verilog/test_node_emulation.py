@@ -22,7 +22,7 @@ from espalier.model.torch.build import build, parameters_of, read_back
 from espalier.model.torch.emulators import in_float
 from espalier.model.trust import Origin
 from espalier.passes.analysis import hardware_scored
-from espalier.passes.analysis.hardware_scored import Results, beside_scored
+from espalier.passes.analysis.hardware_scored import Results, compare_scored
 from espalier.passes.base import Context
 from espalier.passes.running.observing import tap
 from espalier.passes.transform.decompose_attention import DecomposeOptions, decompose_attention
@@ -105,7 +105,7 @@ def compared(found: Opened, graph: Graph) -> dict[str, Any]:
     """The integer model beside the scored one, over several batches."""
     design = unbuffered(graph, found.store, EmitOptions())[0]
     context = Context(found.store, callables=found.callables, base=found.project.base)
-    return beside_scored(graph, design, [(inputs(found, k), None) for k in range(6)], context)
+    return compare_scored(graph, design, [(inputs(found, k), None) for k in range(6)], context)
 
 
 @pytest.mark.parametrize("name", NAMES)

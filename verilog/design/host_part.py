@@ -16,7 +16,7 @@ from espalier.model.store.weights import WeightStore
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from espalier.model.torch.build import Callables
+    from espalier.model.torch.leaf_builder import Callables
 
 HOST = "values_for_hardware"
 MASKED = -1e4  # scores at or below this count as masked

@@ -13,7 +13,8 @@ from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Graph, Ref
 from espalier.model.store.weights import WeightStore
 from espalier.model.symbols import evaluate
-from espalier.model.torch.build import Callables, build
+from espalier.model.torch.build import build
+from espalier.model.torch.leaf_builder import Callables
 from espalier.verilog.design.host_part import MASKED, ancestor_graph, zero_inputs
 from espalier.verilog.design.netlist import Boundary, Design, Wire
 from espalier.verilog.numbers.fixed import Codes

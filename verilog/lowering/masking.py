@@ -21,7 +21,7 @@ def masked(node: Node, name: str, graph: Graph, store: WeightStore) -> tuple[NDA
         raise EmitError(f"{node.id} has a LoRA adapter.", "Fuse it first (pass fuse_lora).", node.id)
     import torch
 
-    from espalier.model.torch.build import effective
+    from espalier.model.torch.leaf_builder import effective
 
     weight = weight_at(node, name, graph)
     assert weight is not None

@@ -22,7 +22,7 @@ from espalier.app.figures.curves import figure_words
 from espalier.app.figures.facts import node_path
 from espalier.app.words import figure, percent
 from espalier.model.errors import EspalierError
-from espalier.passes.allocation.decisions import Place
+from espalier.passes.allocation.decisions import PortRef
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -43,7 +43,7 @@ class AllocatePanel(AllocateWidgets):
         self._session = session
         self.allocations = Allocations(session)
         self.measurement, self.cost_inputs = Measurement(session), CostInputs(session)
-        self._divergences: dict[Place, dict[int, float]] = {}  # port → candidate's id → divergence
+        self._divergences: dict[PortRef, dict[int, float]] = {}  # port → candidate's id → divergence
         self._connect()
         self.refresh()
 
@@ -160,7 +160,7 @@ class AllocatePanel(AllocateWidgets):
             self._show_present()
             return
         chosen = state.chosen
-        kl: dict[Place, float | None] = {p: self._divergences.get(p, {}).get(id(c), 0.0) for p, c in chosen.items()}
+        kl: dict[PortRef, float | None] = {p: self._divergences.get(p, {}).get(id(c), 0.0) for p, c in chosen.items()}
         self.table.rows.show_choices(chosen, kl)
         assert state.wanted is not None and state.reached is not None
         self.chart.show_budget((current.problem.figure(0, state.wanted), state.reached, state.kl or 0.0))

@@ -11,7 +11,7 @@ from espalier.app.features.allocate.state.measured import Measurement
 from espalier.app.figures.curves import figure_title, figure_words
 from espalier.app.words import figure, percent
 from espalier.model.document.recipe import Recipe
-from espalier.passes.allocation.decisions import Place
+from espalier.passes.allocation.decisions import PortRef
 from espalier.passes.sensitivity.table import Candidate
 
 MAX_KINDS = 6  # kinds of choices in the counts
@@ -70,7 +70,7 @@ def _measured(measurement: Measurement, recipe: Recipe | None) -> list[str]:
     return [f"measured {figure(point.kl)}", *accuracy]
 
 
-def counts(chosen: Mapping[Place, Candidate]) -> str:
+def counts(chosen: Mapping[PortRef, Candidate]) -> str:
     """Counts of the choices, the most frequent first: `12 × int 4 · 3 × float`."""
     counter = Counter(map(short, chosen.values()))
     return " · ".join(f"{n} × {name}" for name, n in counter.most_common(MAX_KINDS))

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 from espalier.app.features.allocate.choices import PORTS
 from espalier.app.theme import ROW
 from espalier.app.words import figure
-from espalier.passes.allocation.decisions import Place
+from espalier.passes.allocation.decisions import PortRef
 from espalier.passes.sensitivity.table import Candidate
 
 Index = QModelIndex | QPersistentModelIndex
@@ -30,7 +30,7 @@ class AllocateModel(QAbstractTableModel):
         self._names: Mapping[str, str] = {}
         self._cells: dict[str, tuple[tuple[str, ...], float | None]] = {}
 
-    def begin(self, places: list[Place], names: Mapping[str, str]) -> None:
+    def begin(self, places: list[PortRef], names: Mapping[str, str]) -> None:
         """Set the layers and ports, without choices."""
         self.beginResetModel()
         self.nodes = list(dict.fromkeys(n for n, _ in places))
@@ -39,7 +39,7 @@ class AllocateModel(QAbstractTableModel):
         self._names, self._cells = names, {}
         self.endResetModel()
 
-    def show_choices(self, chosen: Mapping[Place, Candidate], kl: Mapping[Place, float | None]) -> None:
+    def show_choices(self, chosen: Mapping[PortRef, Candidate], kl: Mapping[PortRef, float | None]) -> None:
         """Show the choice and divergence of each layer; None: unknown."""
         changed: list[int] = []
         for row, node in enumerate(self.nodes):

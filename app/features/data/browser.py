@@ -149,7 +149,7 @@ class DataBrowser(QWidget):
         if predictions is None or predictions.split != self.split.get():
             return None
         if self._cell is not None:
-            inside = (predictions.labels == self._cell[0]) & (predictions.told == self._cell[1])
+            inside = (predictions.labels == self._cell[0]) & (predictions.predicted == self._cell[1])
             return tuple(inside.nonzero()[0].tolist()[:MAX_LISTED])
         return tuple(predictions.wrong.tolist()[:MAX_LISTED]) if self.wrong.get() else None
 
@@ -175,7 +175,7 @@ class DataBrowser(QWidget):
         if predictions is None or predictions.split != self.split.get():
             return row
         at = row["sample"]
-        predicted = predictions.classes[int(predictions.told[at])]
+        predicted = predictions.classes[int(predictions.predicted[at])]
         extra = {"predicted": predicted, "confidence": float(predictions.confidence[at])}
         head = {k: row[k] for k in ("sample", "class")}
         return head | extra | {k: v for k, v in row.items() if k not in head}

@@ -28,7 +28,7 @@ SPACE = 40  # pixels that the window of the guide stays smaller than the one beh
 DATA = Qt.ItemDataRole.UserRole
 DELAY = 150  # milliseconds after the last letter of a search
 
-Place = tuple[str, str]
+PortRef = tuple[str, str]
 
 
 class GuideWindow(QDialog):
@@ -36,7 +36,7 @@ class GuideWindow(QDialog):
 
     def __init__(self, parent: QWidget, appearance: Appearance, root: Path = ROOT) -> None:
         super().__init__(parent)
-        self._root, self._past, self._now = root, list[Place](), -1
+        self._root, self._past, self._now = root, list[PortRef](), -1
         self.setWindowTitle("Guide")
         self.setWindowFlag(Qt.WindowType.WindowMinMaxButtonsHint)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

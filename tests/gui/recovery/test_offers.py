@@ -133,13 +133,13 @@ def test_a_job_that_fails_silently_takes_no_message_away(
 def test_an_error_that_is_shown_is_only_of_its_own_job(window: Window, runner: list[FakeRunner], folder: Path) -> None:
     offered(window, runner, folder)
     window.session.run_pass("remove_dropout", NoOptions())  # instant, so of no job
-    own = window.session.submit("Own", OpenJob("x", folder), lambda _: None)
+    own = window.session.submit("Exclusive", OpenJob("x", folder), lambda _: None)
     runner[-1].tell(own, GONE)
     assert GONE.message in window.banner.text
     runner[-1].tell(silent_job(window, runner), GONE)  # in the same words
     runner[-1].tell(silent_job(window, runner), Started())
     assert GONE.message in window.banner.text
-    again = window.session.submit("Own", OpenJob("x", folder), lambda _: None)
+    again = window.session.submit("Exclusive", OpenJob("x", folder), lambda _: None)
     runner[-1].tell(again, Started())
     assert OFFERED in window.banner.text
 

@@ -10,7 +10,7 @@ import pytest
 from espalier.model.errors import DataError
 from espalier.model.opening import open_source
 from espalier.passes.analysis.activations import (
-    MOST,
+    MAX_VALUES,
     ActivationOptions,
     ActivationSample,
     activation_ports,
@@ -28,7 +28,7 @@ def test_samples_of_the_digits_demo(tmp_path: Path) -> None:
     assert set(found) == {(n.id, p) for n in graph for p in activation_ports(n)} and found
     for row in report.rows:
         held = found[row["node"], row["port"]]
-        assert held.rows.dtype == np.float32 and 0 < held.rows.size <= MOST
+        assert held.rows.dtype == np.float32 and 0 < held.rows.size <= MAX_VALUES
         assert held.least == row["min"] <= held.rows.min() and held.rows.max() <= held.most == row["max"]
     first = next(n for n in graph if n.op == "linear")
     width = graph.weights[first.weights["weight"]].shape[1]

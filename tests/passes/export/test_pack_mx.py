@@ -83,7 +83,7 @@ def test_all_dtypes_and_a_rounded_bias_that_moves_along(tmp_path: Path) -> None:
     module = build(after.replace(rounded), context.store, packed=True)
     kept = {p.shape for p in module.parameters()}
     assert (64,) in kept and all(v.dtype == torch.float64 for v in module.double().parameters())
-    held = next(m for m in module.modules() if isinstance(m, MXLinear)).held
+    held = next(m for m in module.modules() if isinstance(m, MXLinear)).packed
     assert torch.equal(values(held, torch.float64), plain(held, torch.float64))
 
 

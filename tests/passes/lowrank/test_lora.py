@@ -26,8 +26,8 @@ from espalier.model.opening import Opened, open_any, open_source
 from espalier.model.packed.layout import packed_size
 from espalier.model.sources.info import SourceInfo
 from espalier.model.store.weights import Tensor, WeightStore
-from espalier.model.torch.build import build, parameters_of, unpack_mask
-from espalier.model.torch.layers import Effective
+from espalier.model.torch.build import build, parameters_of
+from espalier.model.torch.layers import Effective, unpack_mask
 from espalier.model.torch.low_rank import LowRank
 from espalier.model.torch.tensors import to_numpy, to_torch
 from espalier.model.trust import Origin
@@ -400,13 +400,13 @@ def test_training_moves_adapters_alone() -> None:
 def test_quantised_layers_train_through_adapters_without_rounding_again(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = Rule(LINEARS, {"weight": ScaledInteger(4)})
     kept: list[int] = []
-    fresh = Effective._fresh
+    fresh = Effective._computed
 
     def counted(self: Effective, x: torch.Tensor) -> torch.Tensor:
         kept.append(1)
         return fresh(self, x)
 
-    monkeypatch.setattr(Effective, "_fresh", counted)
+    monkeypatch.setattr(Effective, "_computed", counted)
     before, after, accuracy = trained_digits(Step("quantize", QuantizeOptions((rule,))), Step("lora", LoraOptions(4)))
     layers = sum("weight" in n.precision for n in before)
     assert accuracy > 0.9 and len(kept) <= 2 * layers  # once a device and mode, not once a step

@@ -197,7 +197,7 @@ def test_other_kinds_are_refused_in_words(change: dict[str, Any], words: str, tm
 def test_an_adapter_of_another_model_is_told(tmp_path: Path) -> None:
     held, other = case("mlp"), case("bert")
     theirs_saved(other, tmp_path / "bert", r=2, target_modules=["query"])
-    with pytest.raises(EspalierError, match=r"for a module bert\.encoder.*which this model has not"):
+    with pytest.raises(EspalierError, match=r"for a module bert\.encoder.*which this model does not have"):
         step(held.graph, held, "load_adapter", LoadAdapterOptions(str(tmp_path / "bert")))
     theirs_saved(held, tmp_path / "mlp", r=2, target_modules=["first"])
     values = read_peft(tmp_path / "mlp")

@@ -22,7 +22,7 @@ from espalier.model.formats.integer import Integer
 from espalier.model.formats.straight_through import straight_through
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Precision, Sparsity
-from espalier.model.torch.activation_masks import Flowing
+from espalier.model.torch.activation_masks import ActivationMask
 from espalier.model.torch.build import build
 from espalier.model.torch.layers import Effective
 from espalier.model.trust import Origin
@@ -42,8 +42,8 @@ from tests.model.zoo import case, run
 DIGITS = "demo:digits-mlp"
 
 
-def rule(ratio: float, pattern: str = "top_k", method: str = "l1", **values: Any) -> Flowing:
-    return Flowing(Sparsity(method, ratio, "local", None, 0, pattern, **values))
+def rule(ratio: float, pattern: str = "top_k", method: str = "l1", **values: Any) -> ActivationMask:
+    return ActivationMask(Sparsity(method, ratio, "local", None, 0, pattern, **values))
 
 
 @cache
@@ -262,8 +262,8 @@ def test_training_goes_through_it() -> None:
 
 
 @pytest.mark.parametrize("held", [rule(0.4, "threshold", threshold=0.5), rule(0.4), rule(0.4, method="random", seed=2)])
-def test_a_captured_program_prunes_any_size(held: Flowing) -> None:
-    module = torch.nn.Sequential(Effective(None, flowing=held), torch.nn.Linear(8, 3)).eval()
+def test_a_captured_program_prunes_any_size(held: ActivationMask) -> None:
+    module = torch.nn.Sequential(Effective(None, rule=held), torch.nn.Linear(8, 3)).eval()
     free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("seq")}
     program = torch.export.export(module, (torch.randn(2, 5, 8),), dynamic_shapes=(free,)).module()
     for shape in ((3, 7, 8), (2, 6, 8)):

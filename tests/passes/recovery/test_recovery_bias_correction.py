@@ -84,7 +84,7 @@ def test_after_gptq_the_recipes_first_model_is_the_reference() -> None:
     assert all(r["shift"] < 1e-4 * r["shift_before"] for r in report.rows)
     assert distance(after, "demo:digits-mlp") < distance(rounded, "demo:digits-mlp")
     other = replace(context, base=case("mlp").graph)
-    with pytest.raises(PassError, match="began with has no"):
+    with pytest.raises(PassError, match="first model has no"):
         bias_correction(rounded, BiasCorrectionOptions(data="demo:digits-mlp", reference="baseline"), other)
 
 

@@ -17,7 +17,8 @@ from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.graph.check import check
 from espalier.model.graph.graph import Graph
-from espalier.model.torch.build import build, effective, parameters_of
+from espalier.model.torch.build import build, parameters_of
+from espalier.model.torch.leaf_builder import effective
 from espalier.model.torch.tensors import to_torch
 from espalier.passes.base import Context, Report
 from espalier.passes.choices.gptq import GptqOptions

@@ -17,7 +17,7 @@ from espalier.model.torch.tensors import to_numpy, to_torch
 from espalier.passes.base import Context, Report
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.recovery.groups import Group, groups_of
-from espalier.passes.recovery.smoothing import Seen, Smoothing
+from espalier.passes.recovery.smoothing import GroupInput, Smoothing
 from espalier.passes.select import Select
 from espalier.passes.transform.learn_scales import LearnScalesOptions, learn_scales
 from espalier.passes.transform.prune import prune
@@ -43,9 +43,9 @@ def run(graph: Graph, name: str, **options: Any) -> tuple[Graph, Report]:
 def test_groups_are_those_that_the_graph_proves() -> None:
     made, left = groups("mlp")
     assert [n.id for n in made["first"].consumers] == ["second"]  # through the ReLU and the dropout
-    assert made["first"].made_by == (("first.weight", 0), ("first.bias", 0)) and set(left) == {"first"}
+    assert made["first"].producers == (("first.weight", 0), ("first.bias", 0)) and set(left) == {"first"}
     made, _ = groups("llama")
-    sizes = sorted((len(g.consumers), len(g.made_by)) for g in made.values())
+    sizes = sorted((len(g.consumers), len(g.producers)) for g in made.values())
     assert sizes == [(1, 1), (1, 1), (2, 1), (2, 1), (3, 1), (3, 1)]  # down; gate, up; query, key, value
     made, left = groups("bert")
     assert not made and any("also feeds" in why for why in left.values())
@@ -69,14 +69,14 @@ def test_the_function_stays_the_same(name: str, insert: bool) -> None:
     made = torch.Generator().manual_seed(0)
     for group in found.values():
         width = held.graph.weights[group.layers[0].name].shape[0 if group.layers[0].transposed else 1]
-        seen = Seen()
+        seen = GroupInput()
         seen.add(torch.randn(9, width, generator=made) * torch.rand(width, generator=made) * 30)
         work.smooth(group, seen)
     assert not check(work.graph) and work.rows and (len(work.graph) > len(held.graph)) == any(
-        not g.made_by for g in found.values())  # fmt: skip
+        not g.producers for g in found.values())  # fmt: skip
     changed = [k for k, w in held.graph.weights.items() if work.graph.weights[k] != w]
     weights = {x.name for g in found.values() for x in g.layers}
-    assert weights <= {*changed} <= weights | {k for g in found.values() for k, _ in g.made_by}
+    assert weights <= {*changed} <= weights | {k for g in found.values() for k, _ in g.producers}
     inputs = held.fresh(2, 6)
     with torch.no_grad():
         want, got = (_first(held.build(g)(**inputs)) for g in (held.graph, work.graph))
@@ -122,7 +122,7 @@ def test_it_takes_outliers_away_by_the_papers_formula() -> None:
 def test_alpha_is_how_far_it_goes() -> None:
     held = case("mlp")
     group = groups("mlp")[0]["first"]
-    seen = Seen()
+    seen = GroupInput()
     seen.add(torch.tensor([[1.0, -4.0, 0.0, 9.0, 2.0, 0.5]]))
     weight = to_torch(held.store.get(held.graph.weights["second.weight"].key or ""))
     for alpha in (0.0, 0.3, 1.0):

@@ -15,7 +15,7 @@ from espalier.model.formats.base import parse_format
 from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.trust import Origin
-from espalier.passes.analysis.sensitivity import SensitivityOptions, gather, kept_places, sensitivity
+from espalier.passes.analysis.sensitivity import SensitivityOptions, gather, gradient_ports, sensitivity
 from espalier.passes.base import Cancelled, Context
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.sensitivity import checkpoint, gradient_statistics
@@ -37,7 +37,7 @@ class Case:
         self.base: Graph = opened.project.base
         self.context = Context(opened.store, base=self.base)
         self.split: Split = load_split(EvaluateOptions(data=name, limit=SAMPLES), self.context)
-        _, self.run, self.places = kept_places(self.base, self.base)
+        _, self.run, self.places = gradient_ports(self.base, self.base)
         self.options = SensitivityOptions(data=name, limit=SAMPLES, measure=0, configurations=0)
 
     def collected(

@@ -22,7 +22,7 @@ from espalier.model.opening import open_source
 from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.analysis.evaluate import evaluate
-from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions, kept_places, sensitivity
+from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions, gradient_ports, sensitivity
 from espalier.passes.base import Cancelled, Context
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
@@ -66,7 +66,7 @@ def made(name: str, folder: Path, samples: int = 128) -> Case:
     base = opened.project.base
     context = Context(opened.store, base=base)
     split = load_split(EvaluateOptions(data=name, limit=samples), context)
-    _, run, places = kept_places(base, base)
+    _, run, places = gradient_ports(base, base)
     return Case(base, context, split, run, places, collect(run, places, split, context))
 
 
@@ -240,7 +240,7 @@ def test_sparsities_are_predicted_as_they_will_be_pruned(mlp: Case) -> None:
 def test_configurations_count_attentions_that_are_written_out(reviews: Case) -> None:
     rule = Rule(Select("name", ("scaled_dot_product_attention",)), {"data_in": INT4, "weight": INT4})
     graph = quantize(reviews.graph, QuantizeOptions((rule,)), reviews.context)[0]
-    _, run, places = kept_places(graph, None)
+    _, run, places = gradient_ports(graph, None)
     evidence = collect(run, places, reviews.split.take(32), reviews.context)
     found = configured(graph, places, run, evidence, reviews.context.store)
     parts = {("scaled_dot_product_attention_scores", p) for p in ("data_in", "weight")}
@@ -291,7 +291,7 @@ def test_predictions_need_no_torch(reviews: Case, tmp_path: Path) -> None:
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\n"
         "import espalier.passes.sensitivity.full_table, espalier.passes.sensitivity.correction\n"
-        "from espalier.passes.analysis.sensitivity import kept_places\n"
+        "from espalier.passes.analysis.sensitivity import gradient_ports\n"
         "from espalier.passes.sensitivity.gradient_statistics import load\n"
         "from espalier.passes.sensitivity.predict import rows_divergence\n"
         f"e = load(Path({str(tmp_path / 'e.safetensors')!r}))\n"

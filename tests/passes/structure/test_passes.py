@@ -436,7 +436,7 @@ def test_what_prevents_a_removal_is_named(name: str, what: Any, text: str, node:
 
 def test_data_is_asked_for_and_bad_options_are_refused() -> None:
     held = case("mlp")
-    with pytest.raises(PassError, match="looks at data"):
+    with pytest.raises(PassError, match="needs data"):
         prune(held, held.graph, "neurons", 0.5, score="taylor")
     with pytest.raises(OptionsError):
         PruneStructuredOptions("neurons", 1.5)
@@ -448,7 +448,7 @@ def test_nothing_masked_is_nothing_removed() -> None:
     held = case("bert")
     after, report = remove(held, held.graph)
     assert after is held.graph and report.summary["removed"] == 0
-    assert "no unit is masked as a whole. Prune structures first." in report.summary["warning"]
+    assert "no unit is fully masked. Prune structures first." in report.summary["warning"]
     _, report = do(held, held.graph, "remove_pruned", RemovePrunedOptions(Select("type", ("linear",))))
     assert report.summary["warning"].endswith("or select all.")
 

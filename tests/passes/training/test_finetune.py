@@ -15,7 +15,8 @@ from espalier.model.document.recipe import Step
 from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.registry import FORMATS
-from espalier.model.torch.build import build, parameters_of, read_back, unpack_mask
+from espalier.model.torch.build import build, parameters_of, read_back
+from espalier.model.torch.layers import unpack_mask
 from espalier.model.torch.tensors import to_torch
 from espalier.passes.base import Cancelled, Context, run_step
 from espalier.passes.recipes.config import decode_options

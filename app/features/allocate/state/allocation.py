@@ -21,7 +21,7 @@ from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
 from espalier.passes.allocation.convex_hulls import Solution
-from espalier.passes.allocation.decisions import FLOAT, Column, Place, column, column_title
+from espalier.passes.allocation.decisions import FLOAT, Column, PortRef, column, column_title
 from espalier.passes.allocation.plan import steps
 from espalier.passes.allocation.solve import Competing
 from espalier.passes.costs.base import cost, with_candidate
@@ -247,7 +247,7 @@ class Allocations(SearchSpace):
             self.moved.emit()
 
     @property
-    def chosen(self) -> dict[Place, Candidate]:
+    def chosen(self) -> dict[PortRef, Candidate]:
         """The solution as (node, port) → candidate."""
         return self.current.problem.chosen(self.solution.picks) if self.current and self.solution else {}
 
@@ -291,7 +291,7 @@ class Allocations(SearchSpace):
         figure = of(document.graph, self._session.score)
         return None if figure != figure else (figure, self.estimate.kl)  # NaN: the cost is unknown
 
-    def present_choices(self) -> dict[Place, tuple[Candidate, float | None]]:
+    def present_choices(self) -> dict[PortRef, tuple[Candidate, float | None]]:
         """(node, port) → (present candidate, its divergence in the table)."""
         document, current = self._session.document, self.current
         if document is None or current is None:

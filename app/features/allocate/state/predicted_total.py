@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from espalier.model.graph.graph import Graph, Node
-from espalier.passes.allocation.decisions import FLOAT, Place
+from espalier.passes.allocation.decisions import FLOAT, PortRef
 from espalier.passes.sensitivity.combined import Wholes
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
@@ -21,7 +21,7 @@ class TotalPredictor:
         present_choices = {(r.node, r.port): present(r, graph.nodes[r.node]) for r in rows if r.node in graph.nodes}
         self._rest = {place: c for place, c in present_choices.items() if c != FLOAT}
 
-    def of(self, chosen: Mapping[Place, Candidate]) -> float:
+    def of(self, chosen: Mapping[PortRef, Candidate]) -> float:
         """Divergence in nats a sample; a format that the table lacks counts as 0."""
         return self._totals.of({**self._rest, **chosen})
 
