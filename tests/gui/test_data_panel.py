@@ -217,3 +217,11 @@ def test_letters_typed_quickly_are_one_wish(panel: DataPanel, runner: list[FakeR
     line.selectAll()
     qtbot.keyClicks(line, "abcdef", delay=20)
     assert len(runner[-1].waiting) <= asked, "nothing is asked for while somebody types"
+
+
+def test_samples_go_with_the_model(panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot, window: Window) -> None:
+    """Their pictures are megabytes, and nobody sees them any more."""
+    loaded(panel, runner, qtbot)
+    assert panel.browser.table.samples.rows
+    window.session.close()
+    assert not panel.browser.table.samples.rows and not panel.browser.table.samples._pictures

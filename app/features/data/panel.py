@@ -241,6 +241,7 @@ class DataPanel(QWidget):
         self._seen = part[0] if part else None
         self.browser.predictions = None
         if part is None or self._loaded is None:
+            self.browser.table.samples.clear()
             self._pages.setCurrentIndex(0)
             return
         seen, (message, hint) = part

@@ -18,7 +18,7 @@ T = TypeVar("T", bound=QWidget)
 
 @contextlib.contextmanager
 def no_collector() -> Iterator[None]:
-    """While Qt's list of widgets becomes one of Python, the collector would delete widgets that are still in it."""
+    """No collection while Qt's list of all widgets becomes one of Python: it might delete one that is still in it."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -156,6 +156,7 @@ def apart(plan: Plan) -> dict[str, Any]:
         folder = Path(place).resolve()
         (folder / "tmp").mkdir()
         environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "ESPALIER_STATE": str(folder / "state"),
+                       "ESPALIER_CACHE": str(folder / "cache"),
                        "TMPDIR": str(folder / "tmp"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}  # fmt: skip
         own = ["-o", str(folder / "found.json"), "--folder", str(folder)]
         words = [sys.executable, "-m", "tests.attack.soak", *plan.words, *own]
