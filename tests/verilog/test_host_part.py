@@ -106,6 +106,7 @@ def test_layers_that_the_host_computes_are_told_first(tmp_path: Path, capsys: Ca
     assert first == "The design is not the whole model: the host computes lstm (lstm), 1 of 2 layers with weights."
 
 
+@pytest.mark.sampled(0.5)
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.parametrize("name", ["filled", "added"])

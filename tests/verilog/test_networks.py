@@ -39,7 +39,7 @@ def emitted(source: str, folder: Path, multipliers: int, *before: str) -> tuple[
     return design, Host(graph, opened.store, design)
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.sampled(0.34)
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.slow
