@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from espalier.model.borders import parse_json, read_bytes, tried
 from espalier.model.errors import PASSING, EspalierError, SourceError, first_line, nearest
 from espalier.model.network import offline_if_unreachable
+from espalier.model.sources.config_sizes import check_sizes
 from espalier.model.sources.info import KINDS, Loaded, SourceInfo
 
 if TYPE_CHECKING:
@@ -58,10 +60,17 @@ def from_folder(spec: str) -> Loaded:
     if not any(path.glob("*.safetensors")) and not any(path.glob("*.bin")):
         raise SourceError(f"{path.name} holds a configuration but no weights.",
                           "Add model.safetensors, or open it as config:TYPE?….")  # fmt: skip
+    check_sizes(read_config_file(path / "config.json"))
     model, example, uncached = _pretrained(str(path))
     tokenizer = str(path) if any((path / n).exists() for n in TOKENIZER_FILES) else None
     files = tuple(sorted(path.glob("*.safetensors")))
     return Loaded(SourceInfo(str(path), path.name, tokenizer=tokenizer), model, example, files=files, uncached=uncached)
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """The JSON of a configuration; empty where it is none, which transformers then says. Raises SourceError."""
+    data = tried(lambda: parse_json(read_bytes(path)), {})
+    return data if isinstance(data, dict) else {}
 
 
 def from_hub(spec: str) -> Loaded:
@@ -79,11 +88,12 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
     try:
         with quiet():
             config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+            check_sizes(config.to_dict())
             cached = _no_cache(config)
             architecture = (getattr(config, "architectures", None) or [""])[0]
             cls = getattr(transformers, architecture, AutoModel)
             model = cls.from_pretrained(name, config=config, trust_remote_code=False)
-    except PASSING:
+    except (*PASSING, SourceError):
         raise
     # Damaged files, unknown architectures, a missing network: transformers and its parsers, some in Rust, raise many.
     except BaseException as error:
@@ -193,6 +203,7 @@ def make_config(kind: str, values: dict[str, Any]) -> Any:
     for key in values:
         if key not in known:
             raise SourceError(f"The {kind} configuration has no {key!r}.", nearest(key, known))
+    check_sizes(values)
     try:
         with quiet():
             config = cls(**values)
