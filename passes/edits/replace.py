@@ -10,11 +10,10 @@ from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.ops import category
 from espalier.passes.edits.base import EDITS, Edit, finished, flowing, path_of
-from espalier.passes.edits.leaves import Init, new_module, with_module
+from espalier.passes.edits.factors import FACTORISATIONS, factorised
+from espalier.passes.edits.leaves import Init, new_module
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from espalier.passes.base import Context
 
 
@@ -24,12 +23,18 @@ class Replace(Edit):
     """Another module takes the node's input, under the node's id. A norm keeps the weight and bias that fit.
 
     `low_rank` replaces a Linear by two, of the best approximation of its weight at `rank` (Eckart and Young 1936).
+    `depthwise_separable` replaces a Conv2d by a depthwise and a pointwise one, the best such pair (Guo et al. 2018).
     """
 
     tag: ClassVar[str] = "replace"
     title: ClassVar[str] = "Replace"
 
-    op: str = field(default="relu", metadata={"help": "operation or class; low_rank: two Linears by SVD"})
+    op: str = field(
+        default="relu",
+        metadata={
+            "help": "operation or class; low_rank: two Linears by SVD; depthwise_separable: two convolutions by SVD"
+        },
+    )
     attrs: dict[str, Any] = field(default_factory=dict, metadata={"help": "constructor arguments besides the sizes"})
     init: Init = field(default="default", metadata={"help": "of Linear and convolutions"})
     rank: int = field(default=0, metadata={"min": 0, "help": "of low_rank: width between the two layers"})
@@ -44,8 +49,8 @@ class Replace(Edit):
 
     def apply(self, graph: Graph, target: Node, context: Context) -> Graph:
         """Raises GraphError where the module cannot take the node's input, or its users the module's result."""
-        if self.op == "low_rank":
-            return _low_rank(graph, target, self.rank, context)
+        if self.op in FACTORISATIONS:
+            return factorised(graph, target, self.op, self.rank, context)
         source = _source(target, graph)
         grown, made = new_module(graph, f"{path_of(target)}_{self.op.lower()}", source, self.op, self.attrs, self.init,
                                  context)  # fmt: skip
@@ -75,54 +80,3 @@ def _keeping(node: Node, before: Node, graph: Graph) -> Node:
         if old and new and graph.weights[old].shape == graph.weights[new].shape:
             weights[port] = old
     return with_values(node, weights=weights)
-
-
-def _low_rank(graph: Graph, target: Node, rank: int, context: Context) -> Graph:
-    """W ≈ (U·√S)·(√S·Vᵀ), the first `rank` singular values; the bias goes to the second layer."""
-    import torch
-    from torch import nn
-
-    if target.op != "linear" or target.call != "call_module":
-        raise GraphError(f"{target.id} is no Linear module, so it has no low-rank form.", "Choose a Linear.", target.id)
-    weight, bias = _stored(graph, target, "weight", context), _stored(graph, target, "bias", context)
-    assert weight is not None
-    matrix = weight.T if target.attrs.get("class") == "Conv1D" else weight
-    outputs, inputs = matrix.shape
-    if not 1 <= rank <= min(outputs, inputs):
-        raise GraphError(f"rank is {rank}, and {target.id} is {outputs} × {inputs}.",
-                         f"Give a rank from 1 to {min(outputs, inputs)}.", target.id)  # fmt: skip
-    u, s, vt = torch.linalg.svd(matrix.double(), full_matrices=False)
-    root = s[:rank].sqrt()
-    first, second = nn.Linear(inputs, rank, False), nn.Linear(rank, outputs, bias is not None)
-    with torch.no_grad():
-        first.weight.copy_(root[:, None] * vt[:rank])
-        second.weight.copy_(u[:, :rank] * root)
-        if bias is not None:
-            second.bias.copy_(bias)
-    dtype = weight.dtype
-    path, source = target.target, target.inputs[0]
-    from espalier.passes.edits.base import free_id, free_path
-
-    grown, thin = with_module(graph, free_id(graph, f"{target.id}_down"), free_path(graph, f"{path}_down"), source,
-                              first.to(dtype), context)  # fmt: skip
-    grown, wide = with_module(grown, target.id, free_path(graph, f"{path}_up"), Ref(thin.id), second.to(dtype), context)
-    kept = with_values(wide, module_path=target.module_path, source=target.source, precision=target.precision)
-    thin = with_values(thin, module_path=target.module_path, source=target.source, precision=target.precision)
-    nodes: dict[str, Node] = {}
-    for name, node in grown.nodes.items():
-        if name == target.id:
-            nodes[thin.id] = thin
-        nodes[name] = kept if name == target.id else node
-    return finished(with_values(grown, nodes=nodes), [thin.id, target.id])
-
-
-def _stored(graph: Graph, node: Node, port: str, context: Context) -> Tensor | None:
-    from espalier.model.torch.tensors import to_torch
-
-    name = node.weights.get(port)
-    if name is None:
-        return None
-    key = graph.weights[name].key
-    if key is None:
-        raise GraphError("The model was opened without weights.", "Open it with weights.", node.id)
-    return to_torch(context.store.get(key))

@@ -91,7 +91,16 @@ def replacements(nodes: Sequence[Node]) -> list[Offer]:
     if {n.op for n in nodes} == {"linear"} and all(n.call == "call_module" for n in nodes):
         ranks = [r for r in (4, 8, 16, 32, 64, 128) if all(2 * r <= _width(n) for n in nodes)]
         return [Offer(f"Two Linears of rank {r}", Replace(op="low_rank", rank=r)) for r in ranks]
+    if all(_separable(n) for n in nodes):
+        return [Offer("Depthwise and pointwise Conv2d", Replace(op="depthwise_separable"))]
     return []
+
+
+def _separable(node: Node) -> bool:
+    """Whether a pair of a depthwise and a pointwise convolution can stand for it."""
+    meta = node.ports.get("weight")
+    large = meta is not None and len(meta.shape) == 4 and meta.shape[2:] != (1, 1)
+    return large and node.op == "conv2d" and node.call == "call_module" and node.attrs.get("groups", 1) == 1
 
 
 def _width(node: Node) -> int:
