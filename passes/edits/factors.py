@@ -79,7 +79,7 @@ def _depthwise_separable(target: Node, weight: Tensor, bias: Tensor | None, rank
                          "Choose such a convolution.", target.id)  # fmt: skip
     outputs, inputs, *kernel = weight.shape
     spatial = {k: attrs[k] for k in ("stride", "padding", "dilation", "padding_mode") if k in attrs}
-    first = nn.Conv2d(inputs, inputs, tuple(kernel), groups=inputs, bias=False, **spatial)
+    first = nn.Conv2d(inputs, inputs, (kernel[0], kernel[1]), groups=inputs, bias=False, **spatial)
     second = nn.Conv2d(inputs, outputs, 1, bias=bias is not None)
     u, s, vt = torch.linalg.svd(weight.double().permute(1, 0, 2, 3).reshape(inputs, outputs, -1), full_matrices=False)
     root = s[:, 0].sqrt()

@@ -67,5 +67,5 @@ def test_a_separable_convolution_stays_what_it_is() -> None:
 
 @pytest.mark.parametrize("edit", [{"node": "point"}, {"node": "grouped"}, {"node": "relu"}])
 def test_others_are_refused(edit: dict[str, Any]) -> None:
-    with pytest.raises(GraphError, match="Conv2d of one group|no weight"):
+    with pytest.raises(GraphError, match=r"Conv2d of one group|no weight"):
         made(Net()).edit_graph([{"replace": {**edit, "op": "depthwise_separable"}}])  # type: ignore[attr-defined]
