@@ -205,15 +205,29 @@ def _database(full: str, url: str, connect: dict[str, Any], **engine: Any) -> Ba
     from optuna.storages import RDBStorage, get_storage
     from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
-    try:
+    def connected() -> BaseStorage:
         _refuse_foreign(full, url, connect)
         return get_storage(RDBStorage(full, engine_kwargs={"connect_args": connect, **engine}))
+
+    try:
+        try:
+            return connected()
+        except SQLAlchemyError as error:
+            if not _created_meanwhile(error):
+                raise
+            return connected()  # another process was creating the tables, and has done so now
     except (NoSuchModuleError, ImportError) as error:
         raise _missing(redacted(url), "psycopg2-binary") from error
     except (SQLAlchemyError, StorageInternalError) as error:
         raise _unreachable(url, str(getattr(error, "orig", None) or error.__cause__ or error)) from error
     except RuntimeError as error:  # from Optuna: its tables are of another version
         raise StorageError(f"{redacted(url)} was written by another version of Optuna.", str(error)) from error
+
+
+def _created_meanwhile(error: BaseException) -> bool:
+    """Whether another process created the same tables at the same moment, as PostgreSQL reports it."""
+    text = str(getattr(error, "orig", None) or error)
+    return "already exists" in text or "pg_type_typname_nsp_index" in text
 
 
 def _refuse_foreign(full: str, url: str, connect: dict[str, Any]) -> None:

@@ -329,3 +329,27 @@ def test_a_server_that_is_started_again_was_only_away(tmp_path: Path) -> None:
     )
     assert again and study.trials[0].value == 1.0
     again[0].stop(None).wait()  # type: ignore[attr-defined]
+
+
+def test_tables_that_another_process_creates_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL reports the race as a broken unique index of its own catalogue."""
+    from sqlalchemy.exc import IntegrityError
+
+    failures = 1
+    text = 'duplicate key value violates unique constraint "pg_type_typname_nsp_index"'
+
+    class Racing(optuna.storages.RDBStorage):
+        def __init__(self, *given: object, **options: object) -> None:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise IntegrityError("CREATE TABLE studies", {}, Exception(text))
+            super().__init__(*given, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(optuna.storages, "RDBStorage", Racing)
+    assert study_names(open_storage(f"sqlite:///{tmp_path}/a.db")) == [] and failures == -1
+    failures = 2
+    with pytest.raises(StorageError, match="pg_type_typname"):
+        open_storage(f"sqlite:///{tmp_path}/b.db")
