@@ -210,7 +210,7 @@ def test_branches_are_opaque_and_run() -> None:
     (node,) = [n for n in held.graph if n.call == "opaque"]
     assert [(p.node, p.severity) for p in held.traced.problems] == [(node.id, "warning")]
     assert list(held.traced.callables) == [node.target]
-    with pytest.raises(GraphError, match="not at hand") as caught:
+    with pytest.raises(GraphError, match="its function is not loaded") as caught:
         build(held.graph, held.store)
     assert caught.value.node == node.id
 

@@ -57,10 +57,10 @@ def test_divergences_are_kept_with_the_project_by_recipe() -> None:
     opened, pinned = Baseline("opened", two, graph), Baseline("pin 1", one, graph)
     data, held = EvaluateOptions(data="some.csv"), Measures()
     held.use(data)
-    held.put(one, data, {"accuracy": 0.75, "loss": 0.3, "n": 4, "hits": "d", "guessing": 0.5})
-    held.put_divergence(one, data, 0.02, opened)
-    held.put_divergence(one, data, 0.0, pinned)
-    held.put_divergence(two, EvaluateOptions(data="other.csv"), 0.5, opened)
+    held.record(one, data, {"accuracy": 0.75, "loss": 0.3, "n": 4, "hits": "d", "guessing": 0.5})
+    held.record_divergence(one, data, 0.02, opened)
+    held.record_divergence(one, data, 0.0, pinned)
+    held.record_divergence(two, EvaluateOptions(data="other.csv"), 0.5, opened)
     assert held.divergence(one, opened) == 0.02 and held.divergence(one, pinned) == 0.0
     assert held.divergence(two, opened) is None
 
@@ -81,7 +81,7 @@ def test_divergences_are_kept_with_the_project_by_recipe() -> None:
     Project.reports = {"scores": {"options": asdict(data), "present": [0.5, 1.5], "divergences": {"": 1.0}}}
     older = Measures()
     older.restore(Project())  # type: ignore[arg-type]
-    assert older.known(one) and older.accuracy(one) is None and older.divergence(one, opened) is None
+    assert older.has(one) and older.accuracy(one) is None and older.divergence(one, opened) is None
 
 
 def test_a_baseline_of_data_that_changed_is_run_again(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import espalier.app.jobs.runner as runner_module
+from espalier.app.jobs import worker_process
 from espalier.app.jobs.runner import JobRunner
 from espalier.model.document.project import keys_of, load_project, save_project
 from espalier.model.document.recipe import Recipe, Step
@@ -98,7 +99,7 @@ def listener() -> Iterator[Listener]:
 
 @pytest.fixture
 def runner(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> Iterator[ToyRunner]:
-    monkeypatch.setattr(runner_module, "_entry", toy_worker.entry)
+    monkeypatch.setattr(worker_process, "_entry", toy_worker.entry)
     made = ToyRunner(listener)
     yield made
     made.close()
@@ -233,7 +234,7 @@ def test_cancelling_a_job_that_does_not_ask_keeps_its_worker_warm(runner: ToyRun
 def test_cancelling_before_the_worker_has_loaded_is_no_death(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner_module, "_entry", toy_worker.late_entry)
+    monkeypatch.setattr(worker_process, "_entry", toy_worker.late_entry)
     monkeypatch.setattr(runner_module, "GRACE", 0.2)
     made = ToyRunner(listener)
     try:
@@ -259,7 +260,7 @@ def test_the_next_job_runs_whatever_went_wrong_in_the_window(
             raise faults.pop()
         return job
 
-    monkeypatch.setattr(runner_module, "_entry", toy_worker.entry)
+    monkeypatch.setattr(worker_process, "_entry", toy_worker.entry)
     made = ToyRunner(listener, prepared)
     try:
         for word in ("MemoryError", "dictionary changed size"):

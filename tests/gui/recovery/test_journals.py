@@ -45,7 +45,7 @@ def test_a_copy_is_written_once_for_each_state(
     session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
 ) -> None:
     open_small(session, runner[0])
-    kept.keep()
+    kept.write_copy()
     assert not runner[0].waiting
     edit(session)
     kept.write_copy()
@@ -84,9 +84,9 @@ def test_a_copy_is_written_again_after_it_failed(
 ) -> None:
     open_small(session, runner[0])
     edit(session)
-    kept.keep()
+    kept.write_copy()
     runner[0].tell(runner[0].waiting[0], Failed("Full.", "Free some space."))
-    kept.keep()
+    kept.write_copy()
     assert isinstance(runner[0].waiting[0].job, SaveJob)
 
 
@@ -106,7 +106,7 @@ def test_a_full_disk_does_not_stop_the_work(
         kept._write_edit()
     assert len(told) == 1 and "cannot be stored for recovery (No space" in told[0].message and told[0].hint
     assert "No space" in kept.journal.failed and session.document and session.document.dirty
-    kept.keep()
+    kept.write_copy()
     held = read(kept.journal.path)
     assert held is not None and held.recipe == session.recipe and not kept.journal.failed, "room again, no line"
 
@@ -248,7 +248,7 @@ def test_recovered_studies_are_unsaved_though_no_step_is(
     assert kept.recover(unsaved_projects()[0])
     runner[0].finish(OpenResult(replace(small_project(), extras={"studies/a.journal": b"trials"}), {}, (), {}))
     assert session.document and session.document.dirty
-    kept.look()
+    kept.update()
     assert file.with_suffix(ENDING).exists(), "what was recovered is not offered again"
 
 
@@ -262,7 +262,7 @@ def test_what_is_recovered_is_gone_on_with_in_its_own_journal(
     assert kept.recover(unsaved_projects()[0])
     runner[0].finish(OpenResult(small_project(), {}, (), {}))
     edit(session)
-    kept.keep()
+    kept.write_copy()
     held, job = read(journal), runner[0].waiting[-1].job
     assert held and held.recipe == session.recipe and held.count == 2
     assert list(folder.glob(f"*{ENDING}")) == [journal] and isinstance(job, SaveJob) and job.path == file.resolve()
@@ -276,7 +276,7 @@ def test_what_waits_while_a_save_ends_goes_on_from_what_was_saved(
     """Else the window that recovers it would say that another program had changed the file."""
     open_small(session, runner[0])
     edit(session)
-    kept.keep()
+    kept.write_copy()
     runner[0].tell(runner[0].waiting[0], Stopped())
     session.set_recipe(session.recipe.append(Step("prune", PruneOptions(0.5))), "Prune half")
     save = session.save_as(folder / "a.espalier")
@@ -309,7 +309,7 @@ def test_a_save_that_its_window_did_not_live_to_hear_of_is_its_own(
     assert held and held.recipe == session.recipe and first.version != Version.of(path) == version_of(held)
     path.write_bytes(path.read_bytes())
     assert version_of(held) == first.version, "what another program wrote is told"
-    kept.keep()
+    kept.write_copy()
     copy = next(j.job for j in runner[0].waiting if isinstance(j.job, SaveJob) and j.job.copy)
     assert copy.placing is None, "a copy for recovery is not the document's file"
 

@@ -220,4 +220,4 @@ def test_a_worker_is_told_what_is_wrong(folder: Path) -> None:
     open_storage(url)
     assert "no study yet" in end(start(folder, "worker", "--storage", url), 2)
     optuna.create_study(storage=open_storage(url), study_name="theirs")
-    assert "not made by this version" in end(start(folder, "worker", "--storage", url, "--study", "theirs"), 2)
+    assert "from another version of Espalier" in end(start(folder, "worker", "--storage", url, "--study", "theirs"), 2)

@@ -88,7 +88,7 @@ def test_a_score_takes_what_a_training_held_out(opened: Opened, folder: Path) ->
         return run_step(project.base, step, context).report.summary
 
     whole, made = told(folder), found(opened, folder)
-    assert whole["n"] == 4 and "training samples alone" in whole["warning"]
+    assert whole["n"] == 4 and "only training samples" in whole["warning"]
     wish = EvaluateOptions(data=str(folder))
     taken = measured_split(load_task(wish, context.reading, whole=True), "", 0)
     assert keys(taken) == keys(made.check) and told(folder, limit=3)["n"] == 3
