@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QItemSelectionModel, Qt
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.nodes.panel import NodesPanel
@@ -73,7 +73,9 @@ def test_the_selection_is_shared(panel: NodesPanel, window: Window, qtbot: QtBot
     window.session.select(("1_act",))
     rows = {i.row() for i in panel.table.selectionModel().selectedRows()}
     assert [shown(panel)[i] for i in rows] == ["1_act"]
-    panel.table.selectRow(0)
+    flags = QItemSelectionModel.SelectionFlag
+    model = panel.table.selectionModel()
+    model.select(panel.table.rows.index(0, 0), flags.ClearAndSelect | flags.Rows)
     assert window.session.selection == ("0_act",)
     panel.table.sortByColumn(panel.table.rows.columns.index("node"), Qt.SortOrder.DescendingOrder)
     assert shown(panel)[0] == "3" and window.session.selection == ("0_act",)
