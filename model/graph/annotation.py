@@ -11,6 +11,9 @@ from espalier.model.errors import OptionsError
 Colour = Literal["", "red", "orange", "yellow", "green", "blue", "purple", "grey"]
 COLOURS: tuple[Colour, ...] = get_args(Colour)
 LONGEST_TITLE, LONGEST_NOTE = 80, 4000  # characters: a file may hold anything
+_BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # let a text read as another
+
+_CONTROL = ("Cc", "Cs", "Zl", "Zp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Annotation:
                                              ("note", self.note, LONGEST_NOTE, "\n\t")):  # fmt: skip
             if len(text) > longest:
                 raise OptionsError(f"The {name} has {len(text)} characters.", f"Write at most {longest}.")
-            if any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in allowed for c in text):
+            if any((unicodedata.category(c) in _CONTROL and c not in allowed) or c in _BIDI for c in text):
                 raise OptionsError(f"The {name} holds a control character.", "Write plain text.")
 
 

@@ -63,6 +63,7 @@ def test_empty_texts_take_them_away() -> None:
         ({"rename": {"node": "act", "name": "two\nlines"}}, "control character"),
         ({"note": {"node": "act", "text": "x" * (LONGEST_NOTE + 1)}}, "4001 characters"),
         ({"note": {"node": "act", "text": "bell \x07"}}, "control character"),
+        ({"rename": {"node": "act", "name": "fc\u202egpj.exe"}}, "control character"),
         ({"tag": {"node": "act", "colour": "mauve"}}, "mauve"),
         ({"rename": {"node": "nobody", "name": "x"}}, "nobody"),
         ({"mute": {"node": "up"}}, "24"),
