@@ -25,7 +25,7 @@ def selection_of(text: str) -> Select | None:
     if text.startswith(PREFIX):
         return Select("where", (text.removeprefix(PREFIX).strip(),))
     first = re.match(r"(?:not\s+|\(|-)*([A-Za-z_]\w*)", text)
-    if first and (first[1] in FACTS or text.startswith("not ")) and _COMPARES.search(text):
+    if first and first[1] in FACTS and _COMPARES.search(text):
         return Select("where", (text,))
     return Select("where", (text,)) if text == "muted" else None
 

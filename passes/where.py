@@ -114,7 +114,10 @@ def _check(tree: ast.expr, expression: str) -> None:
 
 
 def _foreign(part: ast.AST, expression: str) -> OptionsError:
-    text = ast.unparse(part) if isinstance(part, ast.expr) else type(part).__name__
+    try:
+        text = ast.unparse(part) if isinstance(part, ast.expr) else type(part).__name__
+    except RecursionError:
+        text = type(part).__name__
     return OptionsError(
         f"{text!r} cannot stand in {expression!r}.", "Use facts, numbers, texts, comparisons, and, or, not."
     )

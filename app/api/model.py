@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,8 +25,9 @@ from espalier.model.errors import ProjectError
 from espalier.model.leftovers import Scratch
 from espalier.model.opening import is_project, open_any
 from espalier.model.trust import Origin, require
+from espalier.passes.query import find_nodes
 from espalier.passes.score import static_score
-from espalier.passes.select import Select, chosen
+from espalier.passes.select import Select
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -200,10 +201,10 @@ class Model(Measurable, PassMethods):
 
         Returns:
             Frozen nodes with `id`, `op`, `ports` (shape and dtype by port), `inputs`, `weights`, `precision`,
-            `sparsity`, `attrs` and `annotation`.
+            `sparsity`, `attrs` and `annotation`; none where an expression is true of none.
 
         Raises:
-            OptionsError, PassError: the selection names nothing of this graph.
+            OptionsError: a word is no type, node or module of this graph.
 
         Example:
             [n.id for n in m.nodes("where:bits <= 4")]
@@ -211,11 +212,19 @@ class Model(Measurable, PassMethods):
         if select is None:
             return tuple(self._graph)
         wanted = decode(Select, selection(select, self._graph))
-        return tuple(chosen(self._graph, wanted, lambda _: True, "listed"))
+        return tuple(map(self._graph.nodes.__getitem__, find_nodes(self._graph, wanted)))
 
     def __getitem__(self, node: str) -> Node:
         """The node of an id; raises GraphError with the nearest one."""
-        return self._graph[node]
+        return self._graph[str(node)]
+
+    def __iter__(self) -> Iterator[Node]:
+        """The nodes, in topological order."""
+        return iter(self._graph)
+
+    def __contains__(self, node: object) -> bool:
+        """Whether there is a node of this id."""
+        return node in self._graph.nodes
 
     def to_networkx(self) -> nx.MultiDiGraph[str]:
         """The graph in networkx: node attributes op, kind, module_path; edge attributes output, shape.

@@ -15,7 +15,7 @@ from espalier.app.canvas.gestures import Gesture, Pan, RubberBand
 from espalier.app.canvas.scene import Hit
 from espalier.app.canvas.scene_painter import DETAIL_FROM
 from espalier.app.canvas.viewport import Viewport
-from espalier.app.canvas.wires import DrawWire, Wire, grabbed, handle_near, wire_from
+from espalier.app.canvas.wires import DrawWire, Wire, grabbed, handle_near, wire_from, wrapped
 from espalier.app.theme import Palette
 
 _ADD = Qt.KeyboardModifier.ControlModifier
@@ -114,6 +114,7 @@ class InteractiveViewport(Viewport):
         self.setFocus(Qt.FocusReason.MouseFocusReason)
         add = bool(event.modifiers() & _ADD)
         spot = event.position()
+        self.cancel_gesture()
         if event.button() == Qt.MouseButton.LeftButton:
             kind = RubberBand if event.modifiers() & _BAND else Pan
             self._gesture = self._wire(spot) if kind is Pan and not add else None
@@ -128,6 +129,12 @@ class InteractiveViewport(Viewport):
             return None
         source = self.scene.layout.tree.ids[int(self.scene.layout.nodes[place])]
         return DrawWire(self, spot, wire_from(self.scene, place, self.wire_takers(source)))
+
+    def cancel_gesture(self) -> None:
+        """End what the pointer is doing, as if it had not begun."""
+        gesture, self._gesture = self._gesture, None
+        if gesture is not None:
+            gesture.cancel()
 
     def show_wire(self, wire: Wire | None) -> None:
         """Show or take away the wire that is being drawn."""
@@ -252,6 +259,6 @@ class InteractiveViewport(Viewport):
         node = self.scene.graph.nodes[self.scene.layout.tree.ids[number]]
         name = node.target if node.call == "call_module" else node.id
         muted = "muted: an identity stands for it" if node.annotation.muted else ""
-        lines = [name, muted, node.annotation.note, self.scene.figures.adapters[number],
+        lines = [name, muted, wrapped(node.annotation.note), self.scene.figures.adapters[number],
                  self.scene.problems.get(number, "")]  # fmt: skip
         return "\n".join(filter(None, lines))

@@ -188,6 +188,8 @@ class SceneView(InteractiveViewport):
     def _install(self, scene: Scene) -> None:
         """Replace the scene by a new layout, keeping the part in view in place."""
         old = self.scene
+        if self.marks.wire is not None:  # its ends are places of the layout that goes
+            self.cancel_gesture()
         self.scene, self.open_groups, self.waiting = scene, scene.layout.open_groups, False
         self._mark_problems(scene)
         self._show_choices()

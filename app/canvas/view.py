@@ -114,7 +114,7 @@ class GraphCanvas(SceneView):
             self.menu_requested.emit(event.globalPos())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        keys = event.keyCombination()
+        keys = QKeyCombination(event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier, Qt.Key(event.key()))
         if self._selected and keys in EDIT_KEYS:
             self.key_pressed.emit(EDIT_KEYS[keys])
         else:

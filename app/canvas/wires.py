@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,6 +20,7 @@ from espalier.app.theme import RADIUS, Palette
 
 HANDLE = 5.0  # radius in canvas units
 REACH = 9.0  # pixels around a handle that grab it
+NOTE_WIDTH, NOTE_LINES = 80, 12  # characters and lines of a note in a tool tip
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,12 @@ def edge_of(scene: Scene, number: int) -> Edge:
         found = scene.nodes_in((x + along[0], y + along[1], 0.0, 0.0))
         user = layout.tree.ids[int(layout.nodes[found[0]])] if len(found) else ""
     return Edge(layout.tree.ids[source], output, user)
+
+
+def wrapped(note: str) -> str:
+    """A note as a tool tip shows it: its first lines, none wider than the screen."""
+    lines = [part for line in note.splitlines() for part in textwrap.wrap(line, NOTE_WIDTH) or [""]]
+    return "\n".join([*lines[:NOTE_LINES], "…"] if len(lines) > NOTE_LINES else lines)
 
 
 def paint_wire(painter: QPainter, scene: Scene, wire: Wire, palette: Palette) -> None:

@@ -10,7 +10,7 @@ from espalier.model.errors import SourceError
 
 # Counts of what is built one by one, with the most of each; the largest of known models have some hundred layers.
 COUNTS: tuple[tuple[re.Pattern[str], int], ...] = (
-    (re.compile(r"layers?$|^depths?$|blocks?$|stages?$|^n_layer|^num_.*layers"), 10_000),
+    (re.compile(r"layers?$|depths?$|blocks?$|stages?$|^n_layer|^num_.*layers|groups?$|_group_num$|loops$"), 10_000),
     (re.compile(r"experts?$"), 100_000),
     (re.compile(r"^num_labels$|classes$"), 1 << 20),
 )
@@ -27,13 +27,17 @@ def check_sizes(config: Mapping[str, Any]) -> None:
 
 
 def _numbers(config: Mapping[str, Any], depth: int) -> Iterator[tuple[str, int]]:
-    """Each key with its whole number, or with the sum of its list of them."""
+    """Each key with its whole numbers; a list of depths with their sum."""
     for key, value in config.items():
         if isinstance(value, bool):
             continue
         if isinstance(value, int):
             yield str(key), value
-        elif isinstance(value, list | tuple) and value and all(type(v) is int for v in value):
-            yield str(key), max(sum(value), max(value))
+        elif isinstance(value, list | tuple) and depth:
+            numbers = [v for v in value if type(v) is int]
+            if numbers:
+                yield str(key), sum(numbers) if str(key).startswith("depth") else max(numbers)
+            parts = {str(i): v for i, v in enumerate(value) if isinstance(v, list | tuple | Mapping)}
+            yield from ((str(key) if k.isdigit() else k, n) for k, n in _numbers(parts, depth - 1))
         elif isinstance(value, Mapping) and depth:
             yield from _numbers(value, depth - 1)

@@ -112,6 +112,8 @@ def _pruned(recipe: Recipe, nodes: Sequence[Node], wanted: Configuration) -> Rec
     if flowing and (layers := tuple(n.id for n in nodes if _able(n, "data_in") and n.op == "linear")):
         values = {"sparsity": flowing.ratio, "method": flowing.method, "pattern": "top_k"}
         recipe = with_activation_sparsity(recipe, layers, values)
+    elif flows := tuple(n.id for n in nodes if "data_in" in n.sparsity):
+        recipe = with_activation_sparsity(recipe, flows, {"sparsity": 0.0})
     return recipe
 
 

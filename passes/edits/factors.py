@@ -24,6 +24,9 @@ def factorised(graph: Graph, target: Node, op: str, rank: int, context: Context)
     weight, bias = _stored(graph, target, "weight", context), _stored(graph, target, "bias", context)
     if weight is None or target.call != "call_module":
         raise GraphError(f"{target.id} has no weight of its own.", "Choose a Linear or a convolution.", target.id)
+    if target.adapters or "weight" in target.sparsity:
+        held, todo = ("an adapter", "Fuse it") if target.adapters else ("a pruning mask", "Take it away")
+        raise GraphError(f"{target.id} has {held}, which two modules cannot have.", f"{todo} first.", target.id)
     (first_name, first), (second_name, second) = FACTORISATIONS[op](target, weight, bias, rank)
     path, name = target.target, free_id(graph, f"{target.id}_{first_name}")
     grown, one = with_module(graph, name, free_path(graph, f"{path}_{first_name}"), target.inputs[0],

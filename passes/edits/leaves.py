@@ -106,7 +106,8 @@ def _made(name: str, taken: TensorMeta, attrs: Mapping[str, Any], seed: int, mos
             raise GraphError(text, f"This model allows up to {most}: use smaller sizes.")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return kind(**values).to(getattr(torch, taken.dtype))
+            made = kind(**values)
+            return made.to(getattr(torch, taken.dtype)) if any(True for _ in made.parameters()) else made
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise GraphError(f"A {name} cannot be made from {values}: {error}.", "Change its attrs.") from error
 

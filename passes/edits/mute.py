@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from espalier.model.graph.graph import Graph, Node
+from espalier.model.errors import GraphError
+from espalier.model.graph.annotation import LONGEST_TITLE
+from espalier.model.graph.graph import Graph, Node, out_port
 from espalier.passes.edits.base import EDITS, Edit, finished, flowing, path_of
 from espalier.passes.edits.leaves import new_module
 
@@ -25,10 +27,16 @@ class Mute(Edit):
     title: ClassVar[str] = "Mute"
 
     def apply(self, graph: Graph, target: Node, context: Context) -> Graph:
-        """Raises GraphError where no input has the shape of the result."""
+        """Raises GraphError where no input has the shape of the result, or there are several results."""
+        if target.annotation.muted:
+            return graph
+        if out_port(1) in target.ports:
+            raise GraphError(f"{target.id} gives several results, and an identity gives one.",
+                             "Bypass it instead.", target.id)  # fmt: skip
         source = flowing(target, graph)
         graph, made = new_module(graph, f"{path_of(target)}_muted", source, "identity", {}, "default", context)
-        node = replace(made, id=target.id, module_path=target.module_path, source=target.source,
+        path = target.target if target.call == "call_module" and _alone(target, graph) else made.target
+        node = replace(made, id=target.id, target=path, module_path=target.module_path, source=target.source,
                        annotation=replace(target.annotation, title=_title(target), muted=True))  # fmt: skip
         return finished(replace(graph, nodes={**graph.nodes, target.id: node}), [target.id])
 
@@ -36,4 +44,9 @@ class Mute(Edit):
 def _title(node: Node) -> str:
     """What the card is called: as before, though the operation is another."""
     own = node.target.rpartition(".")[2] if node.call == "call_module" else node.op
-    return node.annotation.title or own
+    return node.annotation.title or own[:LONGEST_TITLE]
+
+
+def _alone(node: Node, graph: Graph) -> bool:
+    """Whether no other node calls the same module, so that its path can stay."""
+    return sum(n.call == "call_module" and n.target == node.target for n in graph) == 1

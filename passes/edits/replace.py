@@ -55,7 +55,8 @@ class Replace(Edit):
         grown, made = new_module(graph, f"{path_of(target)}_{self.op.lower()}", source, self.op, self.attrs, self.init,
                                  context)  # fmt: skip
         node = with_values(made, id=target.id, module_path=target.module_path, source=target.source,
-                           precision=target.precision, parallel=target.parallel)  # fmt: skip
+                           precision=target.precision, parallel=target.parallel,
+                           annotation=target.annotation)  # fmt: skip
         if category(target) == category(node) == "norm":
             node = _keeping(node, target, grown)
         nodes = {**grown.nodes, target.id: node}

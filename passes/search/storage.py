@@ -226,8 +226,9 @@ def _database(full: str, url: str, connect: dict[str, Any], **engine: Any) -> Ba
 
 def _created_meanwhile(error: BaseException) -> bool:
     """Whether another process created the same tables at the same moment, as PostgreSQL reports it."""
-    text = str(getattr(error, "orig", None) or error)
-    return "already exists" in text or "pg_type_typname_nsp_index" in text
+    cause: Any = getattr(error, "orig", None) or error
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    return state in ("42P07", "42710", "23505") or "already exists" in str(cause) or "pg_type_typname" in str(cause)
 
 
 def _refuse_foreign(full: str, url: str, connect: dict[str, Any]) -> None:

@@ -38,6 +38,18 @@ def test_a_described_model_that_asks_for_too_much_is_refused(tmp_path: Path) -> 
         open_any("config:bert?num_hidden_layers=1000000", tmp_path, origin=Origin.TYPED)
 
 
+@pytest.mark.parametrize("key", ["inner_group_num", "num_hidden_groups"])
+def test_layers_by_other_names_count(key: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=key):
+        open_any(f"config:albert?{key}=100000000", tmp_path, origin=Origin.TYPED)
+
+
+def test_numbers_of_layers_are_no_sizes() -> None:
+    check_sizes({"mlp_only_layers": list(range(160)), "depths": [2, 2, 18, 2], "stages": [[1, 2], {"num_blocks": 4}]})
+    with pytest.raises(SourceError, match="num_blocks"):
+        check_sizes({"stages": [[1, 2], {"num_blocks": 40_000}]})
+
+
 def test_real_configurations_pass() -> None:
     """Of each type that transformers has, by its own defaults."""
     refused = []

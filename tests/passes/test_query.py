@@ -17,7 +17,8 @@ def model() -> es.Model:
 
 @pytest.mark.parametrize(
     ("text", "by"),
-    [("conv", None), ("layer.0 query", None), ("a<b", None), ("not a command", "where"), ("bits <= 4", "where"),
+    [("conv", None), ("layer.0 query", None), ("a<b", None), ("not a command", None),
+     ("not muted", "where"), ("bits <= 4", "where"),
      ("op == 'relu' and inputs == 1", "where"), ("where: muted", "where"), ("muted", "where"),
      ("(params) > 3", "where"),
      ("/conv\\d/", "regex"), ("/", None), ("//", None), ("", None), ("params", None), ("save as", None)],
@@ -50,3 +51,13 @@ def test_what_cannot_be_read_is_said(model: es.Model, text: str) -> None:
         select = selection_of(text)
         assert select is not None
         find_nodes(model.project.graph, select)
+
+
+@pytest.mark.parametrize("text", ["where:f(" + "-" * 900 + "1)", "where:" + "(" * 400 + "bits" + ")" * 400])
+def test_deep_expressions_are_one_clear_error_or_true(model: es.Model, text: str) -> None:
+    try:
+        select = selection_of(text)
+        assert select is not None
+        find_nodes(model.project.graph, select)
+    except OptionsError as error:
+        assert error.message

@@ -53,7 +53,7 @@ def mute(host: Host) -> None:
     nodes, document = selected(host), host.session.document
     if not nodes or document is None:
         return
-    offer = offers.mute(document.graph, [n.id for n in nodes])
+    offer = offers.mute(document.graph, [n.id for n in nodes if not n.annotation.muted])
     if all(n.annotation.muted for n in nodes):
         unmute(host, [n.id for n in nodes])
     else:
@@ -62,7 +62,10 @@ def mute(host: Host) -> None:
 
 def unmute(host: Host, ids: Sequence[str]) -> None:
     """Take the mutes of these nodes out of the recipe."""
-    recipe = without_mute(host.session.recipe, ids)
+    document = host.session.document
+    nodes = [document.graph[i] for i in ids if i in document.graph.nodes] if document else []
+    paths = [n.target for n in nodes if n.call == "call_module"]
+    recipe = without_mute(host.session.recipe, (*ids, *paths))
     if recipe == host.session.recipe:
         host.banner.show_message("No step of the recipe names these nodes to mute them.",
                          "Undo the step, or switch it off in the recipe.")  # fmt: skip

@@ -123,7 +123,8 @@ def show_edge_menu(host: Host, edge: Edge, spot: QPoint) -> None:
 def group_menu(host: Host, path: str) -> QMenu:
     """Open and close a group, and give its nodes a configuration."""
     canvas, menu = host.canvas, QMenu(host.canvas)
-    menu.addAction(f"{path or 'model'} · {plural(len(host.session.selection), 'node')}").setEnabled(False)
+    title = f"{path or 'model'} · {plural(len(host.session.selection), 'node')}"
+    menu.addAction(title.replace("&", "&&")).setEnabled(False)
     menu.addSeparator()
     opened = path in (canvas.open_groups or frozenset())
     menu.addAction("Collapse" if opened else "Expand", partial(canvas.set_open, path, not opened))

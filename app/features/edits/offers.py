@@ -64,7 +64,9 @@ def bypass(graph: Graph, ids: Sequence[str]) -> Offer:
 
 def mute(graph: Graph, ids: Sequence[str]) -> Offer:
     """Let identities stand for the nodes; muted ones are left as they are."""
-    return Offer("Mute", Mute(), next((r for r in (_held(graph, i) for i in ids) if r), ""))
+    several = next((i for i in ids if out_port(1) in graph.nodes[i].ports), "")
+    reason = f"{several} gives several results. Bypass it instead." if several else ""
+    return Offer("Mute", Mute(), reason or next((r for r in (_held(graph, i) for i in ids) if r), ""))
 
 
 def _held(graph: Graph, name: str) -> str:

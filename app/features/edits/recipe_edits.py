@@ -38,10 +38,13 @@ def _where(edit: Edit) -> tuple[object, ...]:
 
 
 def without_mute(recipe: Recipe, ids: Collection[str]) -> Recipe:
-    """The recipe in which no step mutes these nodes; a step that is left without an edit goes."""
+    """The recipe in which no active step mutes these nodes, named by ids or module paths.
+
+    A step that is left without an edit goes.
+    """
     for index in reversed(range(len(recipe))):
         step = recipe.steps[index]
-        if not isinstance(step.options, EditGraphOptions):
+        if not step.enabled or not isinstance(step.options, EditGraphOptions):
             continue
         edits = tuple(e for held in step.options.edits for e in _unmuted(held, ids))
         if edits != step.options.edits:

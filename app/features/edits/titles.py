@@ -25,7 +25,7 @@ class TitleField(QLineEdit):
 
     def __init__(self, canvas: GraphCanvas, nodes: list[Node], give: Callable[[str], object]) -> None:
         super().__init__(nodes[0].annotation.title or node_title(nodes[0]), canvas)
-        self._give, self._before, self._over = give, self.text(), False
+        self._give, self._before, self._over, self._several = give, self.text(), False, len(nodes) > 1
         self.setMaxLength(LONGEST_TITLE)
         self.setAccessibleName("Title")
         own = node_title(nodes[0]) if not nodes[0].annotation.title else nodes[0].id
@@ -61,7 +61,7 @@ class TitleField(QLineEdit):
         parent = self.parentWidget()
         if parent is not None:
             parent.setFocus(Qt.FocusReason.OtherFocusReason)
-        if wanted and text != self._before:
+        if wanted and (text != self._before or (self._several and self.isModified())):
             self._give(text)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -257,3 +257,40 @@ def test_a_text_leaves_the_measured_score_valid(blocks: Window) -> None:
     assert blocks.session.recipe.steps and measures.has(blocks.session.recipe)
     blocks.session.set_format(("0_up",), "weight", Integer(4, 2))
     assert not measures.has(blocks.session.recipe)
+
+
+def test_a_new_layout_or_another_button_ends_a_wire(blocks: Window, qtbot: QtBot) -> None:
+    """Its ends are places of the layout that goes."""
+    canvas, start = blocks.canvas, handle(blocks, "0_norm")
+    drag(blocks, qtbot, start, start + QPoint(60, 60))
+    qtbot.mousePress(canvas, Qt.MouseButton.MiddleButton, pos=start + QPoint(60, 60))
+    assert canvas.marks.wire is None
+    qtbot.mouseRelease(canvas, Qt.MouseButton.MiddleButton, pos=start + QPoint(60, 60))
+    start = handle(blocks, "0_norm")
+    drag(blocks, qtbot, start, start + QPoint(60, 60))
+    assert canvas.marks.wire is not None
+    model = stack()
+    model.edit_graph([{"bypass": {"node": "3"}}])  # type: ignore[attr-defined]
+    canvas.set_graph(model.project.graph)
+    qtbot.waitUntil(lambda: not canvas.waiting)
+    assert canvas.marks.wire is None
+    canvas.grab()
+
+
+def test_a_mute_by_module_path_or_switched_off_is_told_apart(blocks: Window) -> None:
+    from espalier.app.features.edits.recipe_edits import without_mute
+    from espalier.model.document.recipe import Recipe, Step
+    from espalier.passes.edits.mute import Mute
+    from espalier.passes.transform.edit_graph import EditGraphOptions
+
+    step = Step("edit_graph", EditGraphOptions((Mute("1.norm"),)))
+    off = Step("edit_graph", EditGraphOptions((Mute("1_norm"),)), enabled=False)
+    assert without_mute(Recipe((off, step)), ("1_norm", "1.norm")).steps == (off,)
+
+
+def test_a_long_note_fits_the_screen() -> None:
+    from espalier.app.canvas.wires import NOTE_LINES, NOTE_WIDTH, wrapped
+
+    text = wrapped("x" * 4000 + "\n" * 200)
+    assert len(text.splitlines()) == NOTE_LINES + 1 and max(map(len, text.splitlines())) <= NOTE_WIDTH
+    assert wrapped("short\ntwo") == "short\ntwo"

@@ -54,3 +54,14 @@ def test_nodes_take_what_they_can() -> None:
     assert "weight" not in again[relu].precision and not again[relu].sparsity
     with pytest.raises(PassError, match="None of the selected nodes"):
         with_configuration(model.project.recipe, model.project.graph, [model.project.graph.output.id], chosen)
+
+
+def test_activation_pruning_goes_too() -> None:
+    model = es.open("demo:digits-mlp")
+    model.prune_activations("fc1", sparsity=0.5)  # type: ignore[attr-defined]
+    assert model["fc1"].sparsity["data_in"].flows
+    recipe = with_configuration(model.project.recipe, model.project.graph, ["fc1"], Configuration())
+    again = es.open("demo:digits-mlp")
+    for step in recipe.steps:
+        again.run(step.pass_name, **encode(step.options))
+    assert not again["fc1"].sparsity

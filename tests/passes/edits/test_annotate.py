@@ -136,3 +136,75 @@ def test_nodes_are_listed_by_any_selection() -> None:
     assert model["act"].op == "gelu"
     with pytest.raises(EspalierError, match="act"):
         model["acct"]
+
+
+class Wide(nn.Module):
+    """A module with several results, and one with a very long name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(7, 7, batch_first=True)
+        self.add_module("n" * 90, nn.LayerNorm(7))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        found, (state, _) = self.lstm(x)
+        return getattr(self, "n" * 90)(found), state
+
+
+def test_a_mute_that_cannot_be_is_refused_and_long_names_are_cut() -> None:
+    model = es.trace(Wide().eval(), torch.randn(2, 5, 7))
+    lstm = next(n.id for n in model if "data_out_1" in n.ports)
+    with pytest.raises(EspalierError, match="several results"):
+        model.edit_graph([{"mute": {"node": lstm}}])  # type: ignore[attr-defined]
+    norm = next(n.id for n in model if n.op == "layer_norm")
+    model.edit_graph([{"mute": {"node": norm}}])  # type: ignore[attr-defined]
+    assert model[norm].annotation.title == "n" * LONGEST_TITLE
+
+
+def test_a_muted_module_keeps_its_path_and_is_muted_once() -> None:
+    model, _ = edited({"mute": {"node": "norm"}})
+    assert model["norm"].target == "norm"
+    before = model.project.graph
+    model.edit_graph([{"mute": {"node": "norm"}}])  # type: ignore[attr-defined]
+    assert model.project.graph == before
+    with pytest.raises(EspalierError, match="Types that can"):
+        model.prune("norm", sparsity=0.5)  # type: ignore[attr-defined]
+
+
+def test_whole_numbers_can_be_muted_too() -> None:
+    class Ids(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(20, 4)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.table(ids + 1)
+
+    net = Ids().eval()
+    model = es.trace(net, torch.randint(0, 9, (2, 5)))
+    add = next(n.id for n in model if n.op == "add")
+    model.edit_graph([{"mute": {"node": add}}])  # type: ignore[attr-defined]
+    ids = torch.randint(0, 9, (3, 5))
+    with torch.no_grad():
+        assert torch.equal(model.to_torch()(ids), net.table(ids))
+
+
+def test_a_replaced_node_keeps_what_is_written_on_it() -> None:
+    model = made()
+    model.edit_graph([*WRITTEN, {"replace": {"node": "act", "op": "relu"}}])  # type: ignore[attr-defined]
+    assert model["act"].annotation == Annotation("Gate of the first block", WRITTEN[1]["note"]["text"], "red")
+
+
+def test_a_model_is_a_collection_of_nodes() -> None:
+    model = made()
+    assert "act" in model and "nobody" not in model and [n.id for n in model] == list(model.project.graph.nodes)
+    assert model.nodes("where:bits > 900") == ()
+
+
+@pytest.mark.parametrize("op", [{"op": "low_rank", "rank": 24}])
+def test_two_modules_take_no_mask_and_no_adapter(op: dict[str, Any]) -> None:
+    for spoil in (lambda m: m.prune("mix", sparsity=0.5), lambda m: m.lora("mix", rank=2)):
+        model = made()
+        spoil(model)
+        with pytest.raises(EspalierError, match="which two modules cannot have"):
+            model.edit_graph([{"replace": {"node": "mix", **op}}])  # type: ignore[attr-defined]

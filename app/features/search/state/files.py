@@ -83,17 +83,19 @@ def record_path(workdir: Path, name: str) -> Path:
     return path.with_name(path.name.removesuffix(project_studies.ENDING) + ENDING)
 
 
-def begin_record(path: Path, data: bytes, key: str, document: Document) -> None:
-    """Write a record as it is, and note where it lies, and of what document it is."""
+def begin_record(path: Path, data: bytes, key: str, document: Document) -> bool:
+    """Write a record as it is, and note where it lies, and of what document it is; False where that failed."""
     with contextlib.suppress(OSError, FileError):  # without it nothing is lost but what a crash would take
         write_bytes(path, data)
         let_go()
         if (path, key) in _NOTES:
-            return
+            return True
         note = data_folder("studies") / f"{key}-{secrets.token_hex(8)}.json"
         if held := hold(note):
             _write(held, path, document)
             _NOTES[path, key] = held
+            return True
+    return False
 
 
 def follow_name(document: Document | None) -> None:

@@ -398,9 +398,9 @@ def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool
         study.take(cut_off(trial) if trial.state == "running" else trial)
     study.fresh.clear()
     study.judge(study.trials.values())
-    if more:  # until it is saved, this window may die too
-        begin_record(record_path(folder, name), study.data(), study.key, document)
-    forget()
+    # Until it is saved, this window may die too: what the dead one left goes only once it is written again.
+    if not more or begin_record(record_path(folder, name), study.data(), study.key, document):
+        forget()
     return study, bool(more)
 
 
