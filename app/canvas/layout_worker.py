@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -18,6 +16,7 @@ from espalier.app.canvas.layout import layout
 from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.canvas.node_search import NodeSearch
 from espalier.app.canvas.scene import Scene
+from espalier.app.widgets.collector import without_garbage_collection
 from espalier.model.graph.graph import Graph
 
 SYNCHRONOUS = 150  # nodes up to which a layout takes less than a frame
@@ -45,18 +44,6 @@ class LayoutRequest:
                 (before.figures, before.finder) if before else (NodeMetrics.of(self.graph), NodeSearch(self.graph))
             )
             return Scene(self.graph, new_layout, figures, by_kind(tree), finder)
-
-
-@contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection: a layout creates many small objects but no cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class LayoutWorker(QObject):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from string import Template
@@ -14,6 +11,7 @@ from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication
 
 from espalier.app.theme import BODY, DARK, LIGHT, PALETTES, Palette, mix
+from espalier.app.widgets.collector import without_garbage_collection
 from espalier.app.widgets.plain_text_style import PlainTextStyle
 
 RESOURCES = Path(__file__).resolve().parents[2] / "resources"
@@ -50,18 +48,6 @@ def qt_palette(palette: Palette) -> QPalette:
     for key in (role.Text, role.WindowText, role.ButtonText):
         result.setColor(QPalette.ColorGroup.Disabled, key, faint)
     return result
-
-
-@contextmanager
-def _without_garbage_collection() -> Generator[None]:
-    """Disable garbage collection: Qt iterates over all widgets, and deleting one meanwhile would crash."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class Appearance(QObject):
@@ -101,7 +87,7 @@ class Appearance(QObject):
         if palette is self._palette:
             return
         self._palette = palette
-        with _without_garbage_collection():
+        with without_garbage_collection():
             self._app.setPalette(qt_palette(palette))
             self._app.setStyleSheet(sheet(palette))
         self.changed.emit(palette)

@@ -5,32 +5,19 @@ A hundred soaked actions left a hundred Python objects of widgets that were long
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Iterator
 from typing import TypeVar
 
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication, QWidget
 
+from espalier.app.widgets.collector import without_garbage_collection
+
 T = TypeVar("T", bound=QWidget)
-
-
-@contextlib.contextmanager
-def no_collector() -> Iterator[None]:
-    """No collection while Qt's list of all widgets becomes one of Python: it might delete one that is still in it."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def inner(outer: QWidget, kind: type[T]) -> list[T]:
     """The visible widgets of a kind inside another, from its top left corner on."""
-    with no_collector():
+    with without_garbage_collection():
         every = [w for w in QApplication.allWidgets() if isinstance(w, kind)]
         found = [w for w in every if w.isVisible() and outer.isAncestorOf(w)]
     return sorted(found, key=lambda w: (w.mapTo(outer, QPoint()).toTuple()[::-1], type(w).__name__, w.size().toTuple()))
@@ -38,5 +25,5 @@ def inner(outer: QWidget, kind: type[T]) -> list[T]:
 
 def windows() -> list[QWidget]:
     """All windows, also hidden ones."""
-    with no_collector():
+    with without_garbage_collection():
         return QApplication.topLevelWidgets()

@@ -20,9 +20,9 @@ from PySide6.QtWidgets import QApplication
 
 from espalier.app.errors import CRASHES, install_hooks
 from espalier.app.shell.window import Window
+from espalier.app.widgets.collector import without_garbage_collection
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import TERMINAL, Failed, JobEvent
-from tests.attack.soak.inner import no_collector
 from tests.attack.soak.memory import details, qt_objects
 
 INSIDE, DEAD, UNSAVED = "An internal error occurred", "worker process ended", "could not be saved ("
@@ -121,7 +121,7 @@ class Watch:
         """Count what is held; the window must be at rest."""
         gc.collect()
         mine, worker, mebi = psutil.Process(), self.worker(), 1 << 20
-        with no_collector():
+        with without_garbage_collection():
             widgets = len(QApplication.allWidgets())
         return Sample(
             minute=round(minute, 2), action=self.action, rss_mb=round(mine.memory_info().rss / mebi, 1),
