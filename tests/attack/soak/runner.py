@@ -5,8 +5,8 @@
 
 At first each feature is used once, so that what is imported and made for it does not count as growth. Then, each
 minute, the window is brought to rest (no document, no job, no dialog) and what it holds is counted; what grows is
-reported as the last count by that of minute 5, or of half the time where that is less. The details of each count (memory by
-region and allocator, objects by class, descriptors) are a line of JSON.
+reported as the last count by that of minute 5, or of half the time where that is less. The details of each count
+(memory by region and allocator, objects by class, descriptors) are a line of JSON.
 """
 
 from __future__ import annotations
