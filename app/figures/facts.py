@@ -176,7 +176,7 @@ def common_path(nodes: Sequence[Node]) -> str:
         if len(set(parts)) > 1:
             break
         shared.append(parts[0])
-    return ".".join(p for p in shared if p) or "the whole model"
+    return ".".join(p for p in shared if p) or "several modules"
 
 
 def model_facts(document: Document) -> list[Fact]:

@@ -197,12 +197,14 @@ class OutlineModel(QAbstractItemModel):
         return self.createIndex(self._row[item], 0, item)
 
     def name(self, item: int) -> str:
-        """The text of a row: the path relative to its group, or the name of a function."""
+        """The text of a row: the title that a user gave it, the path relative to its group, or a function's name."""
         assert self.tree is not None
         if self.is_group(item):
             return self.tree.groups[item - len(self._nodes)].label
         caption = self.tree.captions[item]
         node = self._nodes[item]
+        if node.annotation.title:
+            return node.annotation.title
         group = self.tree.groups[self.tree.home[item]]
         above = group.module or group.path
         if node.call == "call_module" and node.target.startswith(above):

@@ -15,6 +15,7 @@ from espalier.app.features.edits import offers
 from espalier.app.features.edits.context_menu import NodeMenu
 from espalier.app.features.edits.edge_menu import edge_menu
 from espalier.app.features.edits.titles import TitleField
+from espalier.app.features.outline.panel import OutlinePanel
 from espalier.app.shell.window import Window
 from espalier.model.formats.integer import Integer
 from tests.gui.conftest import FakeRunner, open_small
@@ -161,6 +162,11 @@ def test_f2_gives_a_title_at_once(blocks: Window, qtbot: QtBot) -> None:
     qtbot.keyClick(field, Qt.Key.Key_Return)
     assert blocks.session.open_document.graph["0_act"].annotation.title == "Gate", "no worker is needed"
     assert blocks.canvas.find("Gate") == ["0_act"]
+    outline = blocks.docks.panels["outline"]
+    assert isinstance(outline, OutlinePanel)
+    qtbot.waitUntil(lambda: outline.model.tree is not None and not outline._loader.busy)
+    assert outline.model.tree is not None
+    assert outline.model.name(outline.model.tree.index["0_act"]) == "Gate"
     qtbot.keyClick(blocks.canvas, Qt.Key.Key_F2)
     field = blocks.canvas.findChildren(TitleField)[-1]
     field.setText("other")
