@@ -79,12 +79,8 @@ class Host(Protocol):
         """Show a dock and give its panel the focus."""
         ...
 
-    def make_room_for_map(self, name: str) -> None:
-        """Give the heat map in a dock room for more than eight rows."""
-        ...
-
-    def toggle_maximised(self) -> None:
-        """Maximise the panel at the bottom, or restore it."""
+    def toggle_graph(self) -> None:
+        """Give the panels of the workspace the whole width, or show the graph beside them."""
         ...
 
     def go_to(self, node: str) -> None:

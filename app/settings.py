@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
@@ -13,7 +13,7 @@ from espalier.model.private import private_folder, redacted
 from espalier.model.trust import factory_of
 
 RECENT = 10
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 MODES = ("system", "light", "dark")
 
 
@@ -75,17 +75,19 @@ class Settings:
         """Store the folder."""
         self._store.setValue("last_folder", value)
 
-    def save_layout(self, geometry: QByteArray, state: QByteArray) -> None:
-        """Store the window's geometry and the state of its docks."""
-        self._store.setValue(f"layout/{LAYOUT_VERSION}/geometry", geometry)
-        self._store.setValue(f"layout/{LAYOUT_VERSION}/state", state)
+    def save_layout(self, geometry: QByteArray, state: Mapping[str, QByteArray]) -> None:
+        """Store the window's geometry and the state of its workspaces and docks."""
+        for name, value in {"geometry": geometry, **state}.items():
+            self._store.setValue(f"layout/{LAYOUT_VERSION}/{name}", value)
 
-    def layout(self) -> tuple[QByteArray, QByteArray] | None:
+    def layout(self) -> tuple[QByteArray, dict[str, QByteArray]] | None:
         """The stored (geometry, state), or None."""
-        geometry, state = (self._store.value(f"layout/{LAYOUT_VERSION}/{k}") for k in ("geometry", "state"))
-        if isinstance(geometry, QByteArray) and isinstance(state, QByteArray):
-            return geometry, state
-        return None
+        self._store.beginGroup(f"layout/{LAYOUT_VERSION}")
+        values = {name: self._store.value(name) for name in self._store.childKeys()}
+        self._store.endGroup()
+        state = {name: value for name, value in values.items() if isinstance(value, QByteArray)}
+        geometry = state.pop("geometry", None)
+        return (geometry, state) if geometry is not None else None
 
     def sync(self) -> None:
         """Write to disk now."""

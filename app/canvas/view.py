@@ -217,9 +217,9 @@ class GraphCanvas(SceneView):
 
     def view_state(self) -> dict[str, Any]:
         """The state of the view as JSON data."""
-        x, y = self.camera.to_canvas(self.width() / 2, self.height() / 2)
+        scale, x, y = self.look()
         groups = None if self.open_groups is None else sorted(self.open_groups)
-        return {"open": groups, "horizontal": self.horizontal, "mode": self.mode, "scale": self.camera.scale,
+        return {"open": groups, "horizontal": self.horizontal, "mode": self.mode, "scale": scale,
                 "centre": [x, y], "selection": list(self._selected), "casts": self.show_casts}  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -235,6 +235,5 @@ class GraphCanvas(SceneView):
     def _look(self, state: Mapping[str, Any]) -> None:
         self.select(state.get("selection", ()))
         if "scale" in state and "centre" in state:
-            self.camera.scale = float(state["scale"])
-            self.hold(*state["centre"])
+            self.look_at(float(state["scale"]), *state["centre"])
         self._recolour()

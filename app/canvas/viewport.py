@@ -102,6 +102,15 @@ class Viewport(QWidget):
         self.centre(x, y)
         self._middle = (x, y)
 
+    def look(self) -> tuple[float, float, float]:
+        """The scale and the canvas point in the middle of the view."""
+        return (self.camera.scale, *self.camera.to_canvas(self.width() / 2, self.height() / 2))
+
+    def look_at(self, scale: float, x: float, y: float) -> None:
+        """Centre a canvas point at a scale, and keep it centred while the widget is resized."""
+        self.camera.scale = scale
+        self.hold(x, y)
+
     def frame(self, area: Area) -> None:
         """Fit an area into the view."""
         self.camera.fit(area, _area(self.card_overlay.room(False)))

@@ -1,13 +1,14 @@
-"""The panels around the canvas: a table of docks, and the docks created from it."""
+"""The panels of the workspaces and of the drawer: a table of docks, and the docks created from it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QByteArray, Qt, QTimer
-from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QTabBar, QTabWidget, QWidget
+from PySide6.QtCore import QByteArray, QObject, Qt, QTimer
+from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QWidget
 
 from espalier.app.features.allocate import actions as allocate
 from espalier.app.features.allocate.panel import AllocatePanel
@@ -36,7 +37,8 @@ from espalier.app.features.sweep import actions as sweep
 from espalier.app.features.sweep.panel import SweepsPanel
 from espalier.app.features.tables.panel import TablesPanel
 from espalier.app.features.training.panel import TrainingPanel
-from espalier.app.widgets.form_panel import HEIGHT_BEFORE, FormPanel
+from espalier.app.shell.workbench import DRAWER, Workbench
+from espalier.app.shell.workspaces import GRAPH
 from espalier.app.widgets.heading import DockHeading
 
 if TYPE_CHECKING:
@@ -44,86 +46,78 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 Area = Qt.DockWidgetArea
-LEFT, RIGHT, BOTTOM = Area.LeftDockWidgetArea, Area.RightDockWidgetArea, Area.BottomDockWidgetArea
+LEFT, RIGHT, TOP = Area.LeftDockWidgetArea, Area.RightDockWidgetArea, Area.TopDockWidgetArea
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One dock: its id, title, area and panel class."""
+    """One dock: its id, title, workspace (or the drawer), area in it and panel class."""
 
     id: str
     title: str
-    area: Area
+    workspace: str
     make: Callable[[Session, QWidget], QWidget]
     connect: Callable[[Host, Any], object] | None = None  # connects the panel's signals to the window
+    area: Area = TOP
 
 
 DOCKS: tuple[Spec, ...] = (
-    Spec("outline", "Outline", LEFT, OutlinePanel),
-    Spec("recipe", "Recipe", LEFT, RecipePanel),
-    Spec("inspector", "Inspector", RIGHT, InspectorPanel),
-    Spec("training", "Training", RIGHT, TrainingPanel),
-    Spec("jobs", "Jobs", BOTTOM, JobsPanel),
-    Spec("nodes", "Nodes", BOTTOM, NodesPanel, nodes.connect),
-    Spec("tables", "Tables", BOTTOM, TablesPanel),
-    Spec("plots", "Plots", BOTTOM, PlotsPanel, plots.connect),
-    Spec("sweeps", "Sweeps", BOTTOM, SweepsPanel, sweep.connect),
-    Spec("search", "Search", BOTTOM, SearchPanel, search.connect),
-    Spec("sqnr", "SQNR", BOTTOM, SqnrPanel, sqnr.connect),
-    Spec("sensitivity", "Sensitivity", BOTTOM, SensitivityPanel, sensitivity.connect),
-    Spec("allocate", "Allocate", BOTTOM, AllocatePanel, allocate.connect),
-    Spec("hardware", "Hardware", BOTTOM, HardwarePanel, hardware.connect),
-    Spec("kernels", "Kernels", BOTTOM, KernelsPanel, kernels.connect),
-    Spec("data", "Data", BOTTOM, DataPanel),
-    Spec("log", "Log", BOTTOM, LogPanel),
-    Spec("problems", "Problems", BOTTOM, ProblemsPanel),
+    Spec("outline", "Outline", GRAPH, OutlinePanel, area=LEFT),
+    Spec("recipe", "Recipe", GRAPH, RecipePanel, area=LEFT),
+    Spec("inspector", "Inspector", GRAPH, InspectorPanel, area=RIGHT),
+    Spec("nodes", "Nodes", DRAWER, NodesPanel, nodes.connect),
+    Spec("tables", "Reports", DRAWER, TablesPanel),
+    Spec("jobs", "Jobs", DRAWER, JobsPanel),
+    Spec("problems", "Problems", DRAWER, ProblemsPanel),
+    Spec("log", "Log", DRAWER, LogPanel),
+    Spec("sensitivity", "Sensitivity", "compress", SensitivityPanel, sensitivity.connect),
+    Spec("sqnr", "SQNR", "compress", SqnrPanel, sqnr.connect),
+    Spec("allocate", "Allocate", "compress", AllocatePanel, allocate.connect),
+    Spec("search", "Search", "experiments", SearchPanel, search.connect),
+    Spec("sweeps", "Sweeps", "experiments", SweepsPanel, sweep.connect),
+    Spec("training", "Training", "experiments", TrainingPanel),
+    Spec("plots", "Plots", "experiments", PlotsPanel, plots.connect),
+    Spec("hardware", "Hardware", "hardware", HardwarePanel, hardware.connect),
+    Spec("kernels", "Kernels", "kernels", KernelsPanel, kernels.connect),
+    Spec("data", "Data", "data", DataPanel),
 )
 # All sizes are in pixels.
-SIDE_WIDTH, MIN_BOTTOM_WIDTH = 262, 300
-MIN_HEIGHT = {"outline": 92, "recipe": 56}  # of lists at the left while another panel is maximised
-OPEN_HEIGHT = {"plots": 240, "nodes": 260, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300,
-               "hardware": 340, "kernels": 340}  # fmt: skip
-EMPTY_HEIGHT = 170  # of a panel that shows only its introduction
-MAP_HEIGHT = 340  # of a heat map with more than eight rows
-# Shares of the window's height that a panel takes by itself at most; the rest stays for the graph.
-MAX_SHARE, MAX_WORK_SHARE = 0.33, 0.45
-WORK_PANELS = ("search", "hardware", "kernels")  # panels that are used without the graph
+OUTLINE_WIDTH, INSPECTOR_WIDTH, MIN_WIDTH = 247, 400, 300
+OUTLINE_HEIGHT, RECIPE_HEIGHT = 380, 250
 
 
-class Docks:
+class Docks(QObject):
     """The docks and their panels, by id."""
 
-    def __init__(self, window: QMainWindow, host: Host) -> None:
-        self._window, self._host = window, host
+    def __init__(self, workbench: Workbench, host: Host) -> None:
+        super().__init__(workbench)
+        self._workbench, self._host = workbench, host
         self.panels: dict[str, QWidget] = {}
         self.docks: dict[str, QDockWidget] = {}
         self._arranging = True
-        self._shown_empty: set[str] = set()  # panels that were brought to the front while empty
-        window.setCorner(Qt.Corner.BottomLeftCorner, BOTTOM)
-        window.setCorner(Qt.Corner.BottomRightCorner, BOTTOM)
-        for area in (BOTTOM, RIGHT):
-            window.setTabPosition(area, QTabWidget.TabPosition.North)
+        workbench.changed.connect(self._show_front_panels)
 
     def build_next(self) -> bool:
         """Create the next panel; returns False after the last one, when all are arranged."""
         if more := len(self.docks) < len(DOCKS):
             self._add(DOCKS[len(self.docks)])
         elif self._arranging:
-            self.reset()  # shows all docks: to keep them hidden, hide them before the next paint
+            self.reset()
         return more
 
     def _add(self, spec: Spec) -> None:
-        dock = QDockWidget(spec.title, self._window)
+        dock = QDockWidget(spec.title, self._workbench.areas[spec.workspace])
         dock.setObjectName(spec.id)
         # The dock is the parent from the start: a later change of parent would restyle the whole panel.
         panel = spec.make(self._host.session, dock)
         dock.setWidget(panel)
-        if spec.area == BOTTOM or spec.id == "training":  # its tab shows the title
+        if spec.workspace == GRAPH:
+            dock.setTitleBarWidget(DockHeading(spec.title, dock.close))
+        else:  # its tab or its workspace shows the title
             no_title = QWidget()
             no_title.setFixedHeight(0)
             dock.setTitleBarWidget(no_title)
-        else:
-            dock.setTitleBarWidget(DockHeading(spec.title, dock.close))
+            panel.setMinimumWidth(MIN_WIDTH)  # a wide panel must not make the window wider than the screen
         policy = panel.sizePolicy()
         policy.setRetainSizeWhenHidden(True)
         panel.setSizePolicy(policy)
@@ -132,51 +126,58 @@ class Docks:
         dock.topLevelChanged.connect(lambda floating: floating and self._set_panel_visible(spec.id, True))
         if isinstance(panel, DataPanel | TrainingPanel | SweepsPanel):  # they compute by themselves only while visible
             dock.visibilityChanged.connect(panel.look_on)
-        if spec.area == BOTTOM:
-            panel.setMinimumWidth(MIN_BOTTOM_WIDTH)  # a wide panel must not make the window wider than the screen
-        if spec.id in MIN_HEIGHT:
-            panel.setMinimumHeight(MIN_HEIGHT[spec.id])
         panel.setProperty("surface", "panel")
         panel.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.panels[spec.id], self.docks[spec.id] = panel, dock
 
+    # -- the arrangement
+
     def reset(self) -> None:
-        """Move every dock to its default place."""
-        self._arranging = True
-        self._window.setProperty(HEIGHT_BEFORE, None)  # no panel is maximised
-        self._arrange()
-        for name in ("jobs", "inspector"):
-            self.docks[name].raise_()
-        self._set_sizes()
-        self._show_front_panels()
+        """Move every dock to its first place."""
+        with self.arranging():
+            self._arrange()
+            self._workbench.reset()
+            for name in ("nodes", "sensitivity", "search"):
+                self.docks[name].raise_()
+            self._set_sizes()
 
     def _arrange(self) -> None:
         """Add the docks area by area; the docks of an area become tabs, except at the left."""
-        last: dict[Area, QDockWidget] = {}
-        for dock in self.docks.values():
-            dock.setFloating(False)
-            self._window.removeDockWidget(dock)
+        last: dict[tuple[str, Area], QDockWidget] = {}
         for spec in DOCKS:
-            dock = self.docks[spec.id]
-            self._window.addDockWidget(spec.area, dock)
-            if spec.area != LEFT and spec.area in last:
-                self._window.tabifyDockWidget(last[spec.area], dock)
-            last[spec.area] = dock
+            dock, area = self.docks[spec.id], self._workbench.areas[spec.workspace]
+            dock.setFloating(False)
+            area.removeDockWidget(dock)
+            area.addDockWidget(spec.area, dock)
+            if spec.area != LEFT and (place := (spec.workspace, spec.area)) in last:
+                area.tabifyDockWidget(last[place], dock)
+            last[spec.workspace, spec.area] = dock
             dock.show()
 
     def _set_sizes(self) -> None:
-        docks, resize = self.docks, self._window.resizeDocks
-        resize([docks["outline"], docks["inspector"]], [SIDE_WIDTH, 320], Qt.Orientation.Horizontal)
-        resize([docks["outline"], docks["recipe"]], [380, 250], Qt.Orientation.Vertical)
-        resize([docks["jobs"]], [160], Qt.Orientation.Vertical)
+        docks, area = self.docks, self._workbench.areas[GRAPH]
+        sides, columns = [docks["outline"], docks["inspector"]], [docks["outline"], docks["recipe"]]
+        area.resizeDocks(sides, [OUTLINE_WIDTH, INSPECTOR_WIDTH], Qt.Orientation.Horizontal)
+        area.resizeDocks(columns, [OUTLINE_HEIGHT, RECIPE_HEIGHT], Qt.Orientation.Vertical)
 
-    def restore(self, layout: QByteArray) -> None:
-        """Restore a layout of QMainWindow.saveState."""
+    def state(self) -> dict[str, QByteArray]:
+        """The arrangement, as Workbench.state."""
+        return self._workbench.state()
+
+    def restore(self, state: dict[str, QByteArray]) -> None:
+        """Restore an arrangement."""
+        with self.arranging():
+            self._workbench.restore(state)
+        QTimer.singleShot(0, self, self.hide_stale_tabs)
+
+    @contextmanager
+    def arranging(self) -> Iterator[None]:
+        """Show or hide docks within; the panels follow at the end, each at most once."""
         self._arranging = True
-        self._shown_empty.clear()
-        self._window.restoreState(layout)
-        self._show_front_panels()
-        QTimer.singleShot(0, self._window, self.hide_stale_tabs)
+        try:
+            yield
+        finally:
+            self._show_front_panels()
 
     def _set_panel_visible(self, name: str, visible: bool) -> None:
         """Hide a panel behind another tab: Qt only moves it out of sight, so that it would go on painting."""
@@ -187,54 +188,47 @@ class Docks:
 
     def _show_front_panels(self) -> None:
         """Show the panels in front and hide the others, after the docks were arranged."""
+        if len(self.docks) < len(DOCKS):
+            return
         self._arranging = False
+        for area in self._workbench.areas.values():
+            if area.isVisible() and (layout := area.layout()):
+                layout.activate()  # a dock behind another one is known by its place
         for name, dock in self.docks.items():
             self._set_panel_visible(name, dock.isVisible() and not dock.visibleRegion().isEmpty())
 
     def hide_stale_tabs(self) -> None:
         """Hide the tab bars that Qt leaves behind when a layout is restored twice; it paints old and new ones."""
-        bars = self._window.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)
-        newest = {tuple(b.tabText(k) for k in range(b.count())): b for b in bars}
-        for bar in bars:
-            if bar not in newest.values():
-                bar.hide()
+        for area in self._workbench.areas.values():
+            bars = area.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)
+            newest = {tuple(b.tabText(k) for k in range(b.count())): b for b in bars}
+            for bar in bars:
+                if bar not in newest.values():
+                    bar.hide()
 
-    def hide_all(self) -> None:
-        """Hide all docks."""
+    def show_floating(self, shown: bool) -> None:
+        """Show or hide the docks that float: they are windows of their own, which do not go with the workbench."""
         for dock in self.docks.values():
-            dock.hide()
+            if dock.isFloating():
+                dock.setVisible(shown)
+
+    # -- what is in front
 
     def bring(self, name: str) -> None:
-        """Show a dock and bring its tab to the front, high enough to be read."""
-        dock, panel = self.docks[name], self.panels[name]
+        """Show a dock: bring its workspace, or the drawer, and its tab to the front."""
+        dock, workspace = self.docks[name], next(s.workspace for s in DOCKS if s.id == name)
+        if not dock.isFloating():
+            if workspace != DRAWER:
+                self._workbench.show_workspace(workspace)
+            elif not self._workbench.drawer_shown:
+                self._workbench.show_drawer(True)
         dock.show()
         dock.raise_()
-        self._shown_empty.discard(name)
-        if isinstance(panel, FormPanel) and panel.inviting:
-            self._shown_empty.add(name)
-            self._set_min_height(dock, EMPTY_HEIGHT)
-        elif name in OPEN_HEIGHT:
-            share = MAX_WORK_SHARE if name in WORK_PANELS else MAX_SHARE
-            self._set_min_height(dock, min(OPEN_HEIGHT[name], int(share * self._window.height())))
-
-    def filled(self, name: str) -> None:
-        """Give a panel that was shown empty its full height, once; later the user sets the height."""
-        if name in self._shown_empty and self.panels[name].isVisible():
-            self.bring(name)
-
-    def _set_min_height(self, dock: QDockWidget, height: int) -> None:
-        """Enlarge a docked panel to at least this height."""
-        if dock.height() < height and not dock.isFloating():
-            self._window.resizeDocks([dock], [height], Qt.Orientation.Vertical)
 
     def show_count(self, name: str, count: int) -> None:
         """Show a number after the title of a dock; none for 0."""
         title = next(s.title for s in DOCKS if s.id == name)
         self.docks[name].setWindowTitle(f"{title} {count}" if count else title)
-
-    def make_room_for_map(self, name: str) -> None:
-        """Give a heat map room for more than eight rows."""
-        self._set_min_height(self.docks[name], min(MAP_HEIGHT, int(MAX_WORK_SHARE * self._window.height())))
 
     def enter(self, name: str) -> None:
         """Show a dock and give its panel the focus."""

@@ -11,7 +11,6 @@ from PySide6.QtCore import QObject
 from shiboken6 import isValid
 
 from espalier.app.measured.findings import Findings
-from espalier.app.shell import maximise
 from espalier.model.registry import PASSES
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from espalier.app.shell.menus import Menus
     from espalier.app.shell.services import Services
     from espalier.app.shell.session_canvas import SessionCanvas
+    from espalier.app.shell.start_pages import StartPages
 
 
 class Parts(Protocol):
@@ -36,6 +36,7 @@ class Parts(Protocol):
     services: Services
     actions_table: Menus
     graph_view: SessionCanvas
+    pages: StartPages
 
     @cached_property
     def docks(self) -> Docks:
@@ -106,13 +107,9 @@ class WindowHost(QObject):
         """Show a dock and give its panel the focus."""
         self._parts.docks.enter(name)
 
-    def make_room_for_map(self, name: str) -> None:
-        """Give the heat map in a dock room for more than eight rows."""
-        self._parts.docks.make_room_for_map(name)
-
-    def toggle_maximised(self) -> None:
-        """Maximise the panel at the bottom, or restore it."""
-        maximise.toggle(self._main, self._parts.docks.docks.values())
+    def toggle_graph(self) -> None:
+        """Give the panels of the workspace the whole width, or show the graph beside them."""
+        self._parts.pages.workbench.toggle_graph()
 
     def go_to(self, node: str) -> None:
         """Select a node and bring it into view."""

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer
 
 if TYPE_CHECKING:
-    from PySide6.QtWidgets import QMainWindow
-
     from espalier.app.host import Host
     from espalier.app.shell.docks import Docks
+    from espalier.app.shell.workbench import Workbench
 
 MODULES = (
     "pyqtgraph",
@@ -33,10 +32,10 @@ class LazyPanels(QObject):
     """
 
     def __init__(
-        self, window: QMainWindow, host: Host, build_canvas: Callable[[], bool], done: Callable[[], object]
+        self, workbench: Workbench, host: Host, build_canvas: Callable[[], bool], done: Callable[[], object]
     ) -> None:
-        super().__init__(window)
-        self._window, self._host, self._build_canvas, self._done = window, host, build_canvas, done
+        super().__init__(workbench)
+        self._workbench, self._host, self._build_canvas, self._done = workbench, host, build_canvas, done
         self._timer = QTimer(self, interval=INTERVAL, singleShot=True)
         self._timer.timeout.connect(self.build_part)
         self.start, self.stop = self._timer.start, self._timer.stop
@@ -72,5 +71,5 @@ class LazyPanels(QObject):
         from espalier.app.shell.docks import Docks
 
         if self._docks is None:
-            self._docks = Docks(self._window, self._host)
+            self._docks = Docks(self._workbench, self._host)
         return self._docks

@@ -17,7 +17,6 @@ from espalier.app.features.recipe.panel import RecipePanel
 from espalier.app.features.sensitivity.panel import SensitivityPanel
 from espalier.app.features.training.panel import TrainingPanel
 from espalier.app.shell.docks import DOCKS, Docks
-from espalier.app.widgets.form_panel import FormPanel
 
 if TYPE_CHECKING:
     from espalier.app.host import Host
@@ -49,9 +48,6 @@ def connect_panels(
     sensitivities, inspector = docks.panels["sensitivity"], docks.panels["inspector"]
     assert isinstance(sensitivities, SensitivityPanel) and isinstance(inspector, InspectorPanel)
     sensitivities.port_wanted.connect(inspector.precision.set_port_if_present)
-    for name, panel in docks.panels.items():
-        if isinstance(panel, FormPanel):
-            panel.filled.connect(lambda n=name: docks.filled(n))
     _connect_escape(docks, host)
     training = docks.panels["training"]
     assert isinstance(training, TrainingPanel)

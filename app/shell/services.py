@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from espalier.app.shell.docks import Docks
     from espalier.app.shell.ownership import Ownership
     from espalier.app.shell.plugins import Plugins
+    from espalier.app.shell.start_pages import StartPages
     from espalier.app.widgets.style import Appearance
 
 MENU_ORDER = ("File", "Edit", "View", "Model", "Run", "", "Help")  # "": menus that only features have
@@ -39,6 +40,7 @@ class Parts(Protocol):
     ownership: Ownership
     live: LiveMeasure
     plugins: Plugins
+    pages: StartPages
 
     @cached_property
     def docks(self) -> Docks:
@@ -70,7 +72,7 @@ class Services:
         rows = [
             *file.rows(self.opening, self.saving, self.exports, self._window.close),
             *edit.rows(session, find),
-            *view.rows(view.View(host, lambda: parts.docks), host),
+            *view.rows(view.View(host, lambda: parts.docks, parts.pages.workbench), host),
             *view.theme_rows(parts.settings, parts.appearance),
             *model.rows(session, self.forms, self.reports, self.exports, self._show_plugins),
             *run.rows(session, self.evaluation),

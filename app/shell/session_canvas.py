@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject
 
 if TYPE_CHECKING:
-    from PySide6.QtWidgets import QStackedWidget, QWidget
+    from PySide6.QtWidgets import QWidget
 
     from espalier.app.canvas.view import GraphCanvas
     from espalier.app.session.session import Session
+    from espalier.app.shell.workbench import Workbench
     from espalier.app.widgets.style import Appearance
     from espalier.model.document.document import Change
 
 
 class SessionCanvas(QObject):
-    """Adds the canvas to `pages` and keeps graph, selection and colours in step with the session."""
+    """Adds the canvas to the workbench and keeps graph, selection and colours in step with the session."""
 
-    def __init__(self, window: QWidget, session: Session, appearance: Appearance, pages: QStackedWidget) -> None:
+    def __init__(self, window: QWidget, session: Session, appearance: Appearance, workbench: Workbench) -> None:
         super().__init__(window)
-        self._session, self._appearance, self._pages = session, appearance, pages
+        self._session, self._appearance, self._workbench = session, appearance, workbench
 
     @cached_property
     def canvas(self) -> GraphCanvas:
@@ -29,7 +30,7 @@ class SessionCanvas(QObject):
         from espalier.app.canvas.view import GraphCanvas
 
         canvas = GraphCanvas(palette=self._appearance.palette)
-        self._pages.addWidget(canvas)
+        self._workbench.set_canvas(canvas)
         canvas.selection_changed.connect(self._session.select)
         return canvas
 
@@ -39,15 +40,13 @@ class SessionCanvas(QObject):
         return "canvas" in self.__dict__
 
     def build(self) -> bool:
-        """Create the canvas, hidden; returns False if it exists already."""
-        if self.is_built:
-            return False
-        self.canvas.hide()
-        return True
+        """Create the canvas; returns False if it exists already."""
+        return not self.is_built and self.canvas is not None
 
     def show_document(self) -> None:
         """Show the open document from its start, with the problems and the view that its project holds."""
         document, canvas = self._session.document, self.canvas
+        self._workbench.forget_cameras()
         canvas.set_graph(None)
         canvas.set_graph(document.graph if document else None)
         canvas.set_problems({p.node: p.message for p in self._session.problems if p.node})

@@ -1,4 +1,4 @@
-"""The pages shown before a model is open: welcome and loading; offers recovery of unsaved work."""
+"""The pages of the window: welcome, loading and the workbench; offers recovery of unsaved work."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 from espalier.app.session.recovery import UnsavedProject, discard, is_of, title_of, unsaved_projects
 from espalier.app.shell.loading import LoadingPage
 from espalier.app.shell.welcome import WelcomePage
+from espalier.app.shell.workbench import Workbench
 from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, OpenJob, Progress
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def dropped_paths(data: QMimeData) -> list[Path]:
 
 
 class StartPages(QStackedWidget):
-    """The pages at the centre of the window; the canvas is added when it is created.
+    """The pages at the centre of the window: the workbench while a model is open.
 
     `changed`: the page has changed. `recover_wanted`: recover an UnsavedProject after asking about unsaved changes.
     """
@@ -38,8 +39,8 @@ class StartPages(QStackedWidget):
     def __init__(self, session: Session, settings: Settings, banner: Banner, recovery: Recovery) -> None:
         super().__init__()
         self._session, self._banner, self._recovery = session, banner, recovery
-        self.welcome, self.loading = WelcomePage(settings), LoadingPage()
-        for page in (self.welcome, self.loading):
+        self.welcome, self.loading, self.workbench = WelcomePage(settings), LoadingPage(), Workbench()
+        for page in (self.welcome, self.loading, self.workbench):
             self.addWidget(page)
         self.loading.cancelled.connect(self._cancel)
         self.welcome.recover_wanted.connect(self._recover)

@@ -15,7 +15,6 @@ from espalier.app.session.recovery import Recovery
 from espalier.app.session.session import Session
 from espalier.app.settings import Settings
 from espalier.app.shell.consent import Consent
-from espalier.app.shell.dock_visibility import DockVisibility
 from espalier.app.shell.find_field import FindField
 from espalier.app.shell.frame import MenuRow, StatusLine, TitleLabel, toolbar
 from espalier.app.shell.host import WindowHost
@@ -43,13 +42,12 @@ class Window(QMainWindow):
         super().__init__()
         self.session, self.settings, self.appearance = session, settings, appearance
         self.panels_built, self._closing_now = False, False
-        self._dock_visibility = DockVisibility(self)
         self.live, self.recovery, self.banner = LiveMeasure(session), Recovery(session), Banner()
         self._build()
         self._follow_session()
         self.plugins, self.consent = Plugins(session, settings), Consent(session, self.banner)
         self.host, self.ownership = WindowHost(self, self), Ownership(self, session, self.banner)
-        self._lazy_panels = LazyPanels(self, self.host, self.graph_view.build, self.build_panels)
+        self._lazy_panels = LazyPanels(self.pages.workbench, self.host, self.graph_view.build, self.build_panels)
         self.services = Services(self, self.host, self)
         self._free_memory = FreeMemory(session, self)
         self.actions_table = self.services.menus(self.menus, self.find_field.begin)
@@ -66,7 +64,8 @@ class Window(QMainWindow):
 
     def _build(self) -> None:
         self.pages = StartPages(self.session, self.settings, self.banner, self.recovery)
-        self.graph_view = SessionCanvas(self, self.session, self.appearance, self.pages)
+        self.pages.workbench.bar.set_palette(self.appearance.palette)
+        self.graph_view = SessionCanvas(self, self.session, self.appearance, self.pages.workbench)
         self.title = TitleLabel()
         self.find_field = FindField(lambda text: self.quick_find.entries(text), self)
         centre = QWidget()
@@ -79,7 +78,6 @@ class Window(QMainWindow):
         self.status = StatusLine(self.session)
         self.setStatusBar(self.status)
         self.setAcceptDrops(True)
-        self.setDockOptions(QMainWindow.DockOption.AllowTabbedDocks | QMainWindow.DockOption.AllowNestedDocks)
         self.menus = QMenuBar()
         self.setMenuWidget(MenuRow(self.menus, self.title))
         self.resize(1440, 900)
@@ -93,10 +91,10 @@ class Window(QMainWindow):
     def docks(self) -> Docks:
         """The panels around the canvas, created on first use."""
         docks = self._lazy_panels.finish()
-        for dock in docks.docks.values():
-            self._panel_menu.addAction(dock.toggleViewAction())
+        for name, dock in docks.docks.items():
+            self._panel_menu.addAction(dock.windowTitle()).triggered.connect(lambda _=False, n=name: docks.bring(n))
         if layout := self.settings.layout():
-            self.restoreState(layout[1])
+            docks.restore(layout[1])
         return docks
 
     def build_panels(self) -> None:
@@ -186,6 +184,7 @@ class Window(QMainWindow):
         show_crash(self.banner, path, error)
 
     def _recolour(self, palette: Palette) -> None:
+        self.pages.workbench.bar.set_palette(palette)
         if self.panels_built:
             self.canvas.set_palette(palette)
         self.actions_table.refresh()
@@ -212,10 +211,13 @@ class Window(QMainWindow):
     def show_page(self) -> None:
         """Show the canvas if a model is open, else the welcome or loading page."""
         is_open = self.session.document is not None
-        page: QWidget = self.canvas if is_open else self.pages.page
-        self.pages.setCurrentWidget(page)
-        if self.panels_built:
-            self._dock_visibility.set_visible(self.docks, is_open)
+        page: QWidget = self.pages.workbench if is_open else self.pages.page
+        if not self.panels_built:
+            self.pages.setCurrentWidget(page)
+            return
+        with self.docks.arranging():
+            self.pages.setCurrentWidget(page)
+            self.docks.show_floating(is_open)
 
     def show_dock(self, name: str) -> None:
         """Bring a panel to the front."""
@@ -246,7 +248,7 @@ class Window(QMainWindow):
             self.services.saving.guard(self.close_now)
             return
         if self.panels_built:
-            self.settings.save_layout(self.saveGeometry(), self._dock_visibility.layout or self.saveState())
+            self.settings.save_layout(self.saveGeometry(), self.docks.state())
         self.settings.sync()
         self.hide()
         self.recovery.end()

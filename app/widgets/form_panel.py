@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 MIN_WIDTH, MAX_WIDTH = 250, 460  # of the form, in pixels
-HEIGHT_BEFORE = "height_before"  # property of a window: the height of the maximised panel before, in pixels
 
 
 class FormArea(QScrollArea):
@@ -49,24 +48,16 @@ class CurrentPageStack(QStackedWidget):
 
 
 class FormPanel(QWidget):
-    """Page 0 is an introduction, page 1 has the form and the results. `filled`: page 1 is shown."""
-
-    filled = Signal()
+    """Page 0 is an introduction, page 1 has the form and the results."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._pages = CurrentPageStack()
-        self._pages.currentChanged.connect(lambda page: page and self.filled.emit())
         self.split = QSplitter(Qt.Orientation.Horizontal)
         self.split.setHandleWidth(1)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.addWidget(self._pages)
-
-    @property
-    def inviting(self) -> bool:
-        """Whether the introduction is shown, which needs little room."""
-        return self._pages.currentIndex() == 0
 
     def _lay_out(
         self, introduction: QWidget, form: QWidget, foot: QWidget, results: QWidget, widths: list[int]

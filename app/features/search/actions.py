@@ -45,7 +45,6 @@ def connect(host: Host, panel: SearchPanel) -> None:
     panel.searches.listed.connect(host.refresh_actions)
     panel.searches.stood.connect(host.refresh_actions)
     panel.board.save_wanted.connect(lambda tile: host.save_plots(tile, "Save the chart", tile.file_name))
-    panel.board.room_wanted.connect(host.toggle_maximised)
     panel.model_wanted.connect(lambda trial: save_model(host, trial))
     panel.file_wanted.connect(lambda what: _FILES[what](host))
     escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), host.canvas)

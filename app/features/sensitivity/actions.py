@@ -1,4 +1,4 @@
-"""Window wiring of the panel Sensitivity: options dialog, dock size, graph colours, saving charts."""
+"""Window wiring of the panel Sensitivity: options dialog, graph colours, saving charts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ MODE = "sensitivity"  # of the graph's colours
 def connect(host: Host, panel: SensitivityPanel) -> None:
     """Connect the panel's signals to the window."""
     findings = host.findings
-    panel.begun.connect(lambda: host.make_room_for_map("sensitivity"))
     panel.options_wanted.connect(lambda: ask(host, panel))
     panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the sensitivities", "sensitivity.png"))
     panel.overlay_changed.connect(lambda: findings.show(MODE, panel.overlay()))

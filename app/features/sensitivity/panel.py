@@ -39,7 +39,6 @@ Cell = tuple[Sensitivity, Candidate]
 class SensitivityPanel(QWidget):
     """Emits `port_wanted` to show a port in the inspector, `overlay_wanted` to colour the graph by `overlay`."""
 
-    begun = Signal()
     options_wanted = Signal()
     save_wanted = Signal()
     port_wanted = Signal(str)
@@ -114,7 +113,6 @@ class SensitivityPanel(QWidget):
     def start_run(self, options: Any) -> None:
         """Start a run; raises OptionsError without data."""
         self.known.run(options)
-        self.begun.emit()
 
     def _stop(self) -> None:
         self.known.stop()

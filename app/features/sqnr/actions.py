@@ -1,4 +1,4 @@
-"""Window wiring of the panel SQNR: dock size, saving the table."""
+"""Window wiring of the panel SQNR: saving the table."""
 
 from __future__ import annotations
 
@@ -11,5 +11,4 @@ if TYPE_CHECKING:
 
 def connect(host: Host, panel: SqnrPanel) -> None:
     """Connect the panel's signals to the window."""
-    panel.begun.connect(lambda: host.make_room_for_map("sqnr"))
     panel.save_wanted.connect(lambda: host.save_table(panel, "sqnr.csv"))

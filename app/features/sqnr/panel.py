@@ -43,9 +43,9 @@ LOSS = "It does not tell a layer's effect on the model's accuracy."
 
 
 class SqnrPanel(DeferredWork):
-    """Measures on request; rows appear as they are measured. Emits `begun` when a measurement starts."""
+    """Measures on request; rows appear as they are measured."""
 
-    begun, save_wanted = Signal(), Signal()
+    save_wanted = Signal()
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -138,7 +138,6 @@ class SqnrPanel(DeferredWork):
         self.words.show_text(FIRST)
         self._measured = _state(graph)
         self._pages.setCurrentIndex(1)
-        self.begun.emit()
         self.asking.ask("SQNR of formats", Step("format_sqnr", FormatSqnrOptions()))
         self._mark()
 

@@ -11,20 +11,22 @@ from PySide6.QtWidgets import QApplication
 from espalier.app.canvas.colouring import MODES
 from espalier.app.menu import Action, always
 from espalier.app.shell.actions.edit import is_selected
+from espalier.app.shell.workspaces import GRAPH, WORKSPACES
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
     from espalier.app.host import Host
     from espalier.app.settings import Settings
     from espalier.app.shell.docks import Docks
+    from espalier.app.shell.workbench import Workbench
     from espalier.app.widgets.style import Appearance
 
 
 class View:
     """The actions of the menu View; canvas and docks are created on first use."""
 
-    def __init__(self, host: Host, docks: Callable[[], Docks]) -> None:
-        self._host, self._docks = host, docks
+    def __init__(self, host: Host, docks: Callable[[], Docks], workbench: Workbench) -> None:
+        self._host, self._docks, self.workbench = host, docks, workbench
 
     @property
     def canvas(self) -> GraphCanvas:
@@ -45,6 +47,15 @@ class View:
         else:
             self.canvas.setFocus()
 
+    @property
+    def has_panels_beside(self) -> bool:
+        """Whether the workspace in front shows panels that the graph can be beside."""
+        return self._host.session.document is not None and self.workbench.current != GRAPH
+
+    def toggle_drawer(self) -> None:
+        """Open or close the drawer."""
+        self.workbench.show_drawer(not self.workbench.drawer_shown)
+
     def reset(self) -> None:
         """Move every dock to its default place."""
         self._docks().reset()
@@ -54,6 +65,8 @@ def rows(view: View, host: Host) -> list[Action]:
     """Rows for the canvas, its colours and the focus."""
     has_selection = partial(is_selected, host.session)
     return [
+        *(Action(f"workspace_{w.id}", w.title, "View/Workspace", partial(view.workbench.show_workspace, w.id), w.key,
+                 checked=lambda w=w: view.workbench.current == w.id, help=w.help) for w in WORKSPACES),
         Action("fit", "Fit graph", "View", lambda: view.canvas.fit(), "Ctrl+0"),
         Action("zoom_in", "Zoom in", "View", lambda: view.canvas.zoom_by(1.25), "Ctrl++"),
         Action("zoom_out", "Zoom out", "View", lambda: view.canvas.zoom_by(0.8), "Ctrl+-"),
@@ -71,8 +84,11 @@ def rows(view: View, host: Host) -> list[Action]:
         Action("to_inspector", "Go to the inspector", "View", partial(host.enter_dock, "inspector"), "Ctrl+I", group=4),
         Action("to_recipe", "Go to the recipe", "View", partial(host.enter_dock, "recipe"), "Ctrl+R", group=4),
         Action("next_panel", "Go to the next panel", "View", view.next_panel, "F6", group=4),
-        Action("maximise", "Maximise panel", "View", host.toggle_maximised, "Shift+F6", group=4,
-               help="Maximise the panel at the bottom, or restore it"),
+        Action("toggle_graph", "Graph beside the panels", "View", host.toggle_graph, "Shift+F6", group=4,
+               checked=lambda: view.workbench.graph_shown, needs=lambda: view.has_panels_beside,
+               help="Show the graph beside the panels, or give them the whole width"),
+        Action("drawer", "Drawer", "View", view.toggle_drawer, "Ctrl+J", checked=lambda: view.workbench.drawer_shown,
+               group=4, help="Open or close the tables and messages at the bottom"),
         Action("reset_layout", "Reset the layout", "View", view.reset, group=4),
     ]  # fmt: skip
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from espalier.app.features.search.charts.choice_map import ChoiceMap
@@ -20,9 +20,7 @@ from espalier.app.features.search.charts.scatter import ParetoChart, SliceChart
 from espalier.app.features.search.charts.tile import Tile
 from espalier.app.features.search.charts.timeline import TimelineChart
 from espalier.app.figures.study.data import Study
-from espalier.app.widgets.form_panel import HEIGHT_BEFORE
 from espalier.app.widgets.forms.fields import Choice as Chooser
-from espalier.app.widgets.heading import link
 from espalier.passes.figure import OPENED
 from espalier.passes.search.space import Choice
 from espalier.passes.search.spec import Goal
@@ -46,7 +44,6 @@ class StudyBoard(QWidget):
     applied = Signal(object)
     brushed = Signal(object)  # the trials that brushes on parallel coordinates leave; None: there is no brush
     save_wanted = Signal(object)  # a tile
-    room_wanted = Signal()  # more of the window, or less again
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -63,9 +60,6 @@ class StudyBoard(QWidget):
         self._grid.setSpacing(8)
         self._bar.setContentsMargins(8, 4, 8, 0)
         self._bar.addStretch(1)
-        self.larger = link("Larger", self.room_wanted.emit)
-        self.larger.setToolTip("As much of the window as there is, and back (Shift+F6)")
-        self._bar.addWidget(self.larger)
         self._bar.addWidget(self.many)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -171,10 +165,6 @@ class StudyBoard(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.draw_fresh()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self.larger.setText("Larger" if self.window().property(HEIGHT_BEFORE) is None else "Smaller")
 
     def pick(self, number: int | None) -> None:
         """Mark a trial that was picked elsewhere."""
