@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QByteArray, QObject, Qt, QTimer
@@ -140,6 +141,7 @@ class Docks(QObject):
             for name in ("nodes", "sensitivity", "search"):
                 self.docks[name].raise_()
             self._set_sizes()
+        self._follow_drawer_tabs()
 
     def _arrange(self) -> None:
         """Add the docks area by area; the docks of an area become tabs, except at the left."""
@@ -168,7 +170,20 @@ class Docks(QObject):
         """Restore an arrangement."""
         with self.arranging():
             self._workbench.restore(state)
+        self._follow_drawer_tabs()
         QTimer.singleShot(0, self, self.hide_stale_tabs)
+
+    def _follow_drawer_tabs(self) -> None:
+        """A click on a tab of the closed drawer opens it; one on the tab in front closes it."""
+        for bar in self._workbench.areas[DRAWER].findChildren(QTabBar):
+            if not bar.property("opens_drawer"):
+                bar.setProperty("opens_drawer", True)
+                bar.tabBarClicked.connect(partial(self._drawer_tab_clicked, bar))
+
+    def _drawer_tab_clicked(self, bar: QTabBar, tab: int) -> None:
+        workbench = self._workbench
+        if tab >= 0 and (tab == bar.currentIndex() or not workbench.drawer_shown):
+            workbench.show_drawer(not workbench.drawer_shown)
 
     @contextmanager
     def arranging(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QAction, QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
@@ -21,14 +21,18 @@ from PySide6.QtWidgets import (
 from espalier.app.features.score.panel import ScorePanel
 from espalier.app.shell.find_field import FindField
 from espalier.app.widgets.heading import muted
+from espalier.app.widgets.icons import tinted
+from espalier.app.widgets.style import FADE, blend
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
     from espalier.app.shell.menus import Menus
+    from espalier.app.theme import Palette
 
 JOB_SHARE = 0.28  # of the status line's width that the running job may take from the score
 # Pixels: around the text of the job, right of it, left of it, and Qt's own margin of the bar.
 JOB_PADDING, EDGE, SPACE, BAR = 30, 8, 6, 2
+TOOL_ICON, ICON_GAP = 16, 3  # pixels
 TOOLS = ("open", "save", "|", "undo", "redo", "|", "evaluate", "Model/Report", "prune", "quantise")
 
 
@@ -69,39 +73,50 @@ class TitleLabel(QLabel):
         self.setText(f"{head}{'*' if dirty else ''}{dash}{tail}")
 
 
-def toolbar(actions: Menus, find: FindField) -> QToolBar:
-    """Build the toolbar: text buttons, then the find field."""
-    bar = QToolBar("Tools")
-    bar.setObjectName("tools")
-    bar.setMovable(False)
-    bar.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
-    bar.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
-    bar.toggleViewAction().setVisible(False)
-    for name in TOOLS:
-        if name == "|":
-            bar.addSeparator()
-        elif name in actions.menus:
-            bar.addWidget(_menu_button(actions, name))
-        else:
-            actions.add_to_toolbar(bar, name)
-    spacer = QWidget()
-    spacer.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-    bar.addWidget(spacer)
-    bar.addWidget(find)
-    return bar
+class Tools(QToolBar):
+    """The toolbar: buttons with icon and text, then the find field."""
 
+    def __init__(self, actions: Menus, find: FindField) -> None:
+        super().__init__("Tools")
+        self.setObjectName("tools")
+        self.setMovable(False)
+        self.setIconSize(QSize(TOOL_ICON + 2 * ICON_GAP, TOOL_ICON))
+        self.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        self.toggleViewAction().setVisible(False)
+        self._buttons: dict[str, QAction | QToolButton] = {}  # by the name of the icon
+        for name in TOOLS:
+            if name == "|":
+                self.addSeparator()
+            elif name in actions.menus:
+                self._buttons[name.rpartition("/")[2].lower()] = self._menu_button(actions, name)
+            else:
+                self._buttons[name] = actions.add_to_toolbar(self, name)
+        spacer = QWidget()
+        spacer.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        self.addWidget(spacer)
+        self.addWidget(find)
 
-def _menu_button(actions: Menus, name: str) -> QToolButton:
-    button = QToolButton()
-    button.setText(f"{name.rpartition('/')[2]} ▾")
-    button.setMenu(actions.menus[name])
-    button.setObjectName(name)
-    button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-    action = actions.menus[name].menuAction()
-    action.changed.connect(lambda: button.setEnabled(action.isEnabled()))
-    button.setEnabled(action.isEnabled())
-    button.setStyleSheet("QToolButton::menu-indicator { image: none; }")
-    return button
+    def _menu_button(self, actions: Menus, name: str) -> QToolButton:
+        button = QToolButton()
+        button.setText(f"{name.rpartition('/')[2]} ▾")
+        button.setMenu(actions.menus[name])
+        button.setObjectName(name)
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        action = actions.menus[name].menuAction()
+        action.changed.connect(lambda: button.setEnabled(action.isEnabled()))
+        button.setEnabled(action.isEnabled())
+        button.setStyleSheet("QToolButton::menu-indicator { image: none; }")
+        self.addWidget(button)
+        return button
+
+    def set_palette(self, palette: Palette) -> None:
+        """Draw the icons in the colours of a theme."""
+        for name, button in self._buttons.items():
+            button.setIcon(
+                tinted(name, palette.text, palette.accent, TOOL_ICON, blend(palette.muted, palette.panel, FADE))
+            )
 
 
 class StatusLine(QStatusBar):

@@ -112,8 +112,10 @@ class Menus:
                 action.setText(row.dynamic_title())
         self.menus["Model/Report"].setEnabled(self._is_open())
 
-    def add_to_toolbar(self, bar: QToolBar, name: str) -> None:
-        """Add an action to the toolbar under its short title."""
+    def add_to_toolbar(self, bar: QToolBar, name: str) -> QAction:
+        """Add an action to the toolbar under its short title; its menu shows no icon."""
         row, action = next(r for r in self.rows if r.id == name), self.actions[name]
         action.setIconText(row.tool or row.title)
+        action.setIconVisibleInMenu(False)
         bar.addAction(action)
+        return action

@@ -16,7 +16,7 @@ from espalier.app.session.session import Session
 from espalier.app.settings import Settings
 from espalier.app.shell.consent import Consent
 from espalier.app.shell.find_field import FindField
-from espalier.app.shell.frame import MenuRow, StatusLine, TitleLabel, toolbar
+from espalier.app.shell.frame import MenuRow, StatusLine, TitleLabel, Tools
 from espalier.app.shell.host import WindowHost
 from espalier.app.shell.lazy_panels import LazyPanels
 from espalier.app.shell.memory import FreeMemory
@@ -53,8 +53,10 @@ class Window(QMainWindow):
         self.actions_table = self.services.menus(self.menus, self.find_field.begin)
         self.quick_find = QuickFind(self.host, self.actions_table, self.plugins, self.services.forms)
         self._panel_menu = self.actions_table.submenu("View", "Panels", "reset_layout")
-        self.addToolBar(toolbar(self.actions_table, self.find_field))
+        self.tools = Tools(self.actions_table, self.find_field)
+        self.addToolBar(self.tools)
         self._connect()
+        self._recolour(appearance.palette)
         if layout := settings.layout():
             self.restoreGeometry(layout[0])
         self.show_page()
@@ -64,7 +66,6 @@ class Window(QMainWindow):
 
     def _build(self) -> None:
         self.pages = StartPages(self.session, self.settings, self.banner, self.recovery)
-        self.pages.workbench.bar.set_palette(self.appearance.palette)
         self.graph_view = SessionCanvas(self, self.session, self.appearance, self.pages.workbench)
         self.title = TitleLabel()
         self.find_field = FindField(lambda text: self.quick_find.entries(text), self)
@@ -184,7 +185,8 @@ class Window(QMainWindow):
         show_crash(self.banner, path, error)
 
     def _recolour(self, palette: Palette) -> None:
-        self.pages.workbench.bar.set_palette(palette)
+        for part in (self.pages.workbench.bar, self.tools):
+            part.set_palette(palette)
         if self.panels_built:
             self.canvas.set_palette(palette)
         self.actions_table.refresh()

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 DRAWER = "drawer"
 # All sizes are in pixels.
-GRAPH_WIDTH, DRAWER_HEIGHT, MIN_GRAPH = 320, 200, 200
+GRAPH_WIDTH, DRAWER_HEIGHT, TABS_HEIGHT, MIN_GRAPH = 320, 240, 29, 200
+QWIDGETSIZE_MAX = 16777215  # of Qt: no maximum
 FIRST_SIZE = 1360, 760  # of the areas before they are shown, so that the first sizes of their docks fit
 
 
@@ -157,18 +158,30 @@ class Workbench(QWidget):
             self._arrange()
 
     def _arrange(self) -> None:
-        self.areas[DRAWER].setVisible(self.drawer_shown)
+        self._arrange_drawer()
         if self.current != GRAPH:
             self._places[self.current].setVisible(self.graph_shown)
         self.changed.emit()
+
+    def _arrange_drawer(self) -> None:
+        """Give the drawer its height, or only that of its tabs."""
+        drawer, is_open = self.areas[DRAWER], self.drawer_shown
+        if is_open == (drawer.maximumHeight() > TABS_HEIGHT):
+            return
+        if not is_open:
+            self._drawer_height = drawer.height()
+        drawer.setMinimumHeight(0 if is_open else TABS_HEIGHT)
+        drawer.setMaximumHeight(QWIDGETSIZE_MAX if is_open else TABS_HEIGHT)
+        height = self._drawer_height if is_open else TABS_HEIGHT
+        self._column.setSizes([max(1, self._column.height() - height), height])
 
     # -- the arrangement
 
     def reset(self) -> None:
         """Show the workspace Graph, with the first sizes of all parts."""
         self._shows_graph = {w.id: w.graph_beside for w in WORKSPACES}
-        self._shows_drawer = {w.id: w.id == GRAPH for w in WORKSPACES}
-        self._column.setSizes([FIRST_SIZE[1], DRAWER_HEIGHT])
+        self._shows_drawer = dict.fromkeys(self._places, False)
+        self._drawer_height = DRAWER_HEIGHT
         for split in self._splits.values():
             split.setSizes([GRAPH_WIDTH, FIRST_SIZE[0] - GRAPH_WIDTH])
         self.show_workspace(GRAPH)

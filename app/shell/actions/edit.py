@@ -14,9 +14,9 @@ def rows(session: Session, find: Callable[[], object]) -> list[Action]:
     undo, redo = partial(_undo_label, session), partial(_redo_label, session)
     has_selection = partial(is_selected, session)
     return [
-        Action("undo", "Undo", "Edit", session.undo, "Ctrl+Z", "↶ Undo", lambda: bool(undo()),
+        Action("undo", "Undo", "Edit", session.undo, "Ctrl+Z", "Undo", lambda: bool(undo()),
                dynamic_title=lambda: _title("Undo", undo())),
-        Action("redo", "Redo", "Edit", session.redo, "Ctrl+Shift+Z", "↷ Redo", lambda: bool(redo()),
+        Action("redo", "Redo", "Edit", session.redo, "Ctrl+Shift+Z", "Redo", lambda: bool(redo()),
                dynamic_title=lambda: _title("Redo", redo())),
         Action("select_all", "Select all nodes", "Edit", partial(select_all, session), "Ctrl+A", group=1),
         Action("select_alike", "Select all of the same type", "Edit", partial(select_alike, session), "Ctrl+Shift+A",
