@@ -36,18 +36,20 @@ def seen(window: Window) -> set[str]:
 
 
 def test_panels_behind_other_tabs_are_hidden(opened: Window) -> None:
-    assert seen(opened) == {"outline", "recipe", "inspector", "jobs"}
+    first = {"outline", "recipe", "inspector"}
+    assert seen(opened) == first
+    opened.show_dock("jobs")
+    assert seen(opened) == {*first, "jobs"}
     opened.show_dock("search")
-    assert seen(opened) == {"outline", "recipe", "inspector", "search"}
+    assert seen(opened) == {"search"}
     opened.show_dock("training")
-    opened.docks.docks["search"].setFloating(True)
+    assert seen(opened) == {"training"}
+    opened.docks.docks["search"].setFloating(True)  # from behind
     opened.show_dock("data")
     QApplication.processEvents()
-    assert seen(opened) == {"outline", "recipe", "training", "search", "data"}
-    opened.docks.docks["sqnr"].setFloating(True)  # from behind
-    assert "sqnr" in seen(opened)
+    assert seen(opened) == {"search", "data"}
     opened.docks.reset()
-    assert seen(opened) == {"outline", "recipe", "inspector", "jobs"}
+    assert seen(opened) == first
 
 
 def test_the_keyboard_leaves_what_is_hidden(opened: Window) -> None:

@@ -1,4 +1,4 @@
-"""The layout of the docks: back to the first one from whatever was done to it."""
+"""The layout of the docks: back to the first arrangement from whatever was done to it."""
 
 from __future__ import annotations
 
@@ -7,31 +7,38 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QTabBar
 from pytestqt.qtbot import QtBot
 
+from espalier.app.shell.docks import DOCKS
 from espalier.app.shell.window import Window
-from espalier.app.widgets.form_panel import HEIGHT_BEFORE
 
+DIRECT = Qt.FindChildOption.FindDirectChildrenOnly
 pytestmark = pytest.mark.gui
 
 
 def test_the_first_layout_comes_back_whole(opened: Window, qtbot: QtBot) -> None:
-    """From a large panel, moved and floating docks: no row of tabs is left behind, and no panel counts as large."""
+    """From moved, floating and closed docks and a hidden graph: no row of tabs is left behind."""
+    bench = opened.pages.workbench
+    areas = bench.areas
 
-    def bars() -> list[QTabBar]:
-        own = (b for b in opened.findChildren(QTabBar) if b.parent() is opened and b.isVisible())
-        return [b for b in own if b.count() and opened.rect().intersects(b.geometry())]
+    def bars() -> dict[str, int]:
+        """The rows of tabs of each area, as far as they can be seen."""
+        own = {name: area.findChildren(QTabBar, options=DIRECT) for name, area in areas.items()}
+        return {name: sum(not b.isHidden() and b.count() > 1 for b in rows) for name, rows in own.items()}
 
-    first = {name: opened.dockWidgetArea(dock) for name, dock in opened.docks.docks.items()}
-    assert len(bars()) == 2
+    def places() -> dict[str, Qt.DockWidgetArea]:
+        return {s.id: areas[s.workspace].dockWidgetArea(opened.docks.docks[s.id]) for s in DOCKS}
+
+    first, tabs = places(), bars()
+    assert sum(tabs.values()) == 3  # of the drawer, Compress and Experiments
     opened.docks.bring("kernels")
-    opened.host.toggle_maximised()
+    opened.host.toggle_graph()
+    bench.show_drawer(True)
     qtbot.wait(50)
     opened.docks.docks["log"].setFloating(True)
-    opened.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, opened.docks.docks["data"])
+    areas["experiments"].addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, opened.docks.docks["plots"])
     for name in ("recipe", "search"):
         opened.docks.docks[name].hide()
     qtbot.wait(50)
     opened.docks.reset()
-    qtbot.waitUntil(lambda: len(bars()) == 2)
-    assert {name: opened.dockWidgetArea(dock) for name, dock in opened.docks.docks.items()} == first
+    qtbot.waitUntil(lambda: bars() == tabs)
+    assert places() == first and bench.current == "graph" and not bench.drawer_shown
     assert not any(dock.isFloating() or dock.isHidden() for dock in opened.docks.docks.values())
-    assert opened.property(HEIGHT_BEFORE) is None

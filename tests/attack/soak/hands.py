@@ -162,7 +162,7 @@ class Hands:
     def dock(self) -> str:
         """Open, close, bring or float a panel."""
         name = self.pick(list(self.window.docks.docks))
-        held, act = self.window.docks.docks[name], self.pick(("show", "show", "show", "toggle", "float", "maximise"))
+        held, act = self.window.docks.docks[name], self.pick(("show", "show", "show", "toggle", "float", "workspace"))
         self.note(f"{act} {name}")
         if act == "show":
             self.window.show_dock(name)
@@ -171,7 +171,8 @@ class Hands:
         elif act == "float":
             held.setFloating(not held.isFloating())
         else:
-            self.window.actions_table.run("maximise")
+            workspaces = [r.id for r in self.window.actions_table.rows if r.menu == "View/Workspace"]
+            self.window.actions_table.run(self.pick((*workspaces, "toggle_graph", "drawer")))
         return self.watch.trail[-1]
 
     def tab(self) -> str:

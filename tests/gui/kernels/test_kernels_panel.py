@@ -311,7 +311,7 @@ def test_a_list_that_fails_can_be_asked_again(window: Window, runner: list[FakeR
 def test_every_tab_without_clipping_at_280(page: KernelRuns, runner: list[FakeRunner], window: Window) -> None:
     measured(page, runner)
     window.resize(1280, 800)
-    window.resizeDocks([window.docks.docks["kernels"]], [280], Qt.Orientation.Vertical)
+    window.docks.panels["kernels"].setFixedHeight(280)
     for at in (TABLE, CURVES, ROOF, SOURCE, COMPARE):
         page.views.tabs.setCurrentIndex(at)
         QTest.qWait(1)

@@ -231,22 +231,6 @@ def test_what_a_search_does_before_its_first_trial_is_told(panel: SearchPanel, r
     assert "gradients" not in panel.head.status.toolTip()
 
 
-def test_the_panel_takes_the_window_and_gives_it_back(
-    panel: SearchPanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
-) -> None:
-    begin(panel, runner)
-    window.show_dock("search")
-    dock = window.docks.docks["search"]
-    qtbot.waitUntil(lambda: panel.board.isVisible())
-    before = dock.height()
-    window.actions_table.run("maximise")
-    qtbot.waitUntil(lambda: dock.height() > before + 60)
-    assert panel.board.larger.text() == "Smaller"
-    panel.board.larger.click()
-    qtbot.waitUntil(lambda: dock.height() <= before + 2)
-    assert panel.board.larger.text() == "Larger"
-
-
 def test_the_same_search_does_not_run_twice_at_once(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     info = begin(panel, runner)
     told: list[object] = []
