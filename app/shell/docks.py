@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from espalier.app.features.sweep import actions as sweep
 from espalier.app.features.sweep.panel import SweepsPanel
 from espalier.app.features.tables.panel import TablesPanel
 from espalier.app.features.training.panel import TrainingPanel
+from espalier.app.widgets.collector import without_garbage_collection
 from espalier.app.widgets.form_panel import HEIGHT_BEFORE, FormPanel
 from espalier.app.widgets.heading import DockHeading
 
@@ -87,6 +89,7 @@ EMPTY_HEIGHT = 170  # of a panel that shows only its introduction
 MAP_HEIGHT = 340  # of a heat map with more than eight rows
 # Shares of the window's height that a panel takes by itself at most; the rest stays for the graph.
 MAX_SHARE, MAX_WORK_SHARE = 0.33, 0.45
+RESTORED = "restored"  # property of a tab bar: the number of the restored layout that it is older than
 WORK_PANELS = ("search", "hardware", "kernels")  # panels that are used without the graph
 
 
@@ -97,7 +100,7 @@ class Docks:
         self._window, self._host = window, host
         self.panels: dict[str, QWidget] = {}
         self.docks: dict[str, QDockWidget] = {}
-        self._arranging = True
+        self._arranging, self._restored = True, 0  # how often a layout was restored
         self._shown_empty: set[str] = set()  # panels that were brought to the front while empty
         window.setCorner(Qt.Corner.BottomLeftCorner, BOTTOM)
         window.setCorner(Qt.Corner.BottomRightCorner, BOTTOM)
@@ -174,6 +177,10 @@ class Docks:
         """Restore a layout of QMainWindow.saveState."""
         self._arranging = True
         self._shown_empty.clear()
+        self._restored += 1
+        for bar in self._tab_bars():
+            if bar.property(RESTORED) is None:
+                bar.setProperty(RESTORED, self._restored)  # Qt makes the new ones now
         self._window.restoreState(layout)
         self._show_front_panels()
         QTimer.singleShot(0, self._window, self.hide_stale_tabs)
@@ -193,11 +200,16 @@ class Docks:
 
     def hide_stale_tabs(self) -> None:
         """Hide the tab bars that Qt leaves behind when a layout is restored twice; it paints old and new ones."""
-        bars = self._window.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)
+        bars = sorted(self._tab_bars(), key=lambda bar: bar.property(RESTORED) or math.inf)
         newest = {tuple(b.tabText(k) for k in range(b.count())): b for b in bars}
         for bar in bars:
             if bar not in newest.values():
                 bar.hide()
+
+    def _tab_bars(self) -> list[QTabBar]:
+        """The tab bars of the docks. `findChildren` would keep what it finds until the window closes."""
+        with without_garbage_collection():
+            return [w for w in QApplication.allWidgets() if isinstance(w, QTabBar) and w.parent() is self._window]
 
     def hide_all(self) -> None:
         """Hide all docks."""
@@ -243,9 +255,7 @@ class Docks:
         if isinstance(panel, InspectorPanel):
             panel.enter()
         else:
-            children = panel.findChildren(QWidget)
-            focusable = (w for w in children if w.focusPolicy() & Qt.FocusPolicy.TabFocus and w.isVisible())
-            (panel.focusProxy() or next(focusable, panel)).setFocus(Qt.FocusReason.TabFocusReason)
+            (panel.focusProxy() or _first_field(panel)).setFocus(Qt.FocusReason.TabFocusReason)
 
     @property
     def tables(self) -> TablesPanel:
@@ -253,3 +263,13 @@ class Docks:
         panel = self.panels["tables"]
         assert isinstance(panel, TablesPanel)
         return panel
+
+
+def _first_field(panel: QWidget) -> QWidget:
+    """The first visible widget inside that Tab reaches; the panel itself where there is none."""
+    widget = panel.nextInFocusChain()
+    while widget is not None and widget is not panel:
+        if panel.isAncestorOf(widget) and widget.isVisible() and widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            return widget
+        widget = widget.nextInFocusChain()
+    return panel
