@@ -51,6 +51,7 @@ class Session(EditingSession):
     opened = Signal()
     changed = Signal(object)
     saving = Signal()  # write unsaved results into the project now
+    writing = Signal(object)  # a save to this path begins
     saved = Signal()
     selection_changed = Signal(tuple)
 
@@ -147,6 +148,8 @@ class Session(EditingSession):
                 document.saved(path, state, extras, result.version)
                 self.saved.emit()
 
+        if not copy:
+            self.writing.emit(path)
         return self.submit(f"Save {path.name}", job, done)
 
     def _with_current_locations(self, job: Job) -> Job:

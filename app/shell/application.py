@@ -25,6 +25,7 @@ from PySide6.QtWidgets import QApplication
 from espalier.app.errors import install_hooks
 from espalier.app.settings import Settings
 from espalier.app.shell.window import Window
+from espalier.app.widgets.collector import WindowCollector
 from espalier.app.widgets.file_export import write_image
 from espalier.app.widgets.style import Appearance
 from espalier.model.errors import EspalierError, OptionsError
@@ -65,6 +66,7 @@ def open_window(target: str | None, plugins: Sequence[str] = (), theme: str | No
     `plugins`: files to load besides those of the settings. `theme`: overrides the one of the settings.
     """
     app = make_application()
+    WindowCollector(app)
     install_hooks()
     settings = Settings()
     window = make_window(app, settings, theme or settings.mode)
@@ -118,6 +120,7 @@ def render_screenshot(
         raise OptionsError(f"There is no panel {panel!r}.", f"Panels: {', '.join(names)}.")
     qInstallMessageHandler(_print_message)
     app = make_application()
+    collector = WindowCollector(app)
     install_hooks()
     with scratch() as folder:
         settings = Settings(QSettings(f"{folder}/settings.ini", QSettings.Format.IniFormat))
@@ -128,6 +131,7 @@ def render_screenshot(
             Screenshot(window, target, panel, plugins).write(file)
         finally:
             window.close_now()
+            collector.stop()
 
 
 def _print_message(kind: QtMsgType, context: QMessageLogContext, text: str) -> None:

@@ -40,6 +40,7 @@ from espalier.app.features.tables.panel import TablesPanel
 from espalier.app.features.training.panel import TrainingPanel
 from espalier.app.shell.workbench import DRAWER, Workbench
 from espalier.app.shell.workspaces import GRAPH
+from espalier.app.widgets.collector import without_garbage_collection
 from espalier.app.widgets.heading import DockHeading
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class Docks(QObject):
 
     def _follow_drawer_tabs(self) -> None:
         """A click on a tab of the closed drawer opens it; one on the tab in front closes it."""
-        for bar in self._workbench.areas[DRAWER].findChildren(QTabBar):
+        for bar in self._tab_bars(self._workbench.areas[DRAWER]):
             if not bar.property("opens_drawer"):
                 bar.setProperty("opens_drawer", True)
                 bar.tabBarClicked.connect(partial(self._drawer_tab_clicked, bar))
@@ -215,11 +216,17 @@ class Docks(QObject):
     def hide_stale_tabs(self) -> None:
         """Hide the tab bars that Qt leaves behind when a layout is restored twice; it paints old and new ones."""
         for area in self._workbench.areas.values():
-            bars = area.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)
+            bars = self._tab_bars(area)
             newest = {tuple(b.tabText(k) for k in range(b.count())): b for b in bars}
             for bar in bars:
                 if bar not in newest.values():
                     bar.hide()
+
+    @staticmethod
+    def _tab_bars(area: QWidget) -> list[QTabBar]:
+        """The tab bars of docks. `findChildren` would keep what it finds until the area is destroyed."""
+        with without_garbage_collection():
+            return [w for w in QApplication.allWidgets() if isinstance(w, QTabBar) and w.parent() is area]
 
     def show_floating(self, shown: bool) -> None:
         """Show or hide the docks that float: they are windows of their own, which do not go with the workbench."""
@@ -252,9 +259,7 @@ class Docks(QObject):
         if isinstance(panel, InspectorPanel):
             panel.enter()
         else:
-            children = panel.findChildren(QWidget)
-            focusable = (w for w in children if w.focusPolicy() & Qt.FocusPolicy.TabFocus and w.isVisible())
-            (panel.focusProxy() or next(focusable, panel)).setFocus(Qt.FocusReason.TabFocusReason)
+            (panel.focusProxy() or _first_field(panel)).setFocus(Qt.FocusReason.TabFocusReason)
 
     @property
     def tables(self) -> TablesPanel:
@@ -262,3 +267,13 @@ class Docks(QObject):
         panel = self.panels["tables"]
         assert isinstance(panel, TablesPanel)
         return panel
+
+
+def _first_field(panel: QWidget) -> QWidget:
+    """The first visible widget inside that Tab reaches; the panel itself where there is none."""
+    widget = panel.nextInFocusChain()
+    while widget is not None and widget is not panel:
+        if panel.isAncestorOf(widget) and widget.isVisible() and widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            return widget
+        widget = widget.nextInFocusChain()
+    return panel

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, cast
 
 from espalier.model.document.codec import decode, decode_arg, encode, encode_arg
 from espalier.model.errors import FormatError, ProjectError, damage
-from espalier.model.graph.annotation import PLAIN, Annotation
+from espalier.model.graph.annotation import MUTED, PLAIN, Annotation
 from espalier.model.graph.check import check
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
@@ -71,6 +72,8 @@ def node_from_json(name: str, data: dict[str, Any]) -> Node:
     values["arithmetic"] = decode(Literal["float", "hardware"], data.get("arithmetic", "float"), f"{name}.arithmetic")
     values["annotation"] = decode(Annotation, data.get("annotation", {}), f"{name}.annotation")
     values["parallel"] = decode(Parallel | None, data.get("parallel"), f"{name}.parallel")
+    if values["annotation"].muted and values.get("op") != MUTED:  # no identity stands for it: it computes
+        values["annotation"] = replace(values["annotation"], muted=False)
     return Node(id=name, outputs=decode(int | None, data.get("outputs"), f"{name}.outputs"), **values)
 
 

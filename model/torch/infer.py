@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -27,6 +27,7 @@ from espalier.model.graph.operands import refreshed
 from espalier.model.symbols import evaluate
 from espalier.model.torch.build import torch_constant
 from espalier.model.torch.leaves import make
+from espalier.model.torch.recurrent import LSTM, lstm_results
 from espalier.model.torch.shape_check import UNKNOWN
 from espalier.model.torch.targets import function_of
 
@@ -99,7 +100,7 @@ class _Inference:
         try:
             args = [self._value(a) for a in node.args]
             kwargs = {k: self._value(v) for k, v in node.kwargs.items()}
-            call = self._leaf(node) if node.call == "call_module" else function_of(node.target)
+            call = self._leaf(node) if node.call == "call_module" else _shape_rule(node.target)
             return call(*args, **kwargs)
         except UNKNOWN as error:
             text = f"The shape of the result of {node.id} depends on values."
@@ -166,6 +167,11 @@ class _Inference:
         except (ValueError, KeyError, ZeroDivisionError):
             return int(size.node.hint or 1)
         return text if names else value
+
+
+def _shape_rule(target: str) -> Callable[..., Any]:
+    """What gives the results of a function on fake tensors."""
+    return lstm_results if target == LSTM else function_of(target)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from espalier.passes.base import Context
 
+LOW_RANK = "low_rank"
 Pair = tuple[tuple[str, "nn.Module"], tuple[str, "nn.Module"]]  # (suffix of the module path, module), first and second
 
 
@@ -96,7 +97,7 @@ def _depthwise_separable(target: Node, weight: Tensor, bias: Tensor | None, rank
 
 
 FACTORISATIONS: dict[str, Callable[[Node, Tensor, Tensor | None, int], Pair]] = {
-    "low_rank": _low_rank,
+    LOW_RANK: _low_rank,
     "depthwise_separable": _depthwise_separable,
 }
 

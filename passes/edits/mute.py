@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from espalier.model.errors import GraphError
-from espalier.model.graph.annotation import LONGEST_TITLE
+from espalier.model.graph.annotation import LONGEST_TITLE, MUTED
 from espalier.model.graph.graph import Graph, Node, out_port
 from espalier.passes.edits.base import EDITS, Edit, finished, flowing, path_of
 from espalier.passes.edits.leaves import new_module
@@ -34,7 +34,7 @@ class Mute(Edit):
             raise GraphError(f"{target.id} gives several results, and an identity gives one.",
                              "Bypass it instead.", target.id)  # fmt: skip
         source = flowing(target, graph)
-        graph, made = new_module(graph, f"{path_of(target)}_muted", source, "identity", {}, "default", context)
+        graph, made = new_module(graph, f"{path_of(target)}_muted", source, MUTED, {}, "default", context)
         path = target.target if target.call == "call_module" and _alone(target, graph) else made.target
         node = replace(made, id=target.id, target=path, module_path=target.module_path, source=target.source,
                        annotation=replace(target.annotation, title=_title(target), muted=True))  # fmt: skip

@@ -10,7 +10,7 @@ from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.ops import category
 from espalier.passes.edits.base import EDITS, Edit, finished, flowing, path_of
-from espalier.passes.edits.factors import FACTORISATIONS, factorised
+from espalier.passes.edits.factors import FACTORISATIONS, LOW_RANK, factorised
 from espalier.passes.edits.leaves import Init, new_module
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Replace(Edit):
 
     def apply(self, graph: Graph, target: Node, context: Context) -> Graph:
         """Raises GraphError where the module cannot take the node's input, or its users the module's result."""
+        self._check_used(target)
         if self.op in FACTORISATIONS:
             return factorised(graph, target, self.op, self.rank, context)
         source = _source(target, graph)
@@ -61,6 +62,16 @@ class Replace(Edit):
             node = _keeping(node, target, grown)
         nodes = {**grown.nodes, target.id: node}
         return finished(with_values(grown, nodes=nodes), [target.id])
+
+    def _check_used(self, target: Node) -> None:
+        """Raises GraphError for an option that this operation would leave aside."""
+        if self.rank and self.op != LOW_RANK:
+            raise GraphError(f"rank is {self.rank}, and {self.op} has none.", f"Leave it out, or choose {LOW_RANK}.",
+                             target.id)  # fmt: skip
+        if self.op in FACTORISATIONS and (self.attrs or self.init != "default"):
+            name, why = ("attrs", "sizes") if self.attrs else ("init", "weights")
+            raise GraphError(f"{self.op} takes no {name}: its {why} follow from {target.id}.",
+                             f"Leave {name} out.", target.id)  # fmt: skip
 
 
 def _source(node: Node, graph: Graph) -> Ref:

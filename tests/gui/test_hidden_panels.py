@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QApplication, QTabBar
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.inspector.panel import InspectorPanel
@@ -28,6 +30,7 @@ from espalier.passes.score import Scorer
 from espalier.passes.select import Select
 from tests.gui.conftest import small_graph
 
+DIRECT = Qt.FindChildOption.FindDirectChildrenOnly
 pytestmark = pytest.mark.gui
 
 
@@ -58,6 +61,26 @@ def test_the_keyboard_leaves_what_is_hidden(opened: Window) -> None:
     opened.show_dock("jobs")
     focus = QApplication.focusWidget()
     assert focus is None or focus.isVisible()
+
+
+def test_restored_layouts_leave_no_python_objects_of_tab_bars(opened: Window) -> None:
+    """Qt makes new tab bars for each; what `findChildren` gave for the old ones stayed as long as the window."""
+
+    def count() -> int:
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        gc.collect()
+        return sum(type(found) is QTabBar for found in gc.get_objects())
+
+    layout, counts = opened.docks.state(), list[int]()
+    for _ in range(4):
+        opened.docks.restore(layout)
+        QApplication.processEvents()
+        opened.docks.enter("data")
+        counts.append(count())
+    assert counts[-1] == counts[0]
+    bars = [b for area in opened.pages.workbench.areas.values() for b in area.findChildren(QTabBar, options=DIRECT)]
+    shown = [b for b in bars if not b.isHidden() and b.count() > 1]
+    assert len({tuple(b.tabText(k) for k in range(b.count())) for b in shown}) == len(shown) == 3, "no stale bar shows"
 
 
 def test_an_edit_is_followed_at_the_next_look(opened: Window, monkeypatch: pytest.MonkeyPatch) -> None:

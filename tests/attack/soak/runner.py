@@ -62,12 +62,14 @@ def soak(plan: Plan, folder: Path) -> dict[str, Any]:
 
     from espalier.app.settings import Settings
     from espalier.app.shell.application import make_application, make_window
+    from espalier.app.widgets.collector import WindowCollector
     from tests.attack.soak.first_uses import look_round, use_all
     from tests.attack.soak.hands import settle
     from tests.attack.soak.user import User
 
     faulthandler.enable()
     application = make_application()
+    WindowCollector(application)
     window = make_window(application, Settings(QSettings(str(folder / "s.ini"), QSettings.Format.IniFormat)), "light")
     watch = Watch(window)
     window.resize(1400, 900)

@@ -279,3 +279,20 @@ def test_a_study_that_a_save_was_too_early_for_is_found_by_the_new_file(
     with note.open("ab") as file:
         file.write(b'{"record": "half a li')  # killed while it was written
     assert list(files.unsaved(again, set())) == ["formats 1"]
+
+
+def test_a_study_is_found_by_a_file_that_was_written_just_before_the_window_died(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
+) -> None:
+    """The file lies there a moment before the window hears of it: 54 trials were lost so."""
+    info = begin(panel, runner)
+    document = window.session.document
+    assert document
+    place = project_studies.path_for(document.store.folder, "formats 1")
+    path, project = tmp_path / "p.espalier", small_project("demo:small")
+    window.session.save_as(path)
+    feed(runner, info, [trial(0, 0.95), trial(1)])
+    place.write_bytes(b'{"op_code":0}\n')
+    files._NOTES.clear()  # as the system takes the locks of a dead process
+    for name, found in ((path, ["formats 1"]), (None, ["formats 1"]), (tmp_path / "q.espalier", [])):
+        assert list(files.unsaved(Document(project, WeightStore(tmp_path / "w"), name), set())) == found

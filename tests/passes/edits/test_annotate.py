@@ -64,6 +64,9 @@ def test_empty_texts_take_them_away() -> None:
         ({"note": {"node": "act", "text": "x" * (LONGEST_NOTE + 1)}}, "4001 characters"),
         ({"note": {"node": "act", "text": "bell \x07"}}, "control character"),
         ({"rename": {"node": "act", "name": "fc\u202egpj.exe"}}, "control character"),
+        ({"rename": {"node": "act", "name": "\u200b\u2060"}}, "title has no character that can be seen"),
+        ({"rename": {"node": "act", "name": "\u3164\u034f"}}, "title has no character that can be seen"),
+        ({"note": {"node": "act", "text": "\ufeff"}}, "note has no character that can be seen"),
         ({"tag": {"node": "act", "colour": "mauve"}}, "mauve"),
         ({"rename": {"node": "nobody", "name": "x"}}, "nobody"),
         ({"mute": {"node": "up"}}, "24"),
@@ -83,6 +86,23 @@ def test_files_cannot_bring_longer_texts() -> None:
     data["nodes"]["act"]["annotation"]["title"] = "x" * 10_000
     with pytest.raises(ProjectError, match="10000 characters"):
         graph_from_json(data)
+    for title in (" ", "\u00ad", "\u2800\u3164 \u200d"):
+        data["nodes"]["act"]["annotation"]["title"] = title
+        with pytest.raises(ProjectError, match="no character that can be seen"):
+            graph_from_json(data)
+    data["nodes"]["act"]["annotation"]["title"] = "层 ① 👩\u200d🔬"
+    assert graph_from_json(data)["act"].annotation.title == "层 ① 👩\u200d🔬"
+
+
+def test_files_cannot_call_a_live_node_muted() -> None:
+    """*Unmute* could not bring back what stands there already."""
+    model = made()
+    data = graph_to_json(model.project.graph)
+    data["nodes"]["act"]["annotation"] = {"muted": True, "title": "kept"}
+    read = graph_from_json(data)
+    assert not read["act"].annotation.muted and read["act"].annotation.title == "kept"
+    model.edit_graph([{"mute": {"node": "act"}}])  # type: ignore[attr-defined]
+    assert graph_from_json(graph_to_json(model.project.graph))["act"].annotation.muted
 
 
 @pytest.mark.parametrize("node", ["act", "norm", "mix", "drop"])
@@ -199,6 +219,19 @@ def test_a_model_is_a_collection_of_nodes() -> None:
     model = made()
     assert "act" in model and "nobody" not in model and [n.id for n in model] == list(model.project.graph.nodes)
     assert model.nodes("where:bits > 900") == ()
+
+
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        ({"node": "mix", "op": "low_rank", "rank": 2, "attrs": {"bias": False}}, "low_rank takes no attrs"),
+        ({"node": "mix", "op": "low_rank", "rank": 2, "init": "identity"}, "low_rank takes no init"),
+        ({"node": "act", "op": "gelu", "rank": 3}, "rank is 3, and gelu has none"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(edit: dict[str, Any], text: str) -> None:
+    with pytest.raises(EspalierError, match=text):
+        made().edit_graph([{"replace": edit}])  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("op", [{"op": "low_rank", "rank": 24}])

@@ -69,3 +69,15 @@ def test_a_separable_convolution_stays_what_it_is() -> None:
 def test_others_are_refused(edit: dict[str, Any]) -> None:
     with pytest.raises(GraphError, match=r"Conv2d of one group|no weight"):
         made(Net()).edit_graph([{"replace": {**edit, "op": "depthwise_separable"}}])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"rank": 2}, "rank is 2, and depthwise_separable has none. Leave it out, or choose low_rank"),
+        ({"attrs": {"stride": 2}}, "depthwise_separable takes no attrs: its sizes follow from a. Leave attrs out"),
+    ],
+)
+def test_a_rank_or_sizes_of_its_own_are_refused(more: dict[str, Any], text: str) -> None:
+    with pytest.raises(GraphError, match=text):
+        made(Net()).edit_graph([{"replace": {"node": "a", "op": "depthwise_separable", **more}}])  # type: ignore[attr-defined]

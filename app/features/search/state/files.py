@@ -29,6 +29,7 @@ from espalier.passes.search import project_studies
 from espalier.passes.search.trial import Trial
 
 _NOTES: dict[tuple[Path, str], Locked] = {}  # of this process by record and key, held until the record is gone
+_TARGETS: dict[Path, Path] = {}  # by working folder: the file that the document is being saved to
 
 
 def rescue() -> None:
@@ -98,8 +99,15 @@ def begin_record(path: Path, data: bytes, key: str, document: Document) -> bool:
     return False
 
 
-def follow_name(document: Document | None) -> None:
-    """Note the document's new file: a study that a save was too early for is found again by it."""
+def follow_name(document: Document | None, target: Path | None = None) -> None:
+    """Note the document's file: a study that a save was too early for is found again by it.
+
+    `target`: the file that it is being saved to. A window that dies once that is written has not heard of it yet.
+    """
+    if document:
+        _TARGETS.pop(document.store.folder, None)
+        if target:
+            _TARGETS[document.store.folder] = target
     for (path, _), note in _NOTES.items():
         if document and document.store.folder in path.parents:
             with contextlib.suppress(OSError):
@@ -108,7 +116,10 @@ def follow_name(document: Document | None) -> None:
 
 def _write(note: Locked, path: Path, document: Document) -> None:
     """Add a line; the last whole one counts, whenever the process dies."""
-    os.write(note.handle, f"{json.dumps({'record': str(path), 'of': _named(document)})}\n".encode())
+    facts = {"record": str(path), "of": _named(document)}
+    if target := _TARGETS.get(document.store.folder):
+        facts["soon"] = [str(target), document.project.source.spec]
+    os.write(note.handle, f"{json.dumps(facts)}\n".encode())
 
 
 def _facts(note: Path) -> dict[str, Any]:
@@ -181,7 +192,8 @@ def unsaved(document: Document, known: Container[str]) -> dict[str, Record]:
         if key in known or (left := take(note)) is None:
             continue
         path = _read(note)
-        if path and path.exists() and tried(lambda n=note: _facts(n)["of"], None) == _named(document):
+        facts = tried(lambda n=note: _facts(n), {})
+        if path and path.exists() and _named(document) in (facts.get("of"), facts.get("soon")):
             record = tried(lambda p=path: load(p.read_bytes()), None)
             if record and any(t.state != "running" for t in record.trials) and _journal(path).exists():
                 found[record.spec.study] = replace(record, trials=())
