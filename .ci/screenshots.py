@@ -106,8 +106,6 @@ def search(app: QApplication, window: Window) -> None:
     window.actions_table.run("search_run")
     spin(app, lambda: bool(window.session.jobs), 20)
     rest(app, window)
-    window.host.toggle_large()
-    rest(app, window)
 
 
 def hardware(app: QApplication, window: Window) -> None:
@@ -134,7 +132,6 @@ def kernels(app: QApplication, window: Window) -> None:
     """A question on kernels whose picture needs no figures of this machine."""
     opened(app, window, "demo:digits-mlp")
     window.docks.bring("kernels")
-    window.host.toggle_large()
     page = kernels_of(window.host).page(EXPLANATIONS)
     assert isinstance(page, KernelExplanations)
     page.choose("mxint8")

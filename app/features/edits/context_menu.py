@@ -29,6 +29,7 @@ from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.graph.annotation import LONGEST_NOTE
 from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.twins import alike, twins
 from espalier.passes.edits.annotate import Note, Rename, Tag
 from espalier.passes.edits.base import Edit
 from espalier.passes.edits.set_attr import SetAttr
@@ -62,14 +63,14 @@ class NodeMenu(QMenu):
 
     def _add_scope(self, node: Node) -> None:
         """Which nodes an edit applies to: one control for all rows."""
-        twins, alike = offers.twins(self._graph, node), offers.alike(self._graph, node)
+        same, every = twins(self._graph, node), alike(self._graph, node)
         texts = ["this node"]
-        if len(twins) > 1:
-            self._groups.append(twins)
-            texts.append(f"its {len(twins)} twins, one a block")
-        if len(alike) > 1 and set(alike) != set(twins):
-            self._groups.append(alike)
-            texts.append(f"all {len(alike)} {node.op}")
+        if len(same) > 1:
+            self._groups.append(same)
+            texts.append(f"its {len(same)} twins, one a block")
+        if len(every) > 1 and set(every) != set(same):
+            self._groups.append(every)
+            texts.append(f"all {len(every)} {node.op}")
         self.scope = QComboBox()
         self.scope.addItems(texts)
         self.scope.setAccessibleName("Apply to")

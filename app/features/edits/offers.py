@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +23,6 @@ from espalier.passes.edits.set_attr import FIXED
 ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "Tanh", "sigmoid": "Sigmoid",
                "leaky_relu": "LeakyReLU", "hardswish": "Hardswish"}  # fmt: skip
 NORMS = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm"}
-_NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")
 RECORDED = "This model was recorded from a run. Its graph cannot be edited."
 
 
@@ -36,25 +33,6 @@ class Offer:
     title: str
     edit: Edit
     reason: str = ""
-
-
-def twins(graph: Graph, node: Node) -> tuple[str, ...]:
-    """The nodes at the same place of the other blocks: equal operations whose paths differ in the block's number alone.
-
-    A function has no path of its own: it is the n-th of its operation in its module.
-    """
-    places, count = dict[str, tuple[str, str, int]](), Counter[tuple[str, str]]()
-    for each in graph:
-        path = each.target if each.call == "call_module" else each.module_path
-        count[path, each.op] += 1
-        places[each.id] = _NUMBER.sub("#", path, count=1), each.op, count[path, each.op]
-    place = places[node.id]
-    return tuple(i for i, p in places.items() if p == place) if "#" in place[0] else (node.id,)
-
-
-def alike(graph: Graph, node: Node) -> tuple[str, ...]:
-    """All nodes of the same operation."""
-    return tuple(n.id for n in graph if n.op == node.op)
 
 
 def bypass(graph: Graph, ids: Sequence[str]) -> Offer:

@@ -16,6 +16,7 @@ from espalier.app.features.inspector.multiple_nodes import LowestSqnr, LowestSqn
 from espalier.app.features.inspector.parallel import ParallelSection
 from espalier.app.features.inspector.precision import PrecisionSection
 from espalier.app.features.inspector.pruning import PruningSection
+from espalier.app.features.inspector.scope import ScopeSection
 from espalier.app.features.inspector.sparsity_map import SparsityMapSection
 from espalier.app.features.inspector.structure import StructureSection
 from espalier.app.features.inspector.weight import WeightSection
@@ -55,6 +56,7 @@ class InspectorPanel(QScrollArea):
         self.problems.setProperty("role", "bad")
         self.hint = QLabel(NO_SELECTION, wordWrap=True)
         self.hint.setProperty("role", "muted")
+        self.scope = ScopeSection(session)
         self.precision = PrecisionSection(session)
         self.weight = WeightSection(session)
         self.lowest = LowestSqnrMonitor(session, self.weight.samples)
@@ -80,8 +82,8 @@ class InspectorPanel(QScrollArea):
         column.setSpacing(0)
         column.addWidget(self.title)
         column.addWidget(self.path)
-        for gap, widget in ((6, self.facts), (8, self.problems), (8, self.hint), (14, self.precision),
-                            (14, self.weight), (14, self.format), (14, self.pruning), (14, self.sparsity_map),
+        for gap, widget in ((8, self.scope), (6, self.facts), (8, self.problems), (8, self.hint), (14, self.precision),
+                            (14, self.pruning), (14, self.weight), (14, self.format), (14, self.sparsity_map),
                             (14, self.inputs), (14, self.adapter), (14, self.structure),
                             (14, self.parallel)):  # fmt: skip
             widget.setContentsMargins(0, gap, 0, 0)
@@ -159,6 +161,7 @@ class InspectorPanel(QScrollArea):
         if document is None or not nodes:
             self.lowest.forget()
             self.weight.show_nodes((), document.graph, "weight") if document else self.weight.hide()
+            self.scope.hide()
             self.pruning.hide()
             self.sparsity_map.hide()
             self.inputs.hide()
@@ -167,6 +170,7 @@ class InspectorPanel(QScrollArea):
             self.parallel.hide()
             self.format.show_format(None)
             return
+        self.scope.show_nodes(nodes, document.graph)
         self.precision.show_nodes(nodes, document.graph)
         self.weight.show_nodes(nodes, document.graph, self.precision.port)
         self.lowest.show_nodes(nodes, document.graph)

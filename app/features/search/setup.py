@@ -120,6 +120,7 @@ class SearchSetup(DeferredWork):
         parts = (self.goals.edited, self.how.changed, self.name.edited, self.training.edited, self.score.edited)
         for edited in parts:
             edited.connect(self._wait.start)
+        self._session.data_changed.connect(self.score.show_summary)
         self.run_button.clicked.connect(self.run)
 
     # -- templates

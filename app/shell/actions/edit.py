@@ -7,6 +7,7 @@ from functools import partial
 
 from espalier.app.menu import Action, always
 from espalier.app.session.session import Session
+from espalier.model.graph.twins import twins
 
 
 def rows(session: Session, find: Callable[[], object]) -> list[Action]:
@@ -21,6 +22,9 @@ def rows(session: Session, find: Callable[[], object]) -> list[Action]:
         Action("select_all", "Select all nodes", "Edit", partial(select_all, session), "Ctrl+A", group=1),
         Action("select_alike", "Select all of the same type", "Edit", partial(select_alike, session), "Ctrl+Shift+A",
                needs=has_selection, group=1),
+        Action("select_twins", "Select its twins in the other blocks", "Edit", partial(select_twins, session),
+               "Ctrl+Shift+T", needs=has_selection, group=1,
+               help="The nodes at the same place of repeated blocks"),
         Action("select_none", "Clear the selection", "Edit", partial(session.select, ()), needs=has_selection, group=1),
         Action("find", "Find a node or a command", "Edit", find, "Ctrl+F", needs=always, group=2),
     ]  # fmt: skip
@@ -43,6 +47,13 @@ def select_alike(session: Session) -> None:
     if document:
         ops = {document.graph.nodes[i].op for i in session.selection}
         session.select(n.id for n in document.graph if n.op in ops)
+
+
+def select_twins(session: Session) -> None:
+    """Select the nodes at the same place of the other blocks, for each selected node."""
+    if document := session.document:
+        graph = document.graph
+        session.select(dict.fromkeys(t for i in session.selection for t in twins(graph, graph.nodes[i])))
 
 
 def _undo_label(session: Session) -> str | None:

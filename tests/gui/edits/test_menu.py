@@ -14,9 +14,12 @@ import espalier as es
 from espalier.app.features.edits import offers
 from espalier.app.features.edits.context_menu import NodeMenu
 from espalier.app.features.edits.recipe_edits import on_nodes
+from espalier.app.features.inspector.panel import InspectorPanel
 from espalier.app.shell.window import Window
 from espalier.app.step_words import result
 from espalier.model.document.codec import encode
+from espalier.model.formats.integer import Integer
+from espalier.model.graph.twins import twins
 from espalier.passes.base import Report
 from tests.gui.conftest import FakeRunner, open_small
 
@@ -89,8 +92,8 @@ def test_twins_of_functions_and_of_nested_blocks() -> None:
     graph = es.trace(nn.Sequential(Pair(), Pair(), Pair()), torch.randn(2, 12)).project.graph
     relus = [n.id for n in graph if n.op == "relu"]
     assert len(relus) == 9
-    assert offers.twins(graph, graph[relus[1]]) == tuple(relus[1::3]), "the second of each block"
-    assert offers.twins(graph, graph["1_parts_0"]) == ("0_parts_0", "1_parts_0", "2_parts_0")
+    assert twins(graph, graph[relus[1]]) == tuple(relus[1::3]), "the second of each block"
+    assert twins(graph, graph["1_parts_0"]) == ("0_parts_0", "1_parts_0", "2_parts_0")
 
 
 def test_rows_that_cannot_be_say_why(blocks: Window) -> None:
@@ -179,3 +182,33 @@ def test_what_stays_says_what_it_is_and_what_to_do() -> None:
 def test_what_an_edit_added_is_a_signed_count() -> None:
     report = Report("edit_graph", (), {"edits": 1, "nodes_added": -1, "parameters_added": 5898240})
     assert result(report) == "−1 node · +5\u2009898\u2009240 parameters"
+
+
+def test_the_inspector_edits_twins_and_all_of_an_operation(blocks: Window) -> None:
+    """Its scope is the selection: one step of the recipe names all of them, and "This node" leads back."""
+    panel = blocks.docks.panels["inspector"]
+    assert isinstance(panel, InspectorPanel)
+    scope, session = panel.scope, blocks.session
+    blocks.show_dock("inspector")
+    session.select(("1_up",))
+    shown = {name: b.text() for name, b in scope.buttons.items() if b.isVisible()}
+    assert shown == {"This node": "This node", "twins": "3 twins", "alike": "All 7 linear"}
+    scope.buttons["twins"].click()
+    assert set(session.selection) == {"0_up", "1_up", "2_up"} and scope.buttons["twins"].isChecked()
+    session.set_format(session.selection, "weight", Integer(4, 2))
+    assert len(session.recipe.steps) == 1 and scope.isVisible(), "an edit keeps the scope"
+    assert {n.id for n in session.open_document.graph if "weight" in n.precision} == {"0_up", "1_up", "2_up"}
+    scope.buttons["alike"].click()
+    assert len(session.selection) == 7
+    scope.buttons["This node"].click()
+    assert session.selection == ("1_up",)
+    session.select(("4",))
+    assert [n for n, b in scope.buttons.items() if b.isVisible()] == ["This node", "alike"], "the head has no twin"
+    session.select(("1_up", "4"))
+    assert not scope.isVisible(), "a selection of the user's own has no scope"
+
+
+def test_twins_are_selected_by_the_menu(blocks: Window) -> None:
+    blocks.session.select(("0_up", "2_act"))
+    blocks.actions_table.run("select_twins")
+    assert set(blocks.session.selection) == {f"{i}_{n}" for i in range(3) for n in ("up", "act")}

@@ -1,0 +1,69 @@
+"""Section "Applies to" of the inspector: the node, its twins in the other blocks, or all of its operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
+
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.twins import alike, twins
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+THIS, TWINS, ALIKE = "This node", "twins", "alike"
+
+
+class ScopeSection(QWidget):
+    """Selects the nodes that an edit applies to; hidden where the node is the only one of its kind.
+
+    The choice is the selection itself: the canvas marks it, and every field of the inspector edits all of it.
+    """
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self._node = ""  # the one that the scopes begin at
+        self._scopes: dict[str, tuple[str, ...]] = {}
+        self._graph: Graph | None = None
+        group = QButtonGroup(self)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        self.buttons = {name: QPushButton(self) for name in (THIS, TWINS, ALIKE)}
+        for name, button in self.buttons.items():
+            button.setCheckable(True)
+            button.setProperty("segment", True)
+            button.clicked.connect(lambda _=False, n=name: self._session.select(self._scopes[n]))
+            group.addButton(button)
+            row.addWidget(button, 1)
+        self.setAccessibleName("Applies to")
+        self.hide()
+
+    def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
+        """Offer the scopes of a single node; keep them while one of them is selected."""
+        ids = tuple(n.id for n in nodes)
+        if len(nodes) == 1 and (nodes[0].id != self._node or graph is not self._graph):
+            self._offer(nodes[0], graph)
+        chosen = next((name for name, scope in self._scopes.items() if set(scope) == set(ids)), None)
+        self.setVisible(chosen is not None and len(self._scopes) > 1)
+        if chosen:
+            self.buttons[chosen].setChecked(True)
+
+    def _offer(self, node: Node, graph: Graph) -> None:
+        self._node, self._graph = node.id, graph
+        same, every = twins(graph, node), alike(graph, node)
+        self._scopes = {THIS: (node.id,)}
+        if len(same) > 1:
+            self._scopes[TWINS] = same
+        if len(every) > 1 and set(every) != set(same):
+            self._scopes[ALIKE] = every
+        texts = {THIS: THIS, TWINS: f"{len(same)} twins", ALIKE: f"All {len(every)} {node.op}"}
+        tips = {THIS: "Edits apply to this node alone", TWINS: "The nodes at the same place of the other blocks",
+                ALIKE: f"All nodes of the operation {node.op}"}  # fmt: skip
+        for name, button in self.buttons.items():
+            button.setText(texts[name].replace("&", "&&"))
+            button.setToolTip(tips[name])
+            button.setVisible(name in self._scopes)
