@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import cast
 
+import psutil
 import pytest
-from PySide6.QtCore import QObject, Signal, qInstallMessageHandler, qWarning
+from PySide6.QtCore import QObject, QThreadPool, Signal, qInstallMessageHandler, qWarning
 from pytestqt.qtbot import QtBot
 
 from espalier.app.errors import CRASHES
@@ -17,11 +19,12 @@ from espalier.app.shell.window import Window
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import Failed, JobEvent, JobInfo, PluginJob
 from tests.attack.soak import watch as watch_module
+from tests.attack.soak.memory import pool_threads
 from tests.attack.soak.runner import Plan, apart
 from tests.attack.soak.watch import INSIDE, Sample, Watch, ratios
 
 pytestmark = pytest.mark.gui
-SAMPLE = Sample(0, 0, 200, 3000, 5000, 6, 20, 100_000, 400, 10, 1, 9)
+SAMPLE = Sample(0, 0, 200, 3000, 5000, 6, 20, 100_000, 400, 10, 1, 0, 9)
 
 
 @pytest.mark.slow
@@ -39,6 +42,25 @@ def test_growth_is_told_by_the_reference_minute() -> None:
         found["widgets"] == 1.0 and found["descriptors"] == round(43 / 26, 3) and found["rss_mb"] == round(223 / 206, 3)
     )
     assert ratios([SAMPLE], 5.0)["threads"] == 1.0
+
+
+def test_threads_of_a_pool_are_told_by_their_name(qtbot: QtBot) -> None:
+    """Two of them and two descriptors more were the whole growth of an hour."""
+    pool, go, begun = QThreadPool(), threading.Event(), [threading.Event(), threading.Event()]
+    descriptors, threads = psutil.Process().num_fds(), pool_threads()
+
+    def work(event: threading.Event) -> None:
+        event.set()
+        go.wait(10)
+
+    pool.setMaxThreadCount(2)
+    for event in begun:
+        pool.start(partial(work, event))
+    assert all(event.wait(10) for event in begun)
+    more = pool_threads() - threads, psutil.Process().num_fds() - descriptors
+    go.set()
+    pool.waitForDone()
+    assert more == (2, 2)
 
 
 class _Session(QObject):

@@ -18,7 +18,10 @@ from espalier.passes.edits.base import Edit
 
 if TYPE_CHECKING:
     from espalier.app.host import Host
+    from espalier.model.document.recipe import Recipe
     from espalier.model.graph.graph import Node
+
+NO_MUTE = "No step of the recipe names these nodes to mute them. Undo the step, or switch it off in the recipe."
 
 
 def selected(host: Host) -> list[Node]:
@@ -60,15 +63,20 @@ def mute(host: Host) -> None:
         offered(host, offer)
 
 
-def unmute(host: Host, ids: Sequence[str]) -> None:
-    """Take the mutes of these nodes out of the recipe."""
+def unmuted(host: Host, ids: Sequence[str]) -> Recipe | None:
+    """The recipe without the mutes of these nodes; None where no step names them, as where a file came with them."""
     document = host.session.document
     nodes = [document.graph[i] for i in ids if i in document.graph.nodes] if document else []
     paths = [n.target for n in nodes if n.call == "call_module"]
     recipe = without_mute(host.session.recipe, (*ids, *paths))
-    if recipe == host.session.recipe:
-        host.banner.show_message("No step of the recipe names these nodes to mute them.",
-                         "Undo the step, or switch it off in the recipe.")  # fmt: skip
+    return recipe if recipe != host.session.recipe else None
+
+
+def unmute(host: Host, ids: Sequence[str]) -> None:
+    """Take the mutes of these nodes out of the recipe."""
+    recipe = unmuted(host, ids)
+    if recipe is None:
+        host.banner.show_message(NO_MUTE)
     else:
         host.session.set_recipe(recipe, f"Unmute {ids[0] if len(ids) == 1 else plural(len(ids), 'node')}")
 

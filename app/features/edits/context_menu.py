@@ -97,7 +97,10 @@ class NodeMenu(QMenu):
         bypass = self._row(self, offers.bypass(self._graph, chosen))
         bypass.setText("Bypass\tDel")
         if all(n.annotation.muted for n in self._nodes()):
-            self.addAction("Unmute\tM", lambda: actions.unmute(self._host, self.ids()))
+            row = self.addAction("Unmute\tM", lambda: actions.unmute(self._host, self.ids()))
+            if actions.unmuted(self._host, chosen) is None:
+                row.setEnabled(False)
+                row.setToolTip(actions.NO_MUTE)
         else:
             self._row(self, offers.mute(self._graph, chosen)).setText("Mute\tM")
         self._submenu("Replace by", offers.replacements(self._nodes()))

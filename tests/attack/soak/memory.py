@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import re
@@ -114,9 +115,28 @@ def descriptors() -> list[str]:
     return found
 
 
+def caches() -> dict[str, int]:
+    """How many entries each function of ours has cached."""
+    found = dict[str, int]()
+    for name, module in list(sys.modules.items()):
+        for key, value in list(vars(module).items()) if name.startswith("espalier.") else ():
+            if isinstance(value, functools._lru_cache_wrapper) and value.__module__ == name:
+                found[f"{name}.{key}"] = value.cache_info().currsize
+    return found
+
+
+def pool_threads() -> int:
+    """How many threads of Qt's pools live, by the name that Qt gives them; 0 where the system does not tell."""
+    names = list[str]()
+    for path in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            names.append(path.read_text().strip())
+    return names.count("Thread (pooled)")
+
+
 def details(*roots: QObject) -> dict[str, Any]:
     """All of these figures; a line of a file that tells which memory grows."""
     classes = Counter(f"{type(o).__module__}.{type(o).__qualname__}" for o in gc.get_objects())
     return {"regions": regions(), "allocators": allocators(), "modules": len(sys.modules),
             "qt": dict(qt_objects(*roots).most_common(MOST)), "python": dict(classes.most_common(MOST)),
-            "open_files": descriptors()}  # fmt: skip
+            "open_files": descriptors(), "caches": caches()}  # fmt: skip

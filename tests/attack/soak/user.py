@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from espalier.app.shell.application import IDLE
+from espalier.app.shell.memory import PAUSE
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Step
 from espalier.model.formats.base import Format
@@ -282,4 +283,4 @@ class User(MenuHands):
         if self.session.document is None and len(self.watch.problems) == told:
             self.watch.wrong("worker", "It opens nothing any more.")
         self.rest()
-        settle(IDLE / 1000 + 0.5)  # threads of the pool end, with what they hold open
+        settle(max(IDLE, PAUSE) / 1000 + 0.5)  # threads of the pool end, and free memory goes back to the system

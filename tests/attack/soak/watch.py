@@ -23,7 +23,7 @@ from espalier.app.shell.window import Window
 from espalier.app.widgets.collector import without_garbage_collection
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import TERMINAL, Failed, JobEvent
-from tests.attack.soak.memory import details, qt_objects
+from tests.attack.soak.memory import details, pool_threads, qt_objects
 
 INSIDE, DEAD, UNSAVED = "An internal error occurred", "worker process ended", "could not be saved ("
 QUIET = ("propagateSizeHints", "This plugin does not support")  # what the offscreen platform says of itself
@@ -34,7 +34,11 @@ BAD = (QtMsgType.QtWarningMsg, QtMsgType.QtCriticalMsg, QtMsgType.QtFatalMsg)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is held at rest: no document, no job, no dialog. `objects`: QObjects; `tracked`: those of Python."""
+    """What is held at rest: no document, no job, no dialog. `objects`: QObjects; `tracked`: those of Python.
+
+    `pooled`: threads of Qt's pools, one descriptor each, which `threads` and `descriptors` leave out: Qt ends its own,
+    for images, after 30 s without work. They are at most two for each processor.
+    """
 
     minute: float
     action: int
@@ -47,6 +51,7 @@ class Sample:
     worker_rss_mb: float
     worker_descriptors: int
     worker_pid: int
+    pooled: int
     folders: int  # files and folders below the system's folder for temporary ones
 
 
@@ -121,12 +126,14 @@ class Watch:
         """Count what is held; the window must be at rest."""
         gc.collect()
         mine, worker, mebi = psutil.Process(), self.worker(), 1 << 20
+        pooled = pool_threads()
         with without_garbage_collection():
             widgets = len(QApplication.allWidgets())
         return Sample(
             minute=round(minute, 2), action=self.action, rss_mb=round(mine.memory_info().rss / mebi, 1),
             widgets=widgets, objects=qt_objects(self._window.session).total(),
-            threads=mine.num_threads(), descriptors=mine.num_fds(), tracked=len(gc.get_objects()),
+            threads=mine.num_threads() - pooled, descriptors=mine.num_fds() - pooled, pooled=pooled,
+            tracked=len(gc.get_objects()),
             worker_rss_mb=round(worker.memory_info().rss / mebi, 1) if worker else 0.0,
             worker_descriptors=worker.num_fds() if worker else 0, worker_pid=worker.pid if worker else 0,
             folders=sum(1 for _ in Path(tempfile.gettempdir()).rglob("*")),

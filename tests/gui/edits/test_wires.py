@@ -216,6 +216,13 @@ def test_m_mutes_and_brings_back(blocks: Window, qtbot: QtBot, runner: list[Fake
     (edit,) = blocks.session.recipe.steps[0].options.edits
     assert (edit.tag, edit.node) == ("mute", "1_act"), "the other one stays muted"
     assert [a.text() for a in NodeMenu(blocks.host, graph, blocks.canvas).actions()].count("Unmute\tM") == 1
+    blocks.canvas.select(("1_act",))
+    assert row(NodeMenu(blocks.host, graph, blocks.canvas), "Unmute\tM").isEnabled()
+    blocks.canvas.select(("0_act",))
+    unmute = row(NodeMenu(blocks.host, graph, blocks.canvas), "Unmute\tM")
+    assert not unmute.isEnabled() and "No step of the recipe" in unmute.toolTip(), (
+        "its mute is in no step, as in a file's base"
+    )
 
 
 def test_a_configuration_goes_from_node_to_node(blocks: Window, qtbot: QtBot) -> None:

@@ -25,7 +25,7 @@ from espalier.model.document.document import Document
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
 from espalier.model.store.weights import WeightStore
-from espalier.passes.jobs.kinds import Done, Found, SaveJob
+from espalier.passes.jobs.kinds import Done, Failed, Found, SaveJob
 from espalier.passes.jobs.search import serve_search
 from espalier.passes.search import project_studies
 from espalier.passes.search.space import Choice, Space
@@ -281,8 +281,9 @@ def test_a_study_that_a_save_was_too_early_for_is_found_by_the_new_file(
     assert list(files.unsaved(again, set())) == ["formats 1"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
 def test_a_study_is_found_by_a_file_that_was_written_just_before_the_window_died(
-    panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path, fails: bool
 ) -> None:
     """The file lies there a moment before the window hears of it: 54 trials were lost so."""
     info = begin(panel, runner)
@@ -292,7 +293,10 @@ def test_a_study_is_found_by_a_file_that_was_written_just_before_the_window_died
     path, project = tmp_path / "p.espalier", small_project("demo:small")
     window.session.save_as(path)
     feed(runner, info, [trial(0, 0.95), trial(1)])
+    if fails:
+        runner[-1].tell(next(j for j in window.session.jobs if isinstance(j.job, SaveJob)), Failed("No.", "Mend it."))
     place.write_bytes(b'{"op_code":0}\n')
     files._NOTES.clear()  # as the system takes the locks of a dead process
-    for name, found in ((path, ["formats 1"]), (None, ["formats 1"]), (tmp_path / "q.espalier", [])):
+    by_file = [] if fails else ["formats 1"]
+    for name, found in ((path, by_file), (None, ["formats 1"]), (tmp_path / "q.espalier", [])):
         assert list(files.unsaved(Document(project, WeightStore(tmp_path / "w"), name), set())) == found

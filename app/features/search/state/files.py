@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from espalier.app import file_claims
 from espalier.app.features.search.state.record import ENDING, Record, load
@@ -25,8 +25,12 @@ from espalier.model.document.document import Document
 from espalier.model.errors import FileError
 from espalier.model.files import append, write_bytes, write_text
 from espalier.model.leftovers import SCRATCH, WINDOW, clear_parts, clear_scratch
+from espalier.passes.jobs.kinds import Failed, JobEvent, SaveJob, Stopped
 from espalier.passes.search import project_studies
 from espalier.passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
 
 _NOTES: dict[tuple[Path, str], Locked] = {}  # of this process by record and key, held until the record is gone
 _TARGETS: dict[Path, Path] = {}  # by working folder: the file that the document is being saved to
@@ -97,6 +101,18 @@ def begin_record(path: Path, data: bytes, key: str, document: Document) -> bool:
             _NOTES[path, key] = held
             return True
     return False
+
+
+def follow_saves(session: Session) -> None:
+    """Note the file of the document as a save begins, fails and ends."""
+
+    def heard(told: JobEvent) -> None:
+        if isinstance(told.job.job, SaveJob) and not told.job.job.copy and isinstance(told.event, Failed | Stopped):
+            follow_name(session.document)
+
+    session.writing.connect(lambda path: follow_name(session.document, path))
+    session.saved.connect(lambda: follow_name(session.document))
+    session.job_event.connect(heard)
 
 
 def follow_name(document: Document | None, target: Path | None = None) -> None:

@@ -15,7 +15,7 @@ from espalier.app.features.search.state.files import (
     add_line,
     begin_record,
     ended,
-    follow_name,
+    follow_saves,
     let_go,
     record_path,
     recovered,
@@ -33,19 +33,7 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError, ProjectError, StorageError
 from espalier.model.sources.info import SourceInfo
 from espalier.passes.figure import OPENED
-from espalier.passes.jobs.kinds import (
-    TERMINAL,
-    Continued,
-    Failed,
-    Found,
-    JobEvent,
-    Paused,
-    Progress,
-    SaveJob,
-    SearchJob,
-    Stopped,
-    TrialJob,
-)
+from espalier.passes.jobs.kinds import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
 from espalier.passes.search import project_studies
 from espalier.passes.search.expand import expand
 from espalier.passes.search.feasibility import check_grid, check_limits, check_spec
@@ -105,8 +93,7 @@ class Searches(Applied):
         self._frame = QTimer(self, singleShot=True, interval=FRAME)
         self._frame.timeout.connect(self._tell)
         session.queued.connect(self._let_pass)
-        session.writing.connect(lambda path: follow_name(session.document, path))
-        session.saved.connect(lambda: follow_name(session.document))
+        follow_saves(session)
 
     # -- what there is
 
@@ -252,8 +239,6 @@ class Searches(Applied):
     # -- hearing
 
     def _hear(self, heard: JobEvent) -> None:
-        if isinstance(save := heard.job.job, SaveJob) and not save.copy and isinstance(heard.event, Failed | Stopped):
-            follow_name(self._session.document)
         study = next((s for s in self.studies.values() if s.job and s.job.id == heard.job.id), None)
         if study is None:
             return
