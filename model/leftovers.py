@@ -1,6 +1,6 @@
-"""What a process holds while it works (half-written files, working folders), and how the next takes away a dead one's.
+"""Temporary files and working folders of a process, and the deletion of those that killed processes left.
 
-Each is held by a lock that the system takes back with the process, so no process number is believed.
+Each is protected by a file lock, which the system releases with its process; process numbers are not used.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing is held, and nothing is taken for a dead process's
+except ImportError:  # Windows: no locks, so leftovers are not deleted
     fcntl = None
 
 PREFIX, PART, SCRATCH, WINDOW = ".espalier-", ".part", "espalier-scratch-", "espalier-window-"
-_cleared = set[Path]()  # folders, once in the life of a process
+_cleared = set[Path]()  # folders, each cleared once per process
 
 
 @contextlib.contextmanager
 def part_in(folder: Path, mode: int = 0o666) -> Generator[Path]:
-    """A new empty file with a random name in `folder`, held; gone at the end, where it was not renamed."""
+    """Create a locked, empty file with a random name in `folder`; deleted at the end unless it was renamed."""
     _clear_once(folder)
-    while True:  # until none takes it away before it is held
+    while True:  # until it is locked before another process deletes it
         part = folder / f"{PREFIX}{secrets.token_hex(8)}{PART}"
         handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), mode)
         if _hold(handle, part):
@@ -37,12 +37,12 @@ def part_in(folder: Path, mode: int = 0o666) -> Generator[Path]:
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
-        _let_go(handle)
+        _release(handle)
 
 
 @contextlib.contextmanager
 def part_folder_in(folder: Path) -> Generator[Path]:
-    """The same, as a folder."""
+    """Create a locked folder, as `part_in` does for files."""
     _clear_once(folder)
 
     def make() -> Path:
@@ -50,40 +50,40 @@ def part_folder_in(folder: Path) -> Generator[Path]:
         part.mkdir()
         return part
 
-    part, handle = _held_folder(make)
+    part, handle = _locked_folder(make)
     try:
         yield part
     finally:
         shutil.rmtree(part, ignore_errors=True)
-        _let_go(handle)
+        _release(handle)
 
 
 class Scratch:
-    """A working folder of this process, below the system's own for such; the next process deletes a dead one's."""
+    """A working folder of this process in the system's temporary folder. After a kill the next process deletes it."""
 
     def __init__(self, prefix: str = SCRATCH) -> None:
         self._handle: int | None
-        self.folder, self._handle = _held_folder(lambda: Path(tempfile.mkdtemp(prefix=prefix)))
+        self.folder, self._handle = _locked_folder(lambda: Path(tempfile.mkdtemp(prefix=prefix)))
 
     def close(self) -> None:
-        """Delete it."""
+        """Delete the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.release()
 
     def release(self) -> None:
-        """Let the folder be; the next process that clears deletes it."""
+        """Unlock the folder without deleting it; the next process that clears deletes it."""
         handle, self._handle = self._handle, None
-        _let_go(handle)
+        _release(handle)
 
 
 @contextlib.contextmanager
 def scratch() -> Generator[Path]:
-    """A working folder for a while."""
-    made = Scratch()
+    """A working folder within the context."""
+    working = Scratch()
     try:
-        yield made.folder
+        yield working.folder
     finally:
-        made.close()
+        working.close()
 
 
 def _clear_once(folder: Path) -> None:
@@ -93,12 +93,12 @@ def _clear_once(folder: Path) -> None:
 
 
 def clear_parts(folder: Path) -> int:
-    """Delete what dead processes left half written in `folder`; how many."""
+    """Delete partial files of killed processes in `folder`; returns their number."""
     return _clear(folder, PREFIX, PART)
 
 
 def clear_scratch(prefix: str = SCRATCH) -> int:
-    """Delete the working folders of dead processes; how many."""
+    """Delete the working folders of killed processes; returns their number."""
     return _clear(Path(tempfile.gettempdir()), prefix, "")
 
 
@@ -114,7 +114,7 @@ def _clear(folder: Path, start: str, end: str) -> int:
 
 
 def _remove(path: Path) -> bool:
-    """Delete a file or folder of this user's that nobody holds."""
+    """Delete a file or folder of this user unless it is locked."""
     handle = None
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -126,19 +126,19 @@ def _remove(path: Path) -> bool:
             shutil.rmtree(path)
         else:
             path.unlink()
-    except OSError:  # held, another's, gone, or on a file system without locks
+    except OSError:  # locked, of another user, missing, or without support for locks
         return False
     else:
         return True
     finally:
-        _let_go(handle)
+        _release(handle)
 
 
 def _hold(handle: int, path: Path) -> bool:
-    """Lock it for as long as this process lives; False where another took it away before."""
+    """Lock a file until this process ends; False if another process deleted it before."""
     if fcntl is None:
         return True
-    with contextlib.suppress(OSError):  # a file system without locks: then nobody clears there
+    with contextlib.suppress(OSError):  # a file system without locks: no process clears there
         _lock(handle, wait=True)
     try:
         if os.stat(path).st_ino == os.fstat(handle).st_ino:
@@ -154,8 +154,8 @@ def _lock(handle: int, *, wait: bool) -> None:
     fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _held_folder(make: Callable[[], Path]) -> tuple[Path, int | None]:
-    """A new folder and what holds it; made again until none takes it away before it is held."""
+def _locked_folder(make: Callable[[], Path]) -> tuple[Path, int | None]:
+    """Create a locked folder; returns it and its handle. Repeats if another process deletes it before it is locked."""
     while True:
         path = make()
         if fcntl is None:
@@ -166,7 +166,7 @@ def _held_folder(make: Callable[[], Path]) -> tuple[Path, int | None]:
                 return path, handle
 
 
-def _let_go(handle: int | None) -> None:
+def _release(handle: int | None) -> None:
     if handle is not None:
         with contextlib.suppress(OSError):
             os.close(handle)

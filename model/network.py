@@ -1,6 +1,6 @@
-"""Whether the Hugging Face hub can be reached: without a network its client retries for half a minute, this spares it.
+"""Checks whether the Hugging Face hub is reachable: without a network its client retries for half a minute.
 
-What was found holds for some seconds, so that several look-ups in a row ask once.
+Results are cached for some seconds, so that successive look-ups share a request.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-PATIENCE = 4.0  # seconds for an answer, the look-up of the name included
-HOLDS = 30.0  # seconds
+TIMEOUT = 4.0  # seconds for a response, including the look-up of the name
+CACHE_SECONDS = 30.0
 _LAST: dict[str, tuple[float, bool]] = {}
 
 
 def reachable(endpoint: str) -> bool:
-    """Whether anything answers at `endpoint`, through a proxy where one is set."""
-    held = _LAST.get(endpoint)
-    if held is None or time.monotonic() - held[0] > HOLDS:
-        held = _LAST[endpoint] = time.monotonic(), _ask(endpoint)
-    return held[1]
+    """Whether a server responds at `endpoint`, through a proxy if one is set."""
+    cached = _LAST.get(endpoint)
+    if cached is None or time.monotonic() - cached[0] > CACHE_SECONDS:
+        cached = _LAST[endpoint] = time.monotonic(), _request(endpoint)
+    return cached[1]
 
 
-def _ask(endpoint: str) -> bool:
-    """In a thread, because the look-up of a name knows no time limit."""
-    found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(_answers(endpoint)), daemon=True, name="espalier-network")
+def _request(endpoint: str) -> bool:
+    """Request the endpoint in a thread, as the look-up of a name has no time limit."""
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(_responds(endpoint)), daemon=True, name="espalier-network")
     thread.start()
-    thread.join(PATIENCE)
-    return bool(found) and found[0]
+    thread.join(TIMEOUT)
+    return bool(results) and results[0]
 
 
-def _answers(endpoint: str) -> bool:
+def _responds(endpoint: str) -> bool:
     if not endpoint.startswith(("https://", "http://")):
         return False
     try:
-        with urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=PATIENCE):
+        with urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=TIMEOUT):
             return True
     except urllib.error.HTTPError as error:
         return error.code < 500
@@ -50,7 +50,7 @@ def _answers(endpoint: str) -> bool:
 
 @contextmanager
 def offline_if_unreachable() -> Generator[bool]:
-    """Let the hub's clients look into their caches alone where the hub does not answer; gives whether it does."""
+    """Switch the hub's clients to their caches if the hub does not respond; yields whether it responds."""
     from huggingface_hub import constants
 
     switches: list[Any] = [constants, *([sys.modules["datasets"].config] if "datasets" in sys.modules else [])]

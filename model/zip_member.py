@@ -1,6 +1,6 @@
-"""Members of a zip file as they lie there: an uncompressed one that can be memory-mapped, one that stays packed.
+"""Members of zip files: uncompressed ones that can be memory-mapped, and compressed ones that are copied unchanged.
 
-zipfile hashes each chunk before it writes it; here the checksum runs beside the write and the sync.
+zipfile computes the checksum of a chunk before it writes it; here both run in parallel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import IO
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A member that is copied and never unpacked."""
+    """A compressed member that is copied without decompression."""
 
     data: bytes
     method: int
@@ -26,7 +26,7 @@ class Sealed:
 
 
 def read_sealed(raw: IO[bytes], info: zipfile.ZipInfo) -> Sealed:
-    """A member as it lies in the file; raises EOFError where it is cut off."""
+    """Read a member without decompression. Raises EOFError if the file is truncated."""
     raw.seek(data_start(raw, info.header_offset))
     data = raw.read(info.compress_size)
     if len(data) != info.compress_size:
@@ -35,7 +35,7 @@ def read_sealed(raw: IO[bytes], info: zipfile.ZipInfo) -> Sealed:
 
 
 def write_sealed(archive: zipfile.ZipFile, raw: IO[bytes], name: str, member: Sealed) -> None:
-    """Append it as it was; `raw` is the file under `archive`."""
+    """Append a compressed member; `raw` is the file of `archive`."""
     info = zipfile.ZipInfo(name)
     info.compress_type, info.CRC, info.flag_bits = member.method, member.checksum, member.flags
     info.file_size, info.compress_size = member.size, len(member.data)
@@ -56,20 +56,20 @@ def data_start(raw: IO[bytes], header: int) -> int:
 def write_stored(
     archive: zipfile.ZipFile, raw: IO[bytes], name: str, chunks: Callable[[int], Iterator[memoryview]]
 ) -> None:
-    """Append a member; `chunks` gets the file offset of its first byte. `raw` is the file under `archive`."""
+    """Append a member; `chunks` gets the file offset of its first byte. `raw` is the file of `archive`."""
     info = zipfile.ZipInfo(name)
     info.header_offset, info.CRC = archive.start_dir, 0
     raw.seek(info.header_offset)
     room = len(info.FileHeader(zip64=True))
     raw.write(bytes(room))
-    with ThreadPoolExecutor(1) as beside:
-        checksum, size = beside.submit(int, 0), 0
+    with ThreadPoolExecutor(1) as executor:
+        checksum, size = executor.submit(int, 0), 0
         for chunk in chunks(info.header_offset + room):
-            checksum.result()  # else the pieces would gather in memory
-            checksum = beside.submit(zlib.crc32, chunk, checksum.result())
+            checksum.result()  # otherwise the chunks would accumulate in memory
+            checksum = executor.submit(zlib.crc32, chunk, checksum.result())
             raw.write(chunk)
             size += chunk.nbytes
-        # The checksum takes longer than the writing; meanwhile the disk can have what will be synced anyhow.
+        # The checksum takes longer than writing; meanwhile the data are synced.
         raw.flush()
         os.fsync(raw.fileno())
         info.CRC, info.file_size, info.compress_size = checksum.result(), size, size

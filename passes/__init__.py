@@ -1,7 +1,6 @@
-"""Functions over graphs: analyses find, transforms change, searches choose.
+"""Passes over graphs: analyses, transforms, sweeps and searches.
 
-Whoever can run a pass has the fast versions of formats, and the arithmetic of hardware: importing this registers them
-(nothing heavy is loaded).
+Importing this package registers the fast kernels of formats and the emulation of hardware; it loads nothing heavy.
 """
 
 from espalier.kernels.registry import install

@@ -30,28 +30,30 @@ def decomposed(graph: Graph, ids: Collection[str]) -> tuple[Graph, dict[str, tup
             continue
         attention = _Attention(node, nodes, graph)
         results[node.id] = attention.write()
-        parts[node.id] = tuple(attention.made)
+        parts[node.id] = tuple(attention.ids)
     return replace(graph, nodes=nodes), parts
 
 
 class _Attention:
-    """The nodes of one attention, put after those in `nodes`."""
+    """Appends the nodes of one attention to `nodes`."""
 
     def __init__(self, node: Node, nodes: dict[str, Node], graph: Graph) -> None:
         self.node, self.nodes, self.graph = node, nodes, graph
-        self.made: list[str] = []
-        self.given = {**_REST, **dict(zip(_ORDER, node.args, strict=False)), **node.kwargs}
+        self.ids: list[str] = []
+        self.arguments = {**_REST, **dict(zip(_ORDER, node.args, strict=False)), **node.kwargs}
         self.query, self.key, self.value = (node.ports[p] for p in ("data_in", "weight", "weight_1"))
 
     def write(self) -> Ref:
         shape = (*self.query.shape[:-1], self.key.shape[-2])
         key, value = self._heads("key", self.key), self._heads("value", self.value)
-        turned = (*self._meta(key).shape[:-2], self.key.shape[-1], self.key.shape[-2])
-        keys = self._put("keys", "aten.transpose.int", (key, -2, -1), turned)
-        x = self._put("scores", "aten.matmul.default", (self.given["query"], keys), shape)
+        transposed = (*self._meta(key).shape[:-2], self.key.shape[-1], self.key.shape[-2])
+        keys = self._put("keys", "aten.transpose.int", (key, -2, -1), transposed)
+        x = self._put("scores", "aten.matmul.default", (self.arguments["query"], keys), shape)
         scale = self._scale()
         x = x if scale == 1.0 else self._put("scaled", "aten.mul.Tensor", (x, scale), shape)
-        x = self._dropped(self._put("probabilities", "aten._safe_softmax.default", (self._masked(x, shape), -1), shape))
+        x = self._with_dropout(
+            self._put("probabilities", "aten._safe_softmax.default", (self._masked(x, shape), -1), shape)
+        )
         assert self.node.out is not None
         return self._put("context", "aten.matmul.default", (x, value), self.node.out.shape)
 
@@ -59,31 +61,31 @@ class _Attention:
         return self.nodes[ref.node].ports["data_out" if not ref.output else f"data_out_{ref.output}"]
 
     def _heads(self, name: str, meta: TensorMeta) -> Ref:
-        """Keys or values with a head for each of the query's: groups of queries may share one."""
-        ref = self.given[name]
+        """Keys or values repeated to the number of query heads (grouped-query attention)."""
+        ref = self.arguments[name]
         assert isinstance(ref, Ref)
-        heads, held = self.query.shape[-3] if len(self.query.shape) > 2 else 1, meta.shape[-3:-2]
-        if not self.given["enable_gqa"] or (heads,) == held:
+        heads, key_heads = self.query.shape[-3] if len(self.query.shape) > 2 else 1, meta.shape[-3:-2]
+        if not self.arguments["enable_gqa"] or (heads,) == key_heads:
             return ref
-        if not isinstance(heads, int) or not held or not isinstance(held[0], int):
-            raise PassError(f"{self.node.id} has a number of heads that is not fixed.", "Leave it in float.",
+        if not isinstance(heads, int) or not key_heads or not isinstance(key_heads[0], int):
+            raise PassError(f"{self.node.id} has a dynamic number of heads.", "Leave it in float.",
                             self.node.id)  # fmt: skip
         shape = (*meta.shape[:-3], heads, *meta.shape[-2:])
-        return self._put(f"{name}_heads", "aten.repeat_interleave.self_int", (ref, heads // held[0], -3), shape)
+        return self._put(f"{name}_heads", "aten.repeat_interleave.self_int", (ref, heads // key_heads[0], -3), shape)
 
     def _scale(self) -> float:
-        given, size = self.given["scale"], self.query.shape[-1]
-        if isinstance(given, int | float):
-            return float(given)
-        if given is not None or not isinstance(size, int):
-            raise PassError(f"{self.node.id} has a scale that is not fixed.", "Leave it in float.", self.node.id)
+        scale, size = self.arguments["scale"], self.query.shape[-1]
+        if isinstance(scale, int | float):
+            return float(scale)
+        if scale is not None or not isinstance(size, int):
+            raise PassError(f"{self.node.id} has a dynamic scale.", "Leave it in float.", self.node.id)
         return size**-0.5
 
     def _masked(self, x: Ref, shape: tuple[Dim, ...]) -> Ref:
-        mask, infinite = self.given["attn_mask"], float("-inf")
-        if self.given["is_causal"]:
-            rows = self._put("queries", "aten.sym_size.int", (self.given["query"], -2), None)
-            columns = self._put("columns", "aten.sym_size.int", (self.given["key"], -2), None)
+        mask, infinite = self.arguments["attn_mask"], float("-inf")
+        if self.arguments["is_causal"]:
+            rows = self._put("queries", "aten.sym_size.int", (self.arguments["query"], -2), None)
+            columns = self._put("columns", "aten.sym_size.int", (self.arguments["key"], -2), None)
             flat, true = shape[-2:], dict[str, Arg](dtype=TorchConst("dtype", "bool"))
             ones = self._put("ones", "aten.new_ones.default", (x, (rows, columns)), flat, "bool", true)
             mask = self._put("causal", "aten.tril.default", (ones,), flat, "bool")
@@ -93,21 +95,21 @@ class _Attention:
             return self._put("masked", "aten.add.Tensor", (x, mask), shape)
         return self._put("masked", "aten.where.ScalarOther", (mask, x, infinite), shape)
 
-    def _dropped(self, x: Ref) -> Ref:
-        """Dropout of the probabilities, where evaluation or training has one."""
-        now, training = self.given["dropout_p"], self.node.attrs.get("dropout_p")
-        rate = training if training is not None else now
-        if not rate and not now:
+    def _with_dropout(self, x: Ref) -> Ref:
+        """Dropout of the probabilities, if evaluation or training has one."""
+        evaluation, training = self.arguments["dropout_p"], self.node.attrs.get("dropout_p")
+        rate = training if training is not None else evaluation
+        if not rate and not evaluation:
             return x
         shape = self._meta(x).shape
         attrs: dict[str, Arg] = {} if training is None else {"p": training, "train": bool(training)}
-        return self._put("dropout", "aten.dropout.default", (x, now, bool(now)), shape, attrs=attrs)
+        return self._put("dropout", "aten.dropout.default", (x, evaluation, bool(evaluation)), shape, attrs=attrs)
 
-    def _put(self, wish: str, target: str, args: tuple[Arg, ...], shape: tuple[Dim, ...] | None,
+    def _put(self, suffix: str, target: str, args: tuple[Arg, ...], shape: tuple[Dim, ...] | None,
              dtype: str | None = None, kwargs: dict[str, Arg] | None = None,
              attrs: dict[str, Arg] | None = None) -> Ref:  # fmt: skip
-        """One node more; without a `shape` its result is a number."""
-        name, op = f"{self.node.id}_{wish}", op_of(target)
+        """Append a node; without `shape` its result is a number."""
+        name, op = f"{self.node.id}_{suffix}", op_of(target)
         while name in self.nodes or name in self.graph.nodes:
             name += "_"
         ports = input_ports(op, args, kwargs or {}, self.nodes)
@@ -115,5 +117,5 @@ class _Attention:
             ports["data_out"] = TensorMeta(shape, dtype or self.query.dtype)
         self.nodes[name] = Node(name, op, "call_function", target, args, kwargs or {}, ports, {}, attrs or {}, None,
                                 self.node.module_path, self.node.source)  # fmt: skip
-        self.made.append(name)
+        self.ids.append(name)
         return Ref(name)

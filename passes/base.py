@@ -1,6 +1,6 @@
-"""What a pass is: a function (graph, options, context) → (graph, report), registered by name.
+"""The interface of passes: functions (graph, options, context) → (graph, report), registered by name.
 
-An analysis returns the same graph object; a transform returns a legal graph.
+An analysis returns the same graph object; a transform returns a valid graph.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ Progress = Callable[[int, int, str], None]
 Metric = Callable[[str, int, float], None]
 
 
-def _silent(done: int, total: int, text: str) -> None:
-    """No progress wanted."""
+def _no_progress(done: int, total: int, text: str) -> None:
+    """Ignore progress."""
 
 
-def _unplotted(name: str, step: int, value: float) -> None:
-    """No figures wanted."""
+def _no_metric(name: str, step: int, value: float) -> None:
+    """Ignore metrics."""
 
 
-def _never() -> bool:
+def _false() -> bool:
     return False
 
 
-def _unheard(found: object) -> None:
-    """Nobody waits for parts of the report."""
+def _no_parts(part: object) -> None:
+    """Ignore parts of the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a pass found or did: a table and a few figures."""
+    """The result of a pass: a table and a few totals."""
 
     pass_name: str
     rows: tuple[Row, ...] = ()
@@ -56,23 +56,23 @@ class Report:
 
 @dataclass(slots=True)
 class Context:
-    """What a pass may use besides the graph. `progress` also is where a cancelled job stops (JobError).
+    """The environment of a pass. `progress` reports (done, total, text) and raises JobError in a cancelled job.
 
-    `found` hands on a part of what an analysis finds, as a plain value, as soon as it is known. `metric`: a figure
-    (name, step, value) of a long pass. `enough`: whether the user wants what a long pass has so far. `paused`: whether
-    it is to wait, which `progress` then does. `base`: the graph before the recipe's first step. `reading`: how data are
+    `found` sends a part of an analysis's result, as a plain value, as soon as it is available. `metric` reports
+    (name, step, value) of a long pass. `enough`: whether to stop and return the result so far. `paused`: whether the
+    job is to pause; `progress` then waits. `base`: the graph before the recipe's first step. `reading`: how data are
     read for the model.
     """
 
     store: WeightStore
     seed: int = 0
-    progress: Progress = _silent
+    progress: Progress = _no_progress
     callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # type: ignore[assignment]
     reading: Reading = PLAIN
-    found: Callable[[object], None] = _unheard
-    metric: Metric = _unplotted
-    enough: Callable[[], bool] = _never
-    paused: Callable[[], bool] = _never
+    found: Callable[[object], None] = _no_parts
+    metric: Metric = _no_metric
+    enough: Callable[[], bool] = _false
+    paused: Callable[[], bool] = _false
     base: Graph | None = None
 
 
@@ -89,7 +89,7 @@ Run = Callable[[Graph, Any, Context], tuple[Graph, Report]]
 class PassSpec:
     """A registered pass. `instant`: runs in the window's own process, without torch, in milliseconds.
 
-    `lasting`: takes so long that a project keeps its result, and nothing but an edit before it runs it again.
+    `lasting`: takes so long that projects store its result; only an edit of an earlier step runs it again.
     """
 
     name: str
@@ -109,8 +109,8 @@ def _register(
     spec: Callable[[Run, str], PassSpec], replace: bool
 ) -> Callable[[PassFunction[Options]], PassFunction[Options]]:
     def add(function: PassFunction[Options]) -> PassFunction[Options]:
-        made = spec(cast("Run", function), (function.__doc__ or "").strip())
-        PASSES.add(made.name, made, replace=replace)
+        pass_spec = spec(cast("Run", function), (function.__doc__ or "").strip())
+        PASSES.add(pass_spec.name, pass_spec, replace=replace)
         return function
 
     return add
@@ -119,7 +119,7 @@ def _register(
 def analysis(
     name: str, title: str, options: type = NoOptions, *, instant: bool = False, replace: bool = False
 ) -> Callable[[PassFunction[Options]], PassFunction[Options]]:
-    """Register an analysis; `replace`: in the place of a pass of ours."""
+    """Register an analysis. `replace`: allow to replace a built-in pass."""
     return _register(lambda run, doc: PassSpec(name, "analysis", options, run, title, doc, instant), replace)
 
 
@@ -127,13 +127,13 @@ def transform(
     name: str, title: str, options: type = NoOptions, *, instant: bool = False, lasting: bool = False,
     replace: bool = False,
 ) -> Callable[[PassFunction[Options]], PassFunction[Options]]:  # fmt: skip
-    """Register a transform; `replace`: in the place of a pass of ours."""
+    """Register a transform. `replace`: allow to replace a built-in pass."""
     return _register(lambda run, doc: PassSpec(name, "transform", options, run, title, doc, instant, lasting), replace)
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step gave."""
+    """The result of a step; `seconds`: run time."""
 
     graph: Graph
     report: Report
@@ -141,28 +141,28 @@ class StepResult:
 
 
 def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
-    """Run one step and check what it leaves; raises PassError, OptionsError or what the pass raises."""
+    """Run a step and check its result. Raises PassError, OptionsError or the errors of the pass."""
     if isinstance(step.options, Raw) and step.pass_name not in PASSES:
-        hint = f"Load its plug-in, or switch the step off. {nearest(step.pass_name, PASSES)}"
+        hint = f"Load its plug-in or switch the step off. {nearest(step.pass_name, PASSES)}"
         raise PassError(f"The pass {step.pass_name} is not available.", hint)
     spec: PassSpec = PASSES.get(step.pass_name)
     options = decode(spec.options, step.options.data) if isinstance(step.options, Raw) else step.options
     if not isinstance(options, spec.options):
-        raise PassError(f"Step {step.pass_name} holds options of another kind.", "Remove the step and add it again.")
+        raise PassError(f"Step {step.pass_name} has options of another pass.", "Remove the step and add it again.")
     start = time.perf_counter()
     context.seed = step.seed
     if getattr(options, "data", ""):
-        ask_limits(context, graph)
+        fill_limits(context, graph)
     after, report = spec.run(graph, options, context)
     if spec.kind == "analysis" and after is not graph:
         raise PassError(f"The analysis {spec.name} changed the graph.", "Register it as a transform.")
     if graph.runs == "module" and set(after.nodes) != set(graph.nodes):
-        text = "This model was recorded from a run, so its nodes cannot be added, removed or re-wired."
-        raise PassError(text, "Give a model that torch.export can capture.")
-    faults = [p for p in check(after, graph) if p.severity == "error"] if after is not graph else []
-    if faults:
+        text = "This model was recorded from a run, so its nodes cannot be added, removed or rewired."
+        raise PassError(text, "Use a model that torch.export can capture.")
+    errors = [p for p in check(after, graph) if p.severity == "error"] if after is not graph else []
+    if errors:
         raise PassError(
-            f"{spec.name} leaves an illegal graph: {faults[0].message}", "Correct the pass.", faults[0].node
+            f"{spec.name} returned an invalid graph: {errors[0].message}", "Correct the pass.", errors[0].node
         )
     if after is not graph and (wrong := undeclared(after, graph, context.store)):
         text = f"{spec.name} stores {wrong.tensor} as {wrong.stored}; the graph declares {wrong.declared}."
@@ -171,19 +171,19 @@ def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
 
 
 def is_instant(step: Step) -> bool:
-    """Whether a step runs in the window's own process: its pass does, or does with these options."""
+    """Whether a step runs in the window's own process: always for its pass, or with these options."""
     if step.pass_name not in PASSES:
         return False
     return PASSES.get(step.pass_name).instant or only_writes(step)
 
 
 def only_writes(step: Step) -> bool:
-    """Whether a step only writes texts on nodes, so that the model computes the same with and without it."""
+    """Whether a step only changes annotations of nodes, so that it does not affect the model's results."""
     return bool(getattr(step.options, "only_writes", False))
 
 
 def is_lasting(name: str) -> bool:
-    """Whether the result of the pass `name` is kept in projects."""
+    """Whether projects store the result of the pass `name`."""
     return name in PASSES and PASSES.get(name).lasting
 
 
@@ -191,8 +191,8 @@ class Cancelled(JobError):
     """The user stopped the job."""
 
 
-def ask_limits(context: Context, graph: Graph) -> None:
-    """Ask the graph what it takes where its project does not say: files of before, packed models."""
+def fill_limits(context: Context, graph: Graph) -> None:
+    """Set the limits of data from the graph if the project does not store them (old project files, packed models)."""
     reading = context.reading
     if reading.limits is None:
         from espalier.model.data.class_names import model_names

@@ -1,4 +1,4 @@
-"""What people type to find nodes: an expression over facts and choices, a regular expression, or plain text."""
+"""Search queries for nodes: an expression over facts and choices, a regular expression, or plain text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PREFIX = "where:"
 
 
 def selection_of(text: str) -> Select | None:
-    """The selection that a text stands for; None for plain text.
+    """The selection of a query; None for plain text.
 
-    `/…/` is a regular expression over ids and paths. `where:…` is an expression, and so is a text that compares a fact
-    (`bits <= 4 and params > 1e5`). Raises OptionsError for one that cannot be read.
+    `/…/` is a regular expression over ids and paths. `where:…` is an expression, as is a text that compares a fact
+    (`bits <= 4 and params > 1e5`). Raises OptionsError for an invalid expression or pattern.
     """
     text = text.strip()
     if len(text) > 2 and text.startswith("/") and text.endswith("/"):
@@ -31,9 +31,9 @@ def selection_of(text: str) -> Select | None:
 
 
 def find_nodes(graph: Graph, select: Select) -> tuple[str, ...]:
-    """Ids of the nodes that a selection means, in the graph's order, none where nothing matches.
+    """Ids of the selected nodes, in the graph's order; empty if nothing matches.
 
-    Raises OptionsError for a comparison of a number with a text, or a pattern that takes too long.
+    Raises OptionsError for a comparison of a number with a text, or a pattern that exceeds its time limit.
     """
     try:
         return tuple(n.id for n in chosen(graph, select, lambda _: True, "found"))

@@ -1,6 +1,6 @@
-"""The score of a configuration: what it costs (from the graph alone) and what it achieves (measured).
+"""The score of a configuration: its costs (computed from the graph) and its accuracy and loss (measured).
 
-Definitions are the command line's contract; the layout whose size is reported is that of model/packed/layout.py.
+The definitions are part of the command line's contract. Sizes are those of the layout in model/packed/layout.py.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ FLOAT_BITS = 32.0
 class Score:
     """accuracy: fraction correct; loss: mean cross-entropy; both None until measured.
 
-    size_bytes: of the packed file. weight_bits: stored bits per parameter element; masks, float ones and all that
-    formats share or are given as scales included. activation_bits: stored bits, mean over the elements that are
-    multiplied: the data_in ports of layers and matmuls, those in attentions included. sparsity: zeros over elements of
-    Linear and convolution weights. bitops: Σ MACs × weight bits × activation bits of one sample at the traced sizes,
-    of zeros too. activation_sparsity: the share that is pruned of the elements that activation_bits counts.
-    memory_density: 32 × elements / stored bits.
+    size_bytes: size of the packed file. weight_bits: stored bits per parameter element, including masks, float
+    parameters, shared exponents and scales. activation_bits: stored bits, mean over all multiplied elements: the
+    data_in ports of layers and matmuls, including those in attentions. sparsity: zeros over elements of Linear and
+    convolution weights. bitops: Σ MACs × weight bits × activation bits of one sample at the traced sizes, including
+    zeros. activation_sparsity: pruned share of the elements in activation_bits. memory_density: 32 × elements / stored
+    bits.
     """
 
     accuracy: float | None = None
@@ -53,15 +53,15 @@ class Score:
     activation_sparsity: float = 0.0
 
     def measured(self, accuracy: float, loss: float) -> Score:
-        """With the measured part."""
+        """The score with measured accuracy and loss."""
         return replace(self, accuracy=accuracy, loss=loss)
 
 
 @dataclass(frozen=True, slots=True)
 class _NodeCost:
-    """What one node adds to the score. `pruned`: (weight, its zeros); `activation`: (elements, bits, share pruned).
+    """Contribution of a node. `pruned`: (weight, zeros). `activation`: (elements, bits, pruned share).
 
-    `scales`: given ones, and whether of a stored weight. `line`: its text in the packed file, which names `masks`.
+    `scales`: (static scale, whether of a stored weight). `line`: its text in the packed file, which names `masks`.
     """
 
     node: Node
@@ -76,7 +76,7 @@ class _NodeCost:
 
 @dataclass(frozen=True, slots=True)
 class _WeightCost:
-    """How a weight with these uses is stored, and what its tensors add to the file and its header."""
+    """Contribution of a weight with these uses: bits, sizes in the file and shares of its header in bytes."""
 
     weight: Weight
     uses: list[Use]
@@ -87,7 +87,7 @@ class _WeightCost:
 
 
 class Scorer:
-    """Static scores of one graph after another: only what differs from the graph before is counted again."""
+    """Computes static scores of successive graphs; unchanged nodes and weights are not counted again."""
 
     def __init__(self) -> None:
         self._symbols: dict[str, int] = {}
@@ -96,7 +96,7 @@ class Scorer:
         self._pieces: dict[Lines, int] = {}
 
     def score(self, graph: Graph) -> Score:
-        """The part of the score that needs no run; milliseconds, no torch."""
+        """The part of the score that needs no evaluation; milliseconds, no torch."""
         self._count_nodes(graph)
         self._count_weights(graph)
         packed = list(self._weights.values())
@@ -113,43 +113,43 @@ class Scorer:
         )
 
     def _stored(self) -> tuple[int, int]:
-        """(elements of the parameters, bits that they take): a given scale is bits of the weight that it scales."""
+        """(elements, stored bits) of all parameters; a static scale counts as bits of its weight."""
         scales: dict[str, bool] = {}
         for cost in self._nodes.values():
             for name, of_weight in cost.scales:
                 scales[name] = of_weight or scales.get(name, False)
-        held = [(c, scales.get(n)) for n, c in self._weights.items()]
-        own = [c for c, scale in held if c.weight.role == "parameter" and (scale is None or c.uses)]
-        given = sum(c.bits for c, scale in held if scale and not c.uses)
-        return sum(c.weight.elements for c in own), sum(c.bits for c in own) + given
+        costs = [(c, scales.get(n)) for n, c in self._weights.items()]
+        own = [c for c, scale in costs if c.weight.role == "parameter" and (scale is None or c.uses)]
+        scale_bits = sum(c.bits for c, scale in costs if scale and not c.uses)
+        return sum(c.weight.elements for c in own), sum(c.bits for c in own) + scale_bits
 
     def _graph_size(self, graph: Graph) -> int:
         """Bytes of the graph in the packed file."""
-        held, sizes = self._pieces, list[tuple[Lines, int]]()
+        cached, sizes = self._pieces, list[tuple[Lines, int]]()
         nodes = labelled((c.line, c.masks) for c in self._nodes.values())
         for piece in pieces([first_line(graph), *nodes, *(c.line for c in self._weights.values())]):
-            sizes.append((piece, held[piece] if piece in held else len(compressed(piece))))
+            sizes.append((piece, cached[piece] if piece in cached else len(compressed(piece))))
         self._pieces = dict(sizes)
         return sum(size for _, size in sizes)
 
     def _count_nodes(self, graph: Graph) -> None:
-        held, sizes = self._nodes, one_sample(graph)
-        # What a function reads hangs on the get_attr nodes before it as well.
+        cached, sizes = self._nodes, one_sample(graph)
+        # The weights of a function depend on the get_attr nodes before it too.
         sources = (n for n in graph if n.call == "get_attr")
-        if self._symbols != graph.symbols or any(n.id in held and held[n.id].node is not n for n in sources):
-            held = {}
+        if self._symbols != graph.symbols or any(n.id in cached and cached[n.id].node is not n for n in sources):
+            cached = {}
         self._symbols = graph.symbols
         self._nodes = {
-            n.id: old if (old := held.get(n.id)) and old.node is n else _node_cost(n, graph, sizes) for n in graph
+            n.id: old if (old := cached.get(n.id)) and old.node is n else _node_cost(n, graph, sizes) for n in graph
         }
 
     def _count_weights(self, graph: Graph) -> None:
-        held, users = self._weights, dict[str, list[Use]]((name, []) for name in graph.weights)
+        cached, users = self._weights, dict[str, list[Use]]((name, []) for name in graph.weights)
         for cost in self._nodes.values():
             for name, use in cost.uses:
                 users[name].append(use)
         self._weights = {
-            name: old if (old := held.get(name)) and old.weight is w and old.uses == users[name]
+            name: old if (old := cached.get(name)) and old.weight is w and old.uses == users[name]
             else _weight_cost(name, w, users[name])
             for name, w in graph.weights.items()
         }  # fmt: skip
@@ -165,37 +165,39 @@ class Scorer:
         return sum(count * share for count, _, share in ports) / total if total else 0.0
 
     def _sparsity(self, graph: Graph) -> float:
-        """Weights that several nodes share count once."""
+        """Zeros over elements; shared weights count once."""
         zeros = dict(c.pruned for c in self._nodes.values() if c.pruned)
         total = sum(graph.weights[name].elements for name in zeros)
         return sum(zeros.values()) / total if total else 0.0
 
 
 def static_score(graph: Graph) -> Score:
-    """The part of the score that needs no run, of a graph alone."""
+    """The part of the score that needs no evaluation, for a single graph."""
     return Scorer().score(graph)
 
 
 def _node_cost(node: Node, graph: Graph, sizes: dict[str, int]) -> _NodeCost:
-    flowing = node.sparsity.get("data_in")
-    share = flowing.ratio if flowing and flowing.flows else 0.0
-    activation = (multiplied(node, sizes), port_bits(node, "data_in", sizes), share) if spec(node.op).macs else None
+    input_sparsity = node.sparsity.get("data_in")
+    share = input_sparsity.ratio if input_sparsity and input_sparsity.flows else 0.0
+    activation = (
+        (multiplied_elements(node, sizes), port_bits(node, "data_in", sizes), share) if spec(node.op).macs else None
+    )
     name = weight_at(node, "weight", graph) if spec(node.op).category == "linear" else None
-    held = node.sparsity.get("weight")
-    pruned = (name, held.zeros if held else 0) if name is not None else None
+    sparsity = node.sparsity.get("weight")
+    pruned = (name, sparsity.zeros if sparsity else 0) if name is not None else None
     scales = tuple((c.scale, weight_at(node, p, graph) is not None) for p, c in node.precision.items() if c.scale)
     return _NodeCost(node, node_bitops(node, sizes), activation, pruned, uses(node, graph), scales, node_line(node),
                      masks_of(node))  # fmt: skip
 
 
-def multiplied(node: Node, sizes: dict[str, int]) -> int:
-    """Activations that a node multiplies: of an attention, its query and the probabilities, as when decomposed."""
+def multiplied_elements(node: Node, sizes: dict[str, int]) -> int:
+    """Activation elements that a node multiplies; for an attention its query and its probabilities."""
     if node.call == "opaque" or not floating(node.ports.get("data_in")):
         return 0
-    held = node.ports["data_in"].sizes(sizes)
+    shape = node.ports["data_in"].sizes(sizes)
     if not decomposable(node):
-        return math.prod(held)
-    return math.prod(held) + math.prod(held[:-1]) * node.ports["weight"].sizes(sizes)[-2]
+        return math.prod(shape)
+    return math.prod(shape) + math.prod(shape[:-1]) * node.ports["weight"].sizes(sizes)[-2]
 
 
 def _weight_cost(name: str, weight: Weight, users: list[Use]) -> _WeightCost:
@@ -211,7 +213,7 @@ def one_sample(graph: Graph) -> dict[str, int]:
 
 
 def port_bits(node: Node, port: str, sizes: dict[str, int]) -> float:
-    """Stored bits of one element of a port at `sizes`: its format's with what is shared or given, or its float's."""
+    """Stored bits per element of a port at `sizes`, including shared exponents and scales."""
     chosen, meta = node.precision.get(port), node.ports.get(port)
     if chosen:
         return _format_bits(node, port, chosen, sizes)
@@ -225,8 +227,8 @@ def _format_bits(node: Node, port: str, chosen: Precision, sizes: dict[str, int]
         return float(fmt.element_bits)
     view, shape = view_at(node, port), meta.sizes(sizes)
     if chosen.scale and isinstance(fmt, ScaledFormat):
-        given = 32 * math.prod(fmt.scale_shape(view.shape(shape) if view else shape))
-        return fmt.element_bits + given / count
+        scale_bits = 32 * math.prod(fmt.scale_shape(view.shape(shape) if view else shape))
+        return fmt.element_bits + scale_bits / count
     return fmt.element_bits + shared_bits(fmt, view, shape) / count
 
 
@@ -237,7 +239,9 @@ def bitops(graph: Graph) -> float:
 
 
 def node_bitops(node: Node, sizes: dict[str, int]) -> float:
-    """BitOPs of one node at `sizes`; an adapter's matrices and what flows between them are float."""
-    own, flowing = macs(node, sizes), port_bits(node, "data_in", sizes)
+    """BitOPs of a node at `sizes`; the matrices and intermediate values of adapters are float."""
+    node_macs, input_bits = macs(node, sizes), port_bits(node, "data_in", sizes)
     first, second = adapter_macs(node, sizes) if node.adapters else (0, 0)
-    return own * port_bits(node, "weight", sizes) * flowing + FLOAT_BITS * (first * flowing + second * FLOAT_BITS)
+    return node_macs * port_bits(node, "weight", sizes) * input_bits + FLOAT_BITS * (
+        first * input_bits + second * FLOAT_BITS
+    )

@@ -1,4 +1,4 @@
-"""Which nodes a pass works on: by type, name, regex, module path, expression, or all."""
+"""Selection of nodes by type, name, regular expression, module path or expression, or all nodes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from espalier.model.errors import PassError, nearest
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import OPS, Category, category
 from espalier.model.patterns import Patterns, check
-from espalier.model.torch.leaf_names import class_of_word, is_of_class
+from espalier.model.torch.leaf_names import class_of_name, is_of_class
 from espalier.passes.where import holds, parse
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Nodes of a graph.
+    """A selection of nodes.
 
-    by type: `values` are ops ("linear"), categories ("norm") or classes ("LayerNorm", "batch_norm2d"), where a word
-    is more than one of these, the first; by name: node ids or module paths; by regex: patterns searched in ids and
-    paths; by module: path prefixes ("bert.encoder.layer.0"); by where: expressions over facts and choices
-    ('op == "linear" and bits > 4', see `espalier.passes.where`); all: every node.
+    by type: `values` are ops ("linear"), categories ("norm") or classes ("LayerNorm", "batch_norm2d"), tried in this
+    order; by name: node ids or module paths; by regex: patterns searched in ids and paths; by module: path prefixes
+    ("bert.encoder.layer.0"); by where: expressions over facts and choices ('op == "linear" and bits > 4', see
+    `espalier.passes.where`); all: every node.
     """
 
     by: Literal["all", "type", "name", "regex", "module", "where"] = "all"
@@ -37,7 +37,7 @@ class Select:
                 parse(expression)
 
     def describe(self) -> str:
-        """For steps and messages: "type linear", "no type"."""
+        """Text for steps and messages: "type linear", "no type"."""
         named = f"{self.by} {', '.join(self.values)}" if self.values else f"no {self.by}"
         return "all" if self.by == "all" else named
 
@@ -58,7 +58,7 @@ _TESTS: dict[str, Callable[[Node, frozenset[str]], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Types:
-    """What the names of types mean."""
+    """Names of types, by their kind."""
 
     ops: frozenset[str]
     categories: frozenset[str]
@@ -71,11 +71,11 @@ class _Types:
 
 
 @lru_cache(maxsize=64)
-def _types(words: frozenset[str]) -> _Types:
-    """A word that means nothing here may still be the op of some graph."""
-    categories = {w for w in words if w not in OPS and w in get_args(Category)}
-    classes = {w: c for w in words - categories if w not in OPS and (c := class_of_word(w))}
-    return _Types(words - categories - set(classes), frozenset(categories), frozenset(classes.values()))
+def _types(names: frozenset[str]) -> _Types:
+    """Names by kind; an unknown name may be an op of some graph."""
+    categories = {w for w in names if w not in OPS and w in get_args(Category)}
+    classes = {w: c for w in names - categories if w not in OPS and (c := class_of_name(w))}
+    return _Types(names - categories - set(classes), frozenset(categories), frozenset(classes.values()))
 
 
 @lru_cache(maxsize=64)
@@ -88,10 +88,10 @@ def _occurs(patterns: Patterns, node: Node) -> bool:
 
 
 def _unknown_type(graph: Graph, select: Select) -> str | None:
-    """The first type that is no op, category or class."""
-    strange = _types(_values(select)).ops - set(OPS) if select.by == "type" else frozenset[str]()
-    strange = strange - {n.op for n in graph} if strange else strange
-    return next((v for v in select.values if v in strange), None)
+    """The first type that is neither an op nor a category nor a class."""
+    unknown = _types(_values(select)).ops - set(OPS) if select.by == "type" else frozenset[str]()
+    unknown = unknown - {n.op for n in graph} if unknown else unknown
+    return next((v for v in select.values if v in unknown), None)
 
 
 @lru_cache(maxsize=64)
@@ -105,16 +105,16 @@ def matches(node: Node, select: Select) -> bool:
 
 
 def by_name(graph: Graph) -> dict[str, list[Node]]:
-    """Node id, else module path → its nodes in order: for passes that select by name again and again."""
-    found: dict[str, list[Node]] = {}
+    """Node id or module path → its nodes in order; an index for repeated selections by name."""
+    nodes: dict[str, list[Node]] = {}
     for node in graph:
         if node.call == "call_module" and node.target not in graph.nodes:
-            found.setdefault(node.target, []).append(node)
-    return found | {node.id: [node] for node in graph}
+            nodes.setdefault(node.target, []).append(node)
+    return nodes | {node.id: [node] for node in graph}
 
 
 def _named(graph: Graph, names: frozenset[str]) -> list[Node]:
-    """A name that is a node's own is that node, though other calls of its module share its path."""
+    """Nodes by name. A node id selects only that node, even if it is also the path of a module."""
     paths = {n for n in names if n not in graph.nodes}
     return [n for n in graph if n.id in names or (n.call == "call_module" and n.target in paths)]
 
@@ -122,38 +122,38 @@ def _named(graph: Graph, names: frozenset[str]) -> list[Node]:
 def chosen(
     graph: Graph,
     select: Select,
-    able: Callable[[Node], bool],
+    accepts: Callable[[Node], bool],
     purpose: str,
     names: Mapping[str, list[Node]] | None = None,
-    first: str = "This model has no such node.",
+    no_node_hint: str = "This model has no such node.",
 ) -> list[Node]:
-    """The selected nodes for which `able` holds; raises PassError when there is none. `names`: `by_name(graph)`.
+    """The selected nodes that `accepts` accepts. Raises PassError if there is none. `names`: `by_name(graph)`.
 
-    `first`: what to do before, where no node of the graph is able.
+    `no_node_hint`: hint of the error if the graph has no accepted node at all.
     """
     if names is not None and select.by == "name" and len(select.values) == 1:
-        found = names.get(select.values[0], [])
+        nodes = names.get(select.values[0], [])
     else:
         test, values = _TESTS[select.by], _values(select)
-        found = _named(graph, values) if select.by == "name" else [n for n in graph if test(n, values)]
-    fit = [n for n in found if able(n)]
-    if found and (strange := _unknown_type(graph, select)):
-        raise PassError(f"There is no type {strange!r}.", nearest(strange, types_in(graph)))
-    if fit:
-        return fit
-    if found:
-        raise PassError(f"None of the {len(found)} selected nodes can be {purpose}.",
-                        _able_hint(graph, able, first), found[0].id)  # fmt: skip
+        nodes = _named(graph, values) if select.by == "name" else [n for n in graph if test(n, values)]
+    accepted = [n for n in nodes if accepts(n)]
+    if nodes and (unknown := _unknown_type(graph, select)):
+        raise PassError(f"There is no type {unknown!r}.", nearest(unknown, types_in(graph)))
+    if accepted:
+        return accepted
+    if nodes:
+        raise PassError(f"None of the {len(nodes)} selected nodes can be {purpose}.",
+                        _accepted_types_hint(graph, accepts, no_node_hint), nodes[0].id)  # fmt: skip
     raise PassError(f"The selection ({select.describe()}) matches no node.", _hint(graph, select))
 
 
-def _able_hint(graph: Graph, able: Callable[[Node], bool], first: str) -> str:
-    ops = sorted({n.op for n in graph if able(n)})
-    return f"Types that can: {', '.join(ops)}." if ops else first
+def _accepted_types_hint(graph: Graph, accepts: Callable[[Node], bool], no_node_hint: str) -> str:
+    ops = sorted({n.op for n in graph if accepts(n)})
+    return f"Suitable types: {', '.join(ops)}." if ops else no_node_hint
 
 
 def types_in(graph: Graph) -> list[str]:
-    """The words that select by type in a graph, sorted: its ops, their categories, its modules' classes."""
+    """The names that select by type in a graph, sorted: ops, categories and classes of modules."""
     classes = {str(n.attrs["class"]) for n in graph if "class" in n.attrs}
     return sorted({n.op for n in graph} | {c for n in graph if (c := category(n)) not in OPS} | classes)
 
@@ -163,14 +163,14 @@ NOUNS = {"where": "expression"}
 
 def _hint(graph: Graph, select: Select) -> str:
     if select.by == "type":
-        if strange := _unknown_type(graph, select):
-            return nearest(strange, types_in(graph))
+        if unknown := _unknown_type(graph, select):
+            return nearest(unknown, types_in(graph))
         return f"The model's types: {', '.join(sorted({n.op for n in graph}))}."
-    words = {
+    names_by_kind = {
         "name": set(graph.nodes),
         "module": {_path(n) for n in graph if _path(n)},
     }
-    known = words.get(select.by)
+    names = names_by_kind.get(select.by)
     if not select.values:
         return f"Select by at least one {select.by}."
-    return nearest(select.values[0], known) if known else f"Change the {NOUNS.get(select.by, 'pattern')}."
+    return nearest(select.values[0], names) if names else f"Change the {NOUNS.get(select.by, 'pattern')}."

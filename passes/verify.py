@@ -1,4 +1,4 @@
-"""Is the captured graph the model? Both run on fresh inputs of other sizes, and their results are compared."""
+"""Verification of a captured graph: compares its results with the original model's on new inputs of several sizes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from espalier.model.sources.info import Loaded
 
 Sizes = dict[str, int]
-TOLERANCE = 1e-3  # of the largest value; kernels may sum in another order at another size
+TOLERANCE = 1e-3  # relative to the largest value; kernels may sum in another order at another size
 
 
 @dataclass(slots=True)
 class Verified:
-    """The largest difference over all sizes that the model takes; `faults` are what does not agree."""
+    """The largest difference over all accepted sizes; `faults` are texts on what disagrees."""
 
     max_abs_diff: float | None = None
     sizes: list[Sizes] = field(default_factory=list)  # type: ignore[assignment]
@@ -36,22 +36,22 @@ def verify(opened: Opened, seed: int = 0) -> Verified:
     from espalier.model.torch.build import build
 
     if opened.loaded is None or opened.capture is None:
-        raise PassError("There is no original model to compare with.", "Verify a source, not a project.")
+        raise PassError("A project has no original model to compare with.", "Verify the source of the model instead.")
     graph = opened.project.base
     built = build(graph, opened.store, opened.callables)
-    found = Verified()
+    result = Verified()
     generator = torch.Generator().manual_seed(seed)
     for sizes in _sizes(graph, opened.capture.dynamic):
         values = _inputs(opened.loaded.example, graph, sizes, generator)
         with torch.no_grad():
-            _compare(opened.loaded, built, values, sizes, graph, found)
-    if not found.sizes:
-        found.faults.append("The model ran at none of the sizes that were tried.")
-    return found
+            _compare(opened.loaded, built, values, sizes, graph, result)
+    if not result.sizes:
+        result.faults.append("The model failed at all tried sizes.")
+    return result
 
 
 def _sizes(graph: Graph, dynamic: Mapping[str, tuple[str, ...]]) -> Iterator[Sizes]:
-    """The example's own sizes, then others: sizes that stand at the same place change together."""
+    """The example's sizes, then others; sizes of the same dimension change together."""
     yield dict(graph.symbols)
     if not dynamic:
         return
@@ -69,25 +69,25 @@ def _group(symbol: str, places: tuple[str, ...]) -> str:
 
 
 def _other(value: int, change: int, group: str) -> int:
-    """A batch is given, a length is moved."""
+    """The changed size: `change` itself for a batch, otherwise the size plus `change`, at least 1."""
     return change if group == "batch" else max(1, value + change)
 
 
 def _inputs(example: dict[str, Any], graph: Graph, sizes: Sizes, generator: torch.Generator) -> dict[str, Any]:
-    """Fresh values of the example's own range; an input that the graph does not name stays as it is."""
+    """New values in the range of the example; inputs that are not in the graph are unchanged."""
     import torch
 
     ports = {n.target: n.ports.get("data_out") for n in graph.placeholders}
-    found: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     for name, value in example.items():
         meta = ports.get(name)
-        fresh = isinstance(value, torch.Tensor) and meta is not None and value.numel()
-        found[name] = _fresh(value, meta.sizes(sizes), generator) if fresh and meta else value
-    return found
+        replaced = isinstance(value, torch.Tensor) and meta is not None and value.numel()
+        inputs[name] = _random_like(value, meta.sizes(sizes), generator) if replaced and meta else value
+    return inputs
 
 
-def _fresh(value: Tensor, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Floats of the same mean and deviation; integers drawn from those of the example, so all of them are valid."""
+def _random_like(value: Tensor, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Normal floats of the example's mean and deviation; integers drawn from the example, so that all are valid."""
     import torch
 
     if value.is_floating_point():
@@ -96,29 +96,29 @@ def _fresh(value: Tensor, shape: tuple[int, ...], generator: torch.Generator) ->
     return value.reshape(-1)[torch.randint(0, value.numel(), shape, generator=generator)]
 
 
-def _compare(loaded: Loaded, built: Any, values: dict[str, Any], sizes: Sizes, graph: Graph, found: Verified) -> None:
+def _compare(loaded: Loaded, built: Any, values: dict[str, Any], sizes: Sizes, graph: Graph, result: Verified) -> None:
     import torch
 
     names = {n.target for n in graph.placeholders}
     torch.manual_seed(0)
     try:
         expected = _original(loaded, values)
-    # The user's model may refuse a size in any way.
+    # The user's model may raise any exception at an unsupported size.
     except Exception:  # noqa: BLE001
         return
     torch.manual_seed(0)
     try:
         actual = built(**{k: v for k, v in values.items() if k in names})
-    # The rebuilt model failing where the original runs is what is being looked for.
+    # A failure of the rebuilt model is a result of the verification.
     except Exception as error:  # noqa: BLE001
-        found.faults.append(f"The rebuilt model fails at {sizes}: {type(error).__name__}: {str(error)[:200]}")
+        result.faults.append(f"The rebuilt model fails at {sizes}: {type(error).__name__}: {str(error)[:200]}")
         return
-    found.sizes.append(sizes)
-    _differ(tensors(expected), tensors(actual), sizes, found)
+    result.sizes.append(sizes)
+    _compare_results(tensors(expected), tensors(actual), sizes, result)
 
 
 def _original(loaded: Loaded, values: dict[str, Any]) -> Any:
-    """The original model's result; an exported program takes by position what it was exported with by position."""
+    """The original model's result. An exported program gets its positional inputs by position."""
     example = loaded.program.example_inputs if loaded.program is not None else None
     count = len(example[0]) if example else 0
     names = list(values)
@@ -133,18 +133,18 @@ def tensors(value: Any) -> list[Tensor]:
     return [v for v in pytree.tree_leaves(value) if isinstance(v, torch.Tensor)]
 
 
-def _differ(expected: list[Tensor], actual: list[Tensor], sizes: Sizes, found: Verified) -> None:
+def _compare_results(expected: list[Tensor], actual: list[Tensor], sizes: Sizes, result: Verified) -> None:
     import torch
 
     if [t.shape for t in expected] != [t.shape for t in actual]:
-        found.faults.append(f"The rebuilt model's results have other shapes at {sizes}.")
+        result.faults.append(f"The rebuilt model's results have other shapes at {sizes}.")
         return
     for e, a in zip(expected, actual, strict=True):
         if not e.numel():
             continue
         if not torch.equal(e.isnan(), a.isnan()):
-            found.faults.append(f"Only one of the models gives values that are not numbers at {sizes}.")
+            result.faults.append(f"The models give NaN at different elements at {sizes}.")
         difference = float((e.double() - a.double()).abs().nan_to_num(0.0, 0.0).max())
-        found.max_abs_diff = max(found.max_abs_diff or 0.0, difference)
+        result.max_abs_diff = max(result.max_abs_diff or 0.0, difference)
         if difference > TOLERANCE * max(1.0, float(e.double().abs().nan_to_num().max())):
-            found.faults.append(f"The rebuilt model's results differ by {difference:.3g} at {sizes}.")
+            result.faults.append(f"The rebuilt model's results differ by {difference:.3g} at {sizes}.")

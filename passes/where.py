@@ -1,7 +1,7 @@
-"""Nodes by expressions over their facts and choices: `op == "linear" and params > 1e4 and bits <= 4`.
+"""Expressions that select nodes by facts and choices: `op == "linear" and params > 1e4 and bits <= 4`.
 
-A small language of Python's syntax, evaluated on its own: numbers, texts, names of facts, comparisons, `and`, `or`,
-`not`, `in`, and arithmetic. Nothing else, so that an expression from a file can only ever compute.
+A subset of Python's syntax with its own evaluator: numbers, texts, names of facts, comparisons, `and`, `or`, `not`,
+`in` and arithmetic. There are no calls or attributes, so that expressions from files cannot run code.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from espalier.model.graph.graph import Node
 from espalier.model.graph.meta import BITS
 from espalier.model.graph.ops import category, kind
 
-LONGEST = 1000  # characters; a file may hold anything, and Python's parser recurses
+MAX_CHARACTERS = 1000  # Python's parser is recursive, and expressions come from files
 Value = float | str | bool
 
 
 def _elements(node: Node) -> float:
-    """Elements of the stored tensors that stand at ports of fixed sizes."""
+    """Elements of weight and bias of fixed sizes."""
     sizes = [node.ports[p].shape for p in ("weight", "bias") if p in node.ports]
     fixed = [s for s in sizes if all(isinstance(d, int) for d in s)]
     return float(sum(math.prod(d for d in s if isinstance(d, int)) for s in fixed))
@@ -63,10 +63,10 @@ FACTS: Mapping[str, tuple[Callable[[Node], Value], str]] = {
                  "share of the weight that is pruned, 0 to 1"),
     "features_in": (_last("data_in"), "last size of the first input"),
     "features_out": (_last("data_out"), "last size of the result"),
-    "inputs": (lambda n: float(len(set(n.inputs))), "number of tensors that it takes"),
+    "inputs": (lambda n: float(len(set(n.inputs))), "number of input tensors"),
     "adapters": (lambda n: float(len(n.adapters)), "number of LoRA adapters"),
-    "title": (lambda n: n.annotation.title, "title that a user gave it"),
-    "note": (lambda n: n.annotation.note, "note that a user wrote on it"),
+    "title": (lambda n: n.annotation.title, "title set by the user"),
+    "note": (lambda n: n.annotation.note, "note written by the user"),
     "tag": (lambda n: n.annotation.colour, "colour tag: red, orange, …"),
     "muted": (lambda n: n.annotation.muted, "whether it is muted"),
 }  # fmt: skip
@@ -85,13 +85,15 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
 @lru_cache(maxsize=256)
 def parse(expression: str) -> ast.expr:
     """The syntax tree of an expression; raises OptionsError for other syntax and unknown names."""
-    if len(expression) > LONGEST:
-        raise OptionsError(f"The expression has {len(expression)} characters.", f"Write at most {LONGEST}.")
+    if len(expression) > MAX_CHARACTERS:
+        raise OptionsError(
+            f"The expression has {len(expression)} characters.", f"Shorten it to at most {MAX_CHARACTERS}."
+        )
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        hint = 'Write such as: op == "linear" and params > 1e4.'
-        raise OptionsError(f"{expression!r} is no expression.", hint) from error
+        hint = 'Write it like: op == "linear" and params > 1e4.'
+        raise OptionsError(f"{expression!r} is not a valid expression.", hint) from error
     _check(tree, expression)
     return tree
 
@@ -104,27 +106,27 @@ def _check(tree: ast.expr, expression: str) -> None:
             case ast.Constant(value=value) if isinstance(value, bool | int | float | str):
                 pass
             case ast.BinOp(op=op) if type(op) not in _ARITHMETIC:
-                raise _foreign(part, expression)
+                raise _unsupported(part, expression)
             case ast.Compare(ops=ops) if not all(type(o) in _COMPARED for o in ops):
-                raise _foreign(part, expression)
+                raise _unsupported(part, expression)
             case _ if isinstance(part, _ALLOWED):
                 pass
             case _:
-                raise _foreign(part, expression)
+                raise _unsupported(part, expression)
 
 
-def _foreign(part: ast.AST, expression: str) -> OptionsError:
+def _unsupported(part: ast.AST, expression: str) -> OptionsError:
     try:
         text = ast.unparse(part) if isinstance(part, ast.expr) else type(part).__name__
     except RecursionError:
         text = type(part).__name__
     return OptionsError(
-        f"{text!r} cannot stand in {expression!r}.", "Use facts, numbers, texts, comparisons, and, or, not."
+        f"{text!r} is not supported in {expression!r}.", "Use facts, numbers, texts, comparisons, and, or, not."
     )
 
 
 def holds(expression: str, node: Node) -> bool:
-    """Whether an expression is true of a node; a fact that the node does not have compares false.
+    """Whether an expression is true for a node; comparisons of missing facts are false.
 
     Raises OptionsError for syntax, unknown names, and comparisons of a number with a text.
     """
@@ -164,7 +166,7 @@ def _value(tree: ast.expr, node: Node) -> Any:
 
 
 def _number(value: Any) -> float:
-    """A number to compute with, as a float: integers of a file could grow without end."""
+    """A number as a float; integers of unlimited size would allow expressions that never finish."""
     if not isinstance(value, int | float):
-        raise TypeError("a text is no number")
+        raise TypeError("expected a number, not a text")
     return float(value)

@@ -17,7 +17,7 @@ from espalier.passes.allocation.plan import steps
 from espalier.passes.allocation.solve import Competing, allocate, settled
 from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.costs.limits import parse_budget
-from espalier.passes.sensitivity.combined import Wholes, correction_of
+from espalier.passes.sensitivity.combined import CombinedDivergences, correction_of
 
 FLOAT = "float"
 
@@ -35,7 +35,7 @@ def allocated(
     listed = [f for f in formats if f != FLOAT]
     options: SensitivityOptions = decode(SensitivityOptions, {**values, "formats": listed})
     rows, summary = sensitivities(options, target)
-    table = Wholes(rows, correction_of(summary))
+    table = CombinedDivergences(rows, correction_of(summary))
     graph, before, rest = settled(target.project.graph, limits)
     find_costs({limit.figure for limit in rest}, rows, options, target)
     with_float = not formats or FLOAT in formats or not listed

@@ -17,7 +17,7 @@ from espalier.model.data.rows import SPLIT_NAMES
 from espalier.model.errors import DataError, nearest
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import floating
-from espalier.passes.base import Context, ask_limits
+from espalier.passes.base import Context, fill_limits
 from espalier.passes.running.data_fit import text_limit
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def splits_of(data: Data, graph: Graph, context: Context, limit: int = 0) -> dic
 
     `limit`: maximum of samples read from an iterable, 0 for all.
     """
-    ask_limits(context, graph)
+    fill_limits(context, graph)
     if isinstance(data, Mapping) and data and all(isinstance(k, str) and k in SPLIT_NAMES for k in data):
         named = cast("Mapping[str, Data]", data)
         return {SPLIT_NAMES[k]: _split(v, graph, context, limit) for k, v in named.items()}

@@ -18,7 +18,7 @@ from espalier.model.data.base import ALL, Split, TaskData
 from espalier.model.document.codec import decode
 from espalier.model.errors import DataError
 from espalier.model.formats.base import Format
-from espalier.passes.base import ask_limits
+from espalier.passes.base import fill_limits
 from espalier.passes.figure import OPENED
 from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.running.splits import EvaluateOptions, choose_split, load_split
@@ -234,7 +234,7 @@ class Measurable(Editable):
         """The samples for a metric."""
         context = self._context()
         if data is None or isinstance(data, str | PathLike):
-            ask_limits(context, self._graph)
+            fill_limits(context, self._graph)
             spec = str(data or self._project.source.data or "")
             return load_split(replace(options, data=spec), context)
         splits = splits_of(data, self._graph, context, options.limit)

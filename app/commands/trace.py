@@ -43,7 +43,7 @@ def _data(target: Target) -> dict[str, Any]:
     assert capture is not None
     problems = [{"node": p.node, "message": p.message, "severity": p.severity} for p in target.opened.problems]
     return {**summarise(target.project.base), "dynamic": dict(capture.dynamic), "fixed": list(capture.fixed),
-            "problems": problems, "seconds": dict(capture.seconds), "captured_at": capture.kept,
+            "problems": problems, "seconds": dict(capture.seconds), "captured_at": capture.cached_at,
             "max_abs_diff": None}  # fmt: skip
 
 

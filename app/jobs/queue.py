@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.jobs.runner import Listener
 from espalier.model.errors import JobError
-from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, Job, JobEvent, JobInfo, Yielded, emptied
+from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, Job, JobEvent, JobInfo, Yielded, without_data
 
 
 class Runner(Protocol):
@@ -137,7 +137,7 @@ class JobQueue(QObject):
             self._finish(event)
         self.job_event.emit(event)
         if isinstance(event.event, TERMINAL):
-            event.job.job = emptied(event.job.job)  # the list of jobs holds it until the window closes
+            event.job.job = without_data(event.job.job)  # the list of jobs holds it until the window closes
 
     def _continue(self, job: JobInfo, event: Yielded) -> JobEvent:
         """Queue the rest of a job that yielded; returns the event to signal, Done if it is complete."""

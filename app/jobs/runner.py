@@ -226,7 +226,7 @@ def _with_shared_nodes(job: Job, event: Event) -> Event:
     if not isinstance(job, ReplayJob) or not isinstance(event, Done):
         return event
     result: ReplayResult = event.result
-    given = [job.known[1], job.base] if job.known else [job.base]
+    given = [job.cached[1], job.base] if job.cached else [job.base]
     graphs = {id(g): g for g in (result.graph, *(r.graph for r in result.results if r))}
     shared = {key: graph.sharing(given) for key, graph in graphs.items()}
     results = tuple(r and replace(r, graph=shared[id(r.graph)]) for r in result.results)

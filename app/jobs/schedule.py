@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from espalier.passes.jobs.kinds import Done, Event, Finish, JobInfo, Word, Yielded
+from espalier.passes.jobs.kinds import Command, Done, Event, Finish, JobInfo, Yielded
 
 
 class Schedule:
@@ -16,7 +16,7 @@ class Schedule:
         self._condition = threading.Condition()
         self._current: JobInfo | None = None
         self._cancelled: set[int] = set()
-        self._words: dict[int, Word] = {}  # the last control message for the running job
+        self._words: dict[int, Command] = {}  # the last control message for the running job
         self._yielding: set[int] = set()  # jobs that were asked to yield
         self._parked: dict[int, JobInfo] = {}  # paused jobs, and jobs between two parts
         self.closing = False
@@ -73,7 +73,7 @@ class Schedule:
         with self._condition:
             self._parked.pop(number, None)
 
-    def send(self, number: int, word: Word) -> None:
+    def send(self, number: int, word: Command) -> None:
         """Set the control message for a job, if it runs; Finish is final."""
         with self._condition:
             if self._current and self._current.id == number and self._words.get(number) != Finish():
@@ -109,7 +109,7 @@ class Schedule:
         """Whether a job is cancelled, or the schedule ends."""
         return self.closing or info.id in self._cancelled
 
-    def take_word(self, info: JobInfo) -> Word | None:
+    def take_word(self, info: JobInfo) -> Command | None:
         """Remove and return the control message for a job."""
         return self._words.pop(info.id, None)
 

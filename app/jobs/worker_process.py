@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from espalier.model.trust import begin_session
-from espalier.passes.jobs.kinds import Event, Failed, Word
+from espalier.passes.jobs.kinds import Command, Event, Failed
 from espalier.passes.jobs.orphans import end_with_parent
 from espalier.passes.jobs.serving import INTERRUPT
 
@@ -86,7 +86,7 @@ class WorkerProcess:
                 return Failed(f"The job's result cannot be read ({error}).", "Load its plug-in here too.")
         return self.death() if ready else None
 
-    def send(self, word: Word | None) -> None:
+    def send(self, word: Command | None) -> None:
         """Send a control message to the running job; None: end at once."""
         with contextlib.suppress(OSError):
             self.pipe.send(word)

@@ -21,7 +21,7 @@ from espalier.model.graph.graph import Graph, Node
 from espalier.model.store.weights import WeightStore
 from espalier.passes.analysis.sensitivity import gradient_ports
 from espalier.passes.figure import OPENED
-from espalier.passes.sensitivity.combined import Part, Wholes, part, together
+from espalier.passes.sensitivity.combined import CombinedDivergences, Part, part, together
 from espalier.passes.sensitivity.correction import Correction
 from espalier.passes.sensitivity.full_table import changed, chosen, fixed, mask_of
 from espalier.passes.sensitivity.gradient_statistics import load
@@ -59,7 +59,7 @@ def choices(graph: Graph, places: Sequence[PortRef], run: Graph) -> Choices:
     }
 
 
-def from_table(table: Wholes, place: PortRef, choice: Choice) -> Part | None:
+def from_table(table: CombinedDivergences, place: PortRef, choice: Choice) -> Part | None:
     """The table's part of a choice; None if it lacks the candidate."""
     if choice.candidate.sparsity or choice.mask:
         return None
@@ -158,7 +158,7 @@ class Estimate(QObject):
         """Sum the divergences of all choices; missing ones are predicted from the gradient statistics."""
         document, statistics = self._session.open_document, self._sensitivities.statistics_file
         run, places = self._places(document.project.base, graph)
-        table = self._sensitivities.wholes
+        table = self._sensitivities.combined
         missing, parts = Choices(), list[Part]()
         for choice, location in choices(graph, places, run).items():
             value = self._costs.get(choice)

@@ -20,7 +20,7 @@ from espalier.model.registry import PASSES
 from espalier.passes.analysis.divergence import Cell, DivergenceOptions, Truth
 from espalier.passes.analysis.sensitivity import UNFINISHED
 from espalier.passes.base import Report
-from espalier.passes.jobs.kinds import TERMINAL, Event, Found, JobEvent, JobInfo
+from espalier.passes.jobs.kinds import TERMINAL, Event, JobEvent, JobInfo, PartialResult
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sensitivity.table import Candidate, Predictions, Sensitivity
 
@@ -146,10 +146,10 @@ class Sensitivities(SensitivityResults):
             self._on_cell_event(event)
         if self.job is None or job_event.job.id != self.job.id:
             return
-        if isinstance(event, Found) and isinstance(event.part, Sensitivity) and self._next:
+        if isinstance(event, PartialResult) and isinstance(event.part, Sensitivity) and self._next:
             self._next.rows[event.part.node, event.part.port] = event.part
             self._notify_soon()
-        elif isinstance(event, Found) and isinstance(event.part, Predictions) and self._next:
+        elif isinstance(event, PartialResult) and isinstance(event.part, Predictions) and self._next:
             self._next.summary, self.refining = {"evidence": event.part.evidence}, True
             self._update_timer.stop()
             self.changed.emit()
@@ -164,7 +164,7 @@ class Sensitivities(SensitivityResults):
 
     def _on_cell_event(self, event: Event) -> None:
         """Store the measurement of a cell."""
-        if isinstance(event, Found) and isinstance(event.part, Truth) and self._result:
+        if isinstance(event, PartialResult) and isinstance(event.part, Truth) and self._result:
             cell = event.part.cell
             row = self._result.rows.get((cell.node, cell.port))
             if row is not None:

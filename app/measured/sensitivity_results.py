@@ -15,7 +15,7 @@ from espalier.model.document.codec import decode, encode
 from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph
 from espalier.model.registry import PASSES
-from espalier.passes.sensitivity.combined import Wholes, correction_of
+from espalier.passes.sensitivity.combined import CombinedDivergences, correction_of
 from espalier.passes.sensitivity.table import Sensitivity
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class SensitivityResults(QObject):
         self._was_stale = False
         self._fingerprint: tuple[Graph, str] | None = None
         self._table: tuple[Sensitivity, ...] | None = None  # sorted rows, until one changes
-        self._wholes: tuple[tuple[Sensitivity, ...], Wholes] | None = None
+        self._combined: tuple[tuple[Sensitivity, ...], CombinedDivergences] | None = None
         self.changed.connect(self._drop_table)
         session.changed.connect(lambda _: self._check_stale())
 
@@ -82,11 +82,11 @@ class SensitivityResults(QObject):
         return self._table
 
     @property
-    def wholes(self) -> Wholes:
+    def combined(self) -> CombinedDivergences:
         """Predictor of whole configurations, with the run's correction."""
-        if self._wholes is None or self._wholes[0] is not self.table:
-            self._wholes = self.table, Wholes(self.table, correction_of(self.summary))
-        return self._wholes[1]
+        if self._combined is None or self._combined[0] is not self.table:
+            self._combined = self.table, CombinedDivergences(self.table, correction_of(self.summary))
+        return self._combined[1]
 
     def _drop_table(self) -> None:
         self._table = None

@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.model.document.recipe import Step
 from espalier.model.errors import JobError
 from espalier.passes.base import Report
-from espalier.passes.jobs.kinds import Found, JobEvent, JobInfo, Stopped
+from espalier.passes.jobs.kinds import JobEvent, JobInfo, PartialResult, Stopped
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -25,7 +25,7 @@ TITLES = {
 
 
 class AnalysisRequests(QObject):
-    """`ask` runs an analysis on the present graph; `answered` carries its name, its report and its last Found part."""
+    """`ask` runs an analysis on the graph; `answered` carries its name, its report and its last partial result."""
 
     answered = Signal(str, object, object)
     failed = Signal(str, object)
@@ -70,7 +70,7 @@ class AnalysisRequests(QObject):
 
     def _job_event(self, event: JobEvent) -> None:
         name = next((n for n, job in self._jobs.items() if job is event.job), "")
-        if name and isinstance(event.event, Found):
+        if name and isinstance(event.event, PartialResult):
             self._parts[event.job.id] = event.event.part
         elif name and isinstance(event.event, Stopped):
             self._jobs.pop(name)

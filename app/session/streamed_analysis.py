@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Step
-from espalier.passes.jobs.kinds import TERMINAL, AnalyseJob, Done, Found, JobEvent
+from espalier.passes.jobs.kinds import TERMINAL, AnalyseJob, Done, JobEvent, PartialResult
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -54,7 +54,7 @@ class StreamedAnalysis(QObject):
     def _job_event(self, event: JobEvent) -> None:
         if not self._job or event.job.id != self._job:
             return
-        if isinstance(event.event, Found):
+        if isinstance(event.event, PartialResult):
             self.part_found.emit(event.event.part)
         elif isinstance(event.event, TERMINAL):
             self._job = 0

@@ -1,7 +1,7 @@
-"""Captured graphs by content: a model that was seen before is there again without torch.
+"""Cache of captured graphs, so that a known model opens without torch.
 
-A key is made of the source, its inputs, the seed, and the versions of what captures; an entry also tells the files
-that the model is made of, and holds only while these are the same. It is data alone: nothing of it is ever run.
+A key consists of the source, its inputs, the seed and the versions of Espalier and its libraries. An entry lists the
+files of the model and is valid only while they are unchanged. Entries are data only; nothing in them is executed.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from espalier.model.store.open_files import FileId
 from espalier.model.store.weights import Location, WeightStore, read_header
 from espalier.model.trust import factory_file
 
-LAYOUT = 1  # raise it when an entry says something else
+LAYOUT = 1  # increment when the content of entries changes
 _PACKAGES = ("torch", "transformers", "numpy", "safetensors")
 _HUB = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME")
-# What of a folder of transformers can change the model: its configuration, its weights, what splits its texts.
+# Files of a transformers folder that determine the model: configuration, weights, tokenizer.
 _MODEL = (".json", ".safetensors", ".bin", ".txt", ".model", ".jinja")
 _NAME = "capture"
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What a capture told besides its graph: seconds by stage, sizes that stay free, those that are fixed.
+    """Facts of a capture: seconds by stage, dynamic sizes, fixed sizes.
 
-    `kept`: when it was made, in seconds since 1970, where it comes from the cache.
+    `cached_at`: time of capture in seconds since 1970, if it comes from the cache.
     """
 
     seconds: dict[str, float]
     dynamic: dict[str, tuple[str, ...]]
     fixed: tuple[str, ...]
-    kept: float | None = None
+    cached_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A source as it was captured before."""
+class CachedCapture:
+    """A captured source from the cache."""
 
     info: SourceInfo
     graph: Graph
@@ -63,19 +63,19 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Depends:
-    """What a model is made of besides its key."""
+class Dependencies:
+    """The files and folders that determine a model, besides its key."""
 
     files: tuple[FileState, ...] = ()
     folders: tuple[FolderState, ...] = ()
 
-    def hold(self) -> bool:
-        """Whether all is as it was."""
+    def unchanged(self) -> bool:
+        """Whether all files and folders are unchanged."""
         return all(map(is_same_folder, self.folders)) and all(map(is_same, self.files))
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _TensorLocation:
     """A tensor in a file of the source."""
 
     path: str
@@ -86,16 +86,16 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """The typed part of an entry; the graph stands beside it."""
+    """The typed part of an entry, stored with the graph."""
 
     info: SourceInfo
-    depends: Depends
+    depends: Dependencies
     problems: tuple[Problem, ...]
     seconds: dict[str, float]
     dynamic: dict[str, tuple[str, ...]]
     fixed: tuple[str, ...]
     when: float
-    places: dict[str, _Place] = field(default_factory=dict)  # type: ignore[assignment]
+    places: dict[str, _TensorLocation] = field(default_factory=dict)  # type: ignore[assignment]
     own: bool = False
 
 
@@ -108,7 +108,7 @@ def captures() -> Entries:
 
 
 def capture_key(spec: str, inputs: tuple[str, ...], seed: int) -> str:
-    """The name of an entry: what is known before anything of the source is read."""
+    """The key of an entry, computed without reading the source."""
     path = spec if _is_named(spec) else str(Path(spec).expanduser().absolute())
     hub = {k: os.environ.get(k) for k in _HUB} if spec.startswith("hf:") else {}
     ours = str(demo_folder("")) if spec.startswith("demo:") else ""
@@ -135,7 +135,7 @@ def _version(name: str) -> str:
 
 @cache
 def own_code() -> str:
-    """A hash of all of `model/`: another capture may give another graph."""
+    """A hash of all modules in `model/`, as changes may affect captured graphs."""
     digest = hashlib.blake2b(digest_size=16)
     root = Path(__file__).resolve().parents[1]
     for path in sorted(root.rglob("*.py")):
@@ -146,11 +146,11 @@ def own_code() -> str:
 # -- what a source depends on
 
 
-def depends_on(spec: str, watched: Watched, before: int) -> Depends | None:
-    """The files that a source was made of, as they were `before` (ns); None where that cannot be told."""
+def depends_on(spec: str, watched: Watched, before: int) -> Dependencies | None:
+    """The dependencies of a source at time `before` (ns); None if they are unknown or changed since."""
     kind, _, name = spec.partition(":")
     if kind == "config":
-        return Depends()
+        return Dependencies()
     if kind == "demo":
         return _folder(demo_folder(name), before)
     if kind == "hf":
@@ -163,19 +163,19 @@ def depends_on(spec: str, watched: Watched, before: int) -> Depends | None:
 
 def _depends(
     paths: Iterable[Path], before: int, folders: Iterable[FolderState] = (), strict: Iterable[Path] = ()
-) -> Depends | None:
-    found = [file_state(p, before) for p in sorted(paths)] + [file_state(p, before, True) for p in sorted(strict)]
-    files = [f for f in found if f is not None]
-    return Depends(tuple(files), tuple(folders)) if len(files) == len(found) else None
+) -> Dependencies | None:
+    states = [file_state(p, before) for p in sorted(paths)] + [file_state(p, before, True) for p in sorted(strict)]
+    files = [f for f in states if f is not None]
+    return Dependencies(tuple(files), tuple(folders)) if len(files) == len(states) else None
 
 
-def _folder(folder: Path, before: int) -> Depends | None:
+def _folder(folder: Path, before: int) -> Dependencies | None:
     names = folder_state(folder, _MODEL)
     return _depends([folder / n for n in names.names], before, [names])
 
 
-def _hub(name: str, before: int) -> Depends | None:
-    """The revision that the hub's cache holds; a newer one online is not asked for."""
+def _hub(name: str, before: int) -> Dependencies | None:
+    """The revision in the hub's cache; newer revisions online are ignored."""
     from huggingface_hub import constants
 
     home = Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
@@ -186,79 +186,85 @@ def _hub(name: str, before: int) -> Depends | None:
     return _depends([pointer, *(Path(names.path) / n for n in names.names)], before, [names])
 
 
-def _factory(file: Path, watched: Watched, before: int) -> Depends | None:
+def _factory(file: Path, watched: Watched, before: int) -> Dependencies | None:
     if watched.unknown:
         return None
     folders = [folder_state(p, ("",)) for p in sorted(listed_folders(watched, file))]
     return _depends(read_files(watched, file), before, [*folders, folder_state(file.parent, PYTHON)], libraries())
 
 
-# -- keep and find
+# -- store and look up
 
 
 def keep(
-    key: str, depends: Depends, info: SourceInfo, graph: Graph, problems: tuple[Problem, ...], capture: Capture,
+    key: str, depends: Dependencies, info: SourceInfo, graph: Graph, problems: tuple[Problem, ...], capture: Capture,
     store: WeightStore,
 ) -> bool:  # fmt: skip
-    """Keep a captured graph; tensors that lie in no file of the source are kept with it. False where it is not kept."""
+    """Store a captured graph, with tensors that are in no file of the source. Returns whether it was stored."""
     keys = {w.key for w in graph.weights.values() if w.key}
     name = _tensor_file(store)
     try:
         store.flush(name.stem)
-    except ProjectError:  # no room
+    except ProjectError:  # no space left
         return False
-    places = store.locate(keys)
-    if len(places) != len(keys):
+    locations = store.locate(keys)
+    if len(locations) != len(keys):
         return False
-    known = {f.path for f in depends.files}
-    outside = {k: p for k, p in places.items() if p.path != name}
-    if not all(str(p.path) in known for p in outside.values()):
+    source_files = {f.path for f in depends.files}
+    outside = {k: p for k, p in locations.items() if p.path != name}
+    if not all(str(p.path) in source_files for p in outside.values()):
         return False
-    own = len(outside) < len(places)
+    own = len(outside) < len(locations)
     facts = _Facts(info, depends, problems, capture.seconds, capture.dynamic, capture.fixed, time.time(),
-                   {k: _Place(str(p.path), p.offset, p.dtype, p.shape) for k, p in outside.items()}, own)  # fmt: skip
+                   _tensor_locations(outside), own)  # fmt: skip
     return captures().write(key, {"facts": encode(facts), "graph": graph_to_json(graph)}, name if own else None)
 
 
+def _tensor_locations(locations: dict[TensorKey, Location]) -> dict[str, _TensorLocation]:
+    return {k: _TensorLocation(str(p.path), p.offset, p.dtype, p.shape) for k, p in locations.items()}
+
+
 def _tensor_file(store: WeightStore) -> Path:
-    """A file that is nobody else's: a store may lie where others do."""
+    """A unique file name, as stores may share a folder."""
     return store.folder / f"{_NAME}-{os.getpid()}-{time.monotonic_ns()}.safetensors"
 
 
-def find(key: str, store: WeightStore) -> Kept | None:
-    """What was kept under a key, with its tensors made known to `store`; None where anything of it is not as it was."""
+def find(key: str, store: WeightStore) -> CachedCapture | None:
+    """The entry of a key, with its tensors added to `store`; None if there is none or its files have changed."""
     if not enabled():
         return None
     data = captures().read(key)
     try:
         facts: _Facts = decode(_Facts, data["facts"])
-        if not facts.depends.hold():
+        if not facts.depends.unchanged():
             return None
         graph = graph_from_json(data["graph"])
-        paths = {p.path: Path(p.path) for p in facts.places.values()}
+        paths = {t.path: Path(t.path) for t in facts.places.values()}
         ids = {name: FileId.of(path) for name, path in paths.items()}
-        known = {
-            TensorKey(k): Location(paths[p.path], p.offset, p.dtype, p.shape, ids[p.path])
-            for k, p in facts.places.items()
+        locations = {
+            TensorKey(k): Location(paths[t.path], t.offset, t.dtype, t.shape, ids[t.path])
+            for k, t in facts.places.items()
         }
         if facts.own:
-            known |= _own(key, store)
-    # An entry that cannot be read is as good as none.
+            locations |= _own(key, store)
+    # A damaged entry counts as missing.
     except Exception:  # noqa: BLE001
         return None
-    if any(w.key and w.key not in known for w in graph.weights.values()):
+    if any(w.key and w.key not in locations for w in graph.weights.values()):
         return None
-    store.add(known)
-    return Kept(facts.info, graph, facts.problems, Capture(facts.seconds, facts.dynamic, facts.fixed, facts.when))
+    store.add(locations)
+    return CachedCapture(
+        facts.info, graph, facts.problems, Capture(facts.seconds, facts.dynamic, facts.fixed, facts.when)
+    )
 
 
 def _own(key: str, store: WeightStore) -> dict[TensorKey, Location]:
-    """The entry's own tensors, under a name in the store's folder that stays when the entry goes; read to the end."""
+    """Link the entry's tensors into the store's folder, so that they outlive the entry, and verify them."""
     path = _tensor_file(store)
     captures().borrow(key, path)
-    known = read_header(path)
-    if not all(store.holds(k, place) for k, place in known.items()):
+    locations = read_header(path)
+    if not all(store.holds(k, location) for k, location in locations.items()):
         captures().remove(key)
         path.unlink(missing_ok=True)
-        raise ValueError("the tensors are not those that were kept")
-    return known
+        raise ValueError("the tensors differ from those that were stored")
+    return locations

@@ -1,7 +1,7 @@
-"""A folder of entries by key in the user's cache: written whole or not at all, bounded, private.
+"""A folder of entries by key in the user's cache: atomically written, of limited size, private.
 
-An entry is JSON behind its own checksum, with a file of tensors beside it where it needs one. Nothing here is an
-error: what is damaged, foreign or cannot be written is only computed again.
+An entry is a checksum and JSON, optionally with a file of tensors. Nothing here raises errors to the user: damaged,
+foreign or unwritable entries are computed again.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from espalier.model.private import own_folder
 
 OFF = "ESPALIER_NO_CACHE"
 SIZE = "ESPALIER_CACHE_SIZE"
-USUAL = 4 << 30  # bytes
-STALE = 3600.0  # seconds after which what a killed process left half written goes
+DEFAULT_BYTES = 4 << 30
+STALE = 3600.0  # seconds after which partial files of killed processes are deleted
 _ENTRY, _PART, _TENSORS = ".json", ".part", ".safetensors"
 
 
 def enabled() -> bool:
-    """Whether graphs and scores are kept at all: ESPALIER_NO_CACHE, --no-cache and the window's menu switch it off."""
+    """Whether graphs and scores are cached; ESPALIER_NO_CACHE, --no-cache and the window's menu disable it."""
     return os.environ.get(OFF, "") in ("", "0") and bound() > 0
 
 
 def bound() -> int:
-    """Bytes that captured graphs may take: ESPALIER_CACHE_SIZE, else 4 GiB."""
-    given = os.environ.get(SIZE, "")
-    return int(given) if given.isdigit() else USUAL
+    """Maximum bytes of captured graphs: ESPALIER_CACHE_SIZE, default 4 GiB."""
+    text = os.environ.get(SIZE, "")
+    return int(text) if text.isdigit() else DEFAULT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of one kind, at most `limit` bytes of them; those used least recently go first."""
+    """The entries of one kind, at most `limit` bytes; the least recently used are deleted first."""
 
     name: str
     limit: int
 
     @property
     def folder(self) -> Path:
-        """Where they lie."""
+        """The folder of the entries."""
         return own_folder("cache") / self.name
 
     def read(self, key: str) -> Any:
-        """The JSON under a key; None where there is none, or none that this user wrote whole."""
+        """The JSON of a key; None if it is missing, damaged or writable by other users."""
         path = self.folder / f"{key}{_ENTRY}"
         try:
             if not _private(self.folder) or not _private(path):
@@ -63,72 +63,72 @@ class Entries:
                 return None
             os.utime(path)
             return json.loads(body)
-        # An entry that cannot be read is as good as none.
+        # A damaged entry counts as missing.
         except Exception:  # noqa: BLE001
             return None
 
     def write(self, key: str, data: Any, tensors: Path | None = None) -> bool:
-        """Keep an entry, with a copy (or a link) of a file of tensors; False where that was not possible."""
+        """Store an entry, with a copy or a hard link of a file of tensors. Returns whether it was stored."""
         try:
             body = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
-        except ValueError:  # NaN or infinity: a value that JSON has not
+        except ValueError:  # NaN and infinity are not valid JSON
             return False
         size = len(body) + (tensors.stat().st_size if tensors else 0)
-        if size > self.limit // 2:  # one that would drive all others out
+        if size > self.limit // 2:  # it would displace all other entries
             return False
         try:
             self._make_folder()
             self._prune(self.limit - size)
             if tensors:
-                self._place(tensors, self.tensors(key))
+                self._replace(tensors, self.tensors(key))
             write_bytes(self.folder / f"{key}{_ENTRY}", _digest(body) + b"\n" + body, mode=0o600)
         except (OSError, FileError):
             return False
         return True
 
     def tensors(self, key: str) -> Path:
-        """Where the tensors of an entry lie."""
+        """The path of an entry's tensors."""
         return self.folder / f"{key}{_TENSORS}"
 
     def borrow(self, key: str, target: Path) -> None:
-        """Give the tensors of an entry a second name, which stays when the entry goes; raises OSError."""
+        """Link or copy the tensors of an entry to `target`, to outlive the entry. Raises OSError."""
         source = self.tensors(key)
         if not _private(source):
-            raise PermissionError(f"{source} belongs to somebody else")
+            raise PermissionError(f"{source} belongs to another user")
         target.parent.mkdir(parents=True, exist_ok=True)
         link_or_copy(source, target)
 
     def remove(self, key: str) -> None:
-        """Forget an entry."""
+        """Delete an entry."""
         for ending in (_ENTRY, _TENSORS):
             with contextlib.suppress(OSError):
                 (self.folder / f"{key}{ending}").unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Delete all entries."""
         with contextlib.suppress(OSError):
             self._prune(0)
 
     def size(self) -> int:
-        """Bytes that they take."""
+        """Total bytes of the entries."""
         with contextlib.suppress(OSError):
-            return sum(size for _, size, _ in self._held())
+            return sum(size for _, size, _ in self._by_age())
         return 0
 
     def _make_folder(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _private(self.folder):
-            raise PermissionError(f"{self.folder} belongs to somebody else")
+            raise PermissionError(f"{self.folder} belongs to another user")
 
-    def _place(self, source: Path, target: Path) -> None:
+    def _replace(self, source: Path, target: Path) -> None:
         with part_in(self.folder) as part:
-            part.unlink()  # a link needs its name; who takes it away meanwhile only costs this entry
+            part.unlink()  # os.link needs a free name; a concurrent removal only loses this entry
             link_or_copy(source, part)
             os.chmod(part, 0o600)
             os.replace(part, target)
 
-    def _held(self) -> list[tuple[float, int, str]]:
-        """(when it was last used, bytes, key) of all entries, oldest first; what belongs to none is as old as it is."""
+    def _by_age(self) -> list[tuple[float, int, str]]:
+        """(time of last use, bytes, key) of all entries, oldest first; files without an entry count by their time."""
         sizes: dict[str, int] = {}
         times: dict[str, float] = {}
         for file in os.scandir(self.folder):
@@ -143,11 +143,11 @@ class Entries:
                 times[key] = facts.st_mtime
         return sorted((times[key], size, key) for key, size in sizes.items())
 
-    def _prune(self, room: int) -> None:
-        held = self._held()
-        total = sum(size for _, size, _ in held)
-        for _, size, key in held:
-            if total <= room:
+    def _prune(self, size_limit: int) -> None:
+        entries = self._by_age()
+        total = sum(size for _, size, _ in entries)
+        for _, size, key in entries:
+            if total <= size_limit:
                 return
             self.remove(key)
             total -= size
@@ -158,7 +158,7 @@ def _digest(body: bytes) -> bytes:
 
 
 def _private(path: Path) -> bool:
-    """Whether only this user (or root) can have written a file or folder; a link is nobody's."""
+    """Whether only this user (or root) can write a file or folder; False for links."""
     if not hasattr(os, "getuid"):
         return True
     facts = os.lstat(path)
@@ -167,7 +167,7 @@ def _private(path: Path) -> bool:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """A second name of a file, or a copy where there can be none; raises OSError and leaves nothing half done."""
+    """Hard-link a file, or copy it if that fails. Raises OSError and leaves no partial file."""
     import shutil
 
     with contextlib.suppress(OSError):

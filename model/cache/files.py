@@ -1,4 +1,4 @@
-"""Whether files are those that they were: by time and size where these can be trusted, else by content."""
+"""Detects changed files: by time and size where these are reliable, otherwise by content."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from espalier.model.borders import refuse_endless
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".npy", ".h5")
-# Kernels stamp files by their clock tick: a file may change twice within one, and only the first is seen.
+# File times have the resolution of the kernel's clock tick, so two changes within a tick look like one.
 TICK = 20_000_000  # nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file as it was. `times`: of its content and of its entry in the folder, in ns; empty: look at its content.
+    """The state of a file. `times`: mtime and ctime in ns; empty: compare its content.
 
-    `strict`: another time alone means another file (a library, whose other files are not looked at).
+    `strict`: a different time counts as a change (for a library, whose other files are not checked).
     """
 
     path: str
@@ -31,7 +31,7 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class FolderState:
-    """The names of the files in a folder that end so: another one could be taken for one of them."""
+    """The names of files in a folder with given endings; a new file could be loaded in place of another."""
 
     path: str
     endings: tuple[str, ...]
@@ -39,7 +39,7 @@ class FolderState:
 
 
 def file_state(path: Path, before: int, strict: bool = False) -> FileState | None:
-    """A file as it is; None where it is gone, or changed after `before` (ns): nobody knows what was read then."""
+    """The state of a file; None if it is missing or changed after `before` (ns), when the read content is unknown."""
     try:
         facts = os.stat(path)
         if max(facts.st_mtime_ns, facts.st_ctime_ns) > before - TICK:
@@ -51,7 +51,7 @@ def file_state(path: Path, before: int, strict: bool = False) -> FileState | Non
 
 
 def is_same(state: FileState) -> bool:
-    """Whether a file is still the one that it was."""
+    """Whether a file is unchanged."""
     try:
         facts = os.stat(state.path)
         if facts.st_size != state.size:
@@ -64,7 +64,7 @@ def is_same(state: FileState) -> bool:
 
 
 def file_digest(path: Path) -> str:
-    """A hash of the content: xxh3-128 of weights, as keys of tensors are, blake2b of all others."""
+    """A hash of the content: xxh3-128 for weights, like keys of tensors, blake2b for others."""
     import xxhash
 
     digest = xxhash.xxh3_128() if path.suffix in WEIGHTS else hashlib.blake2b(digest_size=16)
@@ -76,14 +76,14 @@ def file_digest(path: Path) -> str:
 
 
 def folder_state(path: Path, endings: Iterable[str]) -> FolderState:
-    """The names in a folder now; raises OSError."""
+    """The present names in a folder. Raises OSError."""
     wanted = tuple(endings)
     names = sorted(e.name for e in os.scandir(path) if e.name.endswith(wanted) and e.is_file())
     return FolderState(str(path), wanted, tuple(names))
 
 
 def is_same_folder(state: FolderState) -> bool:
-    """Whether a folder holds files of the same names."""
+    """Whether a folder has the same file names."""
     try:
         return folder_state(Path(state.path), state.endings) == state
     except OSError:

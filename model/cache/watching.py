@@ -1,4 +1,4 @@
-"""What the user's own code reads while it makes a model: the files that decide whether it would make it again."""
+"""Records the files that the user's code reads while it creates a model; a cached model depends on them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from espalier.model.cache.files import WEIGHTS
 
 PYTHON = (".py",)
 _ROOT = Path(__file__).resolve().parents[2]
-_WINGS = ("app", "kernels", "model", "passes", "verilog")
-_OWN = (str(Path(__file__).parents[2]) + os.sep, *(str(_ROOT / name) + os.sep for name in _WINGS))
+_PACKAGES = ("app", "kernels", "model", "passes", "verilog")
+_OWN = (str(Path(__file__).parents[2]) + os.sep, *(str(_ROOT / name) + os.sep for name in _PACKAGES))
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/")
-_HUBS = ("huggingface.co", "hf.co")  # what comes from there is read from files afterwards
+_HUBS = ("huggingface.co", "hf.co")  # downloads are read from files later
 _OUTSIDE = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork")
 
 
 @dataclass(slots=True)
 class Watched:
-    """`files` were read, `folders` listed. `unknown`: it also asked a program or a host, which no file tells."""
+    """`files` were read, `folders` listed. `unknown`: it also depends on another program or a network host."""
 
     files: set[str] = field(default_factory=set)  # type: ignore[assignment]
     folders: set[str] = field(default_factory=set)  # type: ignore[assignment]
     unknown: bool = False
 
-    def hear(self, event: str, args: tuple[Any, ...]) -> None:
-        """Take in one of Python's audit events."""
+    def on_event(self, event: str, args: tuple[Any, ...]) -> None:
+        """Record an audit event of Python."""
         if event == "open":
             self._opened(*args[:3])
         elif event in ("os.listdir", "os.scandir") and isinstance(args[0], str | os.PathLike):
@@ -50,63 +50,63 @@ class Watched:
             self.files.add(os.path.abspath(os.fsdecode(path)))
 
 
-_LISTENING: list[Watched] = []
+_ACTIVE: list[Watched] = []
 
 
 @cache
 def _install() -> None:
-    """An audit hook stays for as long as the process lives, so there is one, installed when it is first needed."""
+    """Install the audit hook. Hooks cannot be removed, so there is a single one, installed at first use."""
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        for watched in _LISTENING:
-            watched.hear(event, args)
+        for watched in _ACTIVE:
+            watched.on_event(event, args)
 
     sys.addaudithook(hook)
 
 
 @contextlib.contextmanager
 def watching() -> Generator[Watched]:
-    """What is read meanwhile, by Python's own means: files that a library in C opens by itself are not seen."""
+    """Record the files read within the context; files opened by C libraries are not recorded."""
     _install()
     watched = Watched()
-    _LISTENING.append(watched)
+    _ACTIVE.append(watched)
     try:
         yield watched
     finally:
-        _LISTENING.remove(watched)
+        _ACTIVE.remove(watched)
 
 
 def read_files(watched: Watched, file: Path) -> set[Path]:
-    """The user's files that a model depends on: those read, modules beside `file`, weights beside what was read."""
+    """The user's files on which a model depends: read files, loaded modules, and weights in the same folders."""
     paths = {_source(p) for p in watched.files} | _modules()
     own = {p for p in paths if p.is_file() and not is_library(p)} | {file}
-    beside = {other for folder in {p.parent for p in own} for other in _weights(folder)}
-    return own | beside
+    weights = {other for folder in {p.parent for p in own} for other in _weights(folder)}
+    return own | weights
 
 
 def listed_folders(watched: Watched, file: Path) -> set[Path]:
-    """Folders whose names the user's code has looked at; where Python looks for modules, all look."""
+    """Folders listed by the user's code, without those on Python's module path."""
     searched = {os.path.abspath(p or ".") for p in sys.path} | {str(file.parent)}
     folders = (Path(p) for p in watched.folders - searched)
     return {p for p in folders if p.is_dir() and not is_library(p)}
 
 
 def _weights(folder: Path) -> list[Path]:
-    """Weights are mostly read by libraries in C, which nobody hears."""
+    """Files of weights in a folder; they are mostly read by C libraries, which are not recorded."""
     with contextlib.suppress(OSError):
         return [Path(e.path) for e in os.scandir(folder) if e.name.endswith(WEIGHTS) and e.is_file()]
     return []
 
 
 def _source(path: str) -> Path:
-    """The module of compiled bytecode."""
+    """The source file of compiled bytecode."""
     with contextlib.suppress(ValueError):
         return Path(importlib.util.source_from_cache(path))
     return Path(path)
 
 
 def _modules() -> set[Path]:
-    """The user's modules that are loaded: those of an earlier opening are not read again."""
+    """Files of all loaded modules; those loaded earlier are not read again."""
     files = (getattr(m, "__file__", None) for m in list(sys.modules.values()))
     return {Path(f) for f in files if isinstance(f, str) and f.endswith(PYTHON)}
 
@@ -118,13 +118,13 @@ def _libraries() -> tuple[str, ...]:
 
 
 def is_library(path: Path) -> bool:
-    """Whether a file belongs to Python, an installed package, the system or us: versions tell those."""
+    """Whether a file belongs to Python, an installed package, the system or Espalier, which versions identify."""
     text = str(path) + (os.sep if path.is_dir() else "")
     return text.startswith((*_libraries(), *_SYSTEM, *_OWN)) or f"{os.sep}site-packages{os.sep}" in text
 
 
 def libraries() -> set[Path]:
-    """The first file of each installed package that is loaded; it gets another time with another version."""
+    """The first file of each loaded package; an update of the package changes its time."""
     tops = [m for name, m in list(sys.modules.items()) if "." not in name]
     files = (getattr(m, "__file__", None) for m in tops)
     return {Path(f) for f in files if isinstance(f, str) and "site-packages" in f and Path(f).is_file()}

@@ -25,45 +25,45 @@ ROWS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class DataPreview:
     """Column and split names, the default choice of each (`text`, `label`, `split`), and a description."""
 
     columns: tuple[str, ...] = ()
     splits: tuple[str, ...] = ()
     guesses: Mapping[str, str] = field(default_factory=dict)
-    words: str = ""
+    description: str = ""
 
     def names(self, kind: str) -> tuple[str, ...]:
         """Options for `text`, `label` or `split`."""
         return self.splits if kind == "split" else self.columns
 
 
-def glance(spec: str) -> Glance:
+def preview(spec: str) -> DataPreview:
     """Preview `spec` as `load_data` would read it; raises DataError if there is nothing readable."""
     if spec.startswith("demo:"):
         return _with_splits((), (*SHARES, ALL), "")
     if source_of(spec)[0] is not None:
         prefix = spec.partition(":")[0]
-        return Glance(words=f"Columns and splits of {prefix} data are known when they have been loaded.")
+        return DataPreview(description=f"Columns and splits of {prefix} data are available after loading.")
     path = Path(spec).expanduser()
-    found = find(path)
-    splits = (ALL, *SHARES) if LONE in found.files else (*found.files, ALL)
-    if found.kind != "table":
-        return _with_splits((), splits, f"A folder of {found.kind}s with one subfolder per class.")
-    first = next((p for p in found.paths() if p.stat().st_size), found.paths()[0])
+    files = find(path)
+    splits = (ALL, *SHARES) if LONE in files.files else (*files.files, ALL)
+    if files.kind != "table":
+        return _with_splits((), splits, f"A folder of {files.kind}s with one subfolder per class.")
+    first = next((p for p in files.paths() if p.stat().st_size), files.paths()[0])
     columns = _columns(first)
     text = f"{len(columns)} columns: {', '.join(columns)}."
-    if LONE in found.files:
+    if LONE in files.files:
         text += " Measured on all rows; its splits are 80/10/10."
     return _with_splits(columns, splits, text)
 
 
-def _with_splits(columns: tuple[str, ...], splits: tuple[str, ...], words: str) -> Glance:
+def _with_splits(columns: tuple[str, ...], splits: tuple[str, ...], description: str) -> DataPreview:
     guesses = {"split": next((s for s in ("test", "validation") if s in splits and splits[0] != ALL), splits[0])}
     if columns:
         with contextlib.suppress(DataError):
             guesses |= dict(zip(("text", "label"), choose_columns(columns, None, None, "data"), strict=True))
-    return Glance(columns, splits, guesses, words)
+    return DataPreview(columns, splits, guesses, description)
 
 
 def _columns(path: Path) -> tuple[str, ...]:

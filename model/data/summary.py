@@ -17,7 +17,7 @@ SHOWN = 0.995  # quantile of the lengths at which the histogram ends; longer tex
 
 
 @dataclass(frozen=True, slots=True)
-class SplitLook:
+class SplitSummary:
     """One split. counts: samples by class; lengths: texts by bin of `DataLook.edges`; cut: truncated texts."""
 
     name: str
@@ -37,13 +37,13 @@ class SplitLook:
 
 
 @dataclass(frozen=True, slots=True)
-class DataLook:
+class DataSummary:
     """A data set. edges: of the length bins; shape: (channels, height, width) of images."""
 
     name: str
     kind: str
     classes: tuple[str, ...]
-    splits: tuple[SplitLook, ...]
+    splits: tuple[SplitSummary, ...]
     max_length: int = 0
     edges: tuple[int, ...] = ()
     median: int = 0
@@ -61,13 +61,13 @@ class DataLook:
         return sum(s.cut for s in self.splits) / max(sum(s.samples for s in self.splits), 1)
 
     @property
-    def judged(self) -> SplitLook:
+    def evaluated(self) -> SplitSummary:
         """The split on which a model is measured by default."""
         by_name = {s.name: s for s in self.splits}
         return next((by_name[n] for n in ("test", "validation") if n in by_name), self.splits[0])
 
 
-def summarise(data: TaskData, max_length: int) -> DataLook:
+def summarise(data: TaskData, max_length: int) -> DataSummary:
     """Summary of all splits; texts longer than `max_length` tokens count as truncated."""
     parts = [s.lengths for s in data.splits.values() if s.lengths is not None]
     lengths = np.concatenate(parts) if parts else np.zeros(0, np.int64)
@@ -76,7 +76,7 @@ def summarise(data: TaskData, max_length: int) -> DataLook:
     shape = next(iter(next(iter(data.splits.values())).inputs.values())).shape[1:] if data.kind == "image" else ()
     median, longest = (int(np.median(lengths)), int(lengths.max())) if len(lengths) else (0, 0)
     bins = tuple(map(int, edges))
-    return DataLook(data.name, data.kind, data.classes, splits, max_length, bins, median, longest, shape)
+    return DataSummary(data.name, data.kind, data.classes, splits, max_length, bins, median, longest, shape)
 
 
 def _edges(lengths: np.ndarray) -> np.ndarray:
@@ -88,13 +88,13 @@ def _edges(lengths: np.ndarray) -> np.ndarray:
     return np.arange(0, last + width, width)
 
 
-def _split(name: str, split: Split, classes: int, edges: np.ndarray, max_length: int) -> SplitLook:
+def _split(name: str, split: Split, classes: int, edges: np.ndarray, max_length: int) -> SplitSummary:
     counts = tuple(np.bincount(split.labels[split.labels >= 0], minlength=classes).tolist())
     if split.lengths is None:
-        return SplitLook(name, counts)
+        return SplitSummary(name, counts)
     inside = np.minimum(split.lengths, edges[-1] - 1)
     lengths = np.histogram(inside, edges)[0]
-    return SplitLook(name, counts, tuple(lengths.tolist()), int((split.lengths > max_length).sum()))
+    return SplitSummary(name, counts, tuple(lengths.tolist()), int((split.lengths > max_length).sum()))
 
 
 def balance(counts: Sequence[int], classes: Sequence[str]) -> str:

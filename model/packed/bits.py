@@ -1,7 +1,7 @@
-"""Codes of 1 to 32 bits packed with no gap between them, and bit strings joined and cut; numpy alone.
+"""Packing of codes of 1 to 32 bits without gaps, and concatenation and slicing of bit strings, with numpy only.
 
-Bits run from the least significant up. A code of more than 8 bits is cut into bytes: first the lowest byte of every
-code, then the next; what is left of the top, fewer than 8 bits a code, is packed last.
+Bits are ordered from the least significant. Codes of more than 8 bits are split into bytes: first the lowest byte of
+all codes, then the next; the remaining top bits, fewer than 8 per code, are packed last.
 """
 
 from __future__ import annotations
@@ -19,29 +19,28 @@ _LANE8, _LANE16, _LANE32 = (np.uint64(m) for m in (0x00FF00FF00FF00FF, 0x0000FFF
 
 
 def pack_bits(codes: Array, bits: int) -> Bytes:
-    """The lowest `bits` bits (1…32) of each integer in `codes` (any shape, C order), in ceil(count·bits/8) bytes."""
+    """Pack the lowest `bits` bits (1…32) of the integers `codes` (any shape, C order) into ceil(count·bits/8) bytes."""
     flat = np.ascontiguousarray(codes).reshape(-1)
     parts = [flat.astype(np.uint8) if not low else (flat >> low).astype(np.uint8) for low in range(0, bits, 8)]
     if bits % 8:
-        parts[-1] = _narrowed(parts[-1], bits % 8)
+        parts[-1] = _pack_bytes(parts[-1], bits % 8)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def unpack_bits(data: Bytes, bits: int, count: int, signed: bool = False) -> Array:
-    """The `count` codes that `pack_bits` packed, in the smallest signed integers that hold them; `signed`: in two's
-    complement."""
+    """The inverse of `pack_bits` for `count` codes, as the smallest signed integers; `signed`: two's complement."""
     room = next(room for room in (8, 16, 32, 64) if bits + (not signed) <= room)
     kind = np.dtype(f"i{room // 8}")
     codes = np.zeros(0, kind)
     for low in range(0, bits, 8):
         start, left = count * (low // 8), min(8, bits - low)
-        part = data[start : start + count] if left == 8 else _widened(data[start:], left, count)
+        part = data[start : start + count] if left == 8 else _unpack_bytes(data[start:], left, count)
         codes = part.astype(kind) if not low else codes | (part.astype(kind) << low)
     return (codes << (room - bits)) >> (room - bits) if signed and bits < room else codes
 
 
-def _narrowed(codes: Bytes, bits: int) -> Bytes:
-    """8 codes, a byte each, into `bits` bytes: lanes of 8, then 16, then 32 bits move together."""
+def _pack_bytes(codes: Bytes, bits: int) -> Bytes:
+    """Pack each 8 codes of a byte into `bits` bytes: lanes of 8, then 16, then 32 bits are merged."""
     x = np.zeros(-(-codes.size // 8) * 8, np.uint8)
     x[: codes.size] = codes & ((1 << bits) - 1)
     lanes = x.view("<u8").astype(np.uint64, copy=False)
@@ -52,14 +51,14 @@ def _narrowed(codes: Bytes, bits: int) -> Bytes:
     return packed.reshape(-1)[: -(-codes.size * bits // 8)]
 
 
-def _widened(data: Bytes, bits: int, count: int) -> Bytes:
-    """Undoes `_narrowed`."""
+def _unpack_bytes(data: Bytes, bits: int, count: int) -> Bytes:
+    """The inverse of `_pack_bytes`."""
     groups = -(-count // 8)
     full = np.zeros((groups, 8), np.uint8)
-    given = np.zeros(groups * bits, np.uint8)
-    have = data[: given.size]
-    given[: have.size] = have
-    full[:, :bits] = given.reshape(groups, bits)
+    padded = np.zeros(groups * bits, np.uint8)
+    available = data[: padded.size]
+    padded[: available.size] = available
+    full[:, :bits] = padded.reshape(groups, bits)
     lanes = full.reshape(-1).view("<u8").astype(np.uint64, copy=False)
     for room in (32, 16, 8):
         width = bits * room // 8
@@ -69,7 +68,7 @@ def _widened(data: Bytes, bits: int, count: int) -> Bytes:
 
 
 def join_bits(parts: Sequence[tuple[Bytes, int]]) -> Bytes:
-    """Bit strings (bytes, bits in use) one after another, without gaps."""
+    """Concatenate bit strings (bytes, number of bits) without gaps."""
     if all(bits % 8 == 0 for _, bits in parts[:-1]):
         return np.concatenate([data for data, _ in parts])
     first, used = parts[0]
@@ -80,7 +79,7 @@ def join_bits(parts: Sequence[tuple[Bytes, int]]) -> Bytes:
 
 
 def cut_bits(data: Bytes, start: int, bits: int) -> Bytes:
-    """The bit string of `bits` bits that begins at bit `start`."""
+    """The `bits` bits from bit `start`."""
     piece, skip = data[start // 8 : -(-(start + bits) // 8)], start % 8
     if not skip:
         return piece

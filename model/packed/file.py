@@ -1,7 +1,7 @@
-"""A packed model: one safetensors file that holds the graph and each weight in the bits of its format. Never pickle.
+"""Packed models: a safetensors file with the graph and each weight in the bits of its format, without pickle.
 
-`@graph` holds the graph and how each weight is stored, `@source` what is known of the model's origin; all tensors are
-uint8. `check` in the metadata entry `espalier` is the xxh3-128 of all that follows the header.
+`@graph` contains the graph and the storage of each weight, `@source` the model's origin; all tensors are uint8. `check`
+in the metadata entry `espalier` is the xxh3-128 of all bytes after the header.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ _CHUNK = 2**24
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
-    """What a packed file holds: the graph, its weights without keys, how these are stored, and where."""
+    """The contents of a packed file: the graph with weights without keys, and storage and locations of its tensors."""
 
     path: Path
     graph: Graph
     source: dict[str, str]
-    places: dict[str, Location]
+    locations: dict[str, Location]
     tensors: dict[str, list[Any]]
 
     def data(self, name: str) -> Bytes:
-        """The bytes of a stored tensor; raises ValueError."""
-        if name not in self.places:
+        """The bytes of a stored tensor. Raises Damage if it is missing."""
+        if name not in self.locations:
             raise Damage(f"{name} is missing")
-        return _read(self.places[name])
+        return _read(self.locations[name])
 
 
 # -- write
 
 
 def write_packed(graph: Graph, store: WeightStore, source: SourceInfo, path: Path) -> tuple[list[Packed], list[str]]:
-    """Write the packed file, whole or not at all; returns its tensors, and notes on what could not be taken along.
+    """Write the packed file atomically; returns its tensors and notes on information that is not stored.
 
-    Raises ExportError for a model without weights or a file that cannot be written, FormatError for values that a
-    format has no code for.
+    Raises ExportError for a model without weights or a file that cannot be written, FormatError for values without a
+    code in their format.
     """
     if any(w.key is None for w in graph.weights.values()):
-        raise ExportError("The model was opened without weights, so there are none to export.", "Open it with weights.")
+        raise ExportError("The model was opened without weights, so it cannot be exported.", "Open it with weights.")
     parts, (origin, notes) = plan(graph), _source_bytes(source)
     blobs = {GRAPH: described(graph, parts), SOURCE: origin}
     with replacing(path, ExportError) as handle:
@@ -90,23 +90,23 @@ def _chunks(
 
 
 def _stored(part: Packed, graph: Graph, store: WeightStore, notes: list[str]) -> Bytes:
-    """The bytes of one tensor, read back and found equal to the values in effect; notes what it does not keep."""
+    """The bytes of a tensor, verified to decode to its effective values; adds notes on what is not stored."""
     weight, use = graph.weights[part.weight], part.use
     tensor, mask = store.get(weight.key or ""), _mask(use.mask, weight.shape, store)
     scale = None if use.scale is None else store.get(graph.weights[use.scale].key or "").float32()
     data = pack(part, tensor, mask, scale)
     if data.size != part.size:
-        text = f"{part.weight} takes {data.size} bytes in {part.format}, which says {part.size}."
-        raise ExportError(text, "Choose another format; where it is a plug-in's, mend its stored_bits.")
+        text = f"{part.weight} has {data.size} bytes in {part.format}, which declares {part.size}."
+        raise ExportError(text, "Choose another format; in a plug-in's format, correct stored_bits.")
     if use.format and not use.format.stochastic:
-        found = unpack(part, data, weight.dtype, scale).effective
-        if not same_values(part, tensor, mask, scale, found):
-            text = f"{part.weight} in {use.format.label} does not come back from its codes as it computes."
+        decoded = unpack(part, data, weight.dtype, scale).effective
+        if not same_values(part, tensor, mask, scale, decoded):
+            text = f"The codes of {part.weight} in {use.format.label} do not decode to its effective values."
             raise ExportError(text, "Choose another format for it, or float.")
-        if part.layout == "dense" and mask is not None and (more := int(((found.array == 0) & mask).sum())):
+        if part.layout == "dense" and mask is not None and (more := int(((decoded.array == 0) & mask).sum())):
             notes.append(
-                f"{part.weight} has {more} more zeros than were pruned, and no mask in the file, which would "
-                "take more: reopened, others of its zeros may count as the pruned ones, as many as before."
+                f"{part.weight} has {more} more zeros than were pruned, and its mask is not stored to save space. "
+                "After reopening, other zeros may count as pruned; their number stays the same."
             )
     return data
 
@@ -119,19 +119,19 @@ def _mask(key: TensorKey | None, shape: tuple[int, ...], store: WeightStore) -> 
 
 
 def _source_bytes(source: SourceInfo) -> tuple[bytes, list[str]]:
-    """The origin, of a fixed length so that the score of a graph can count it, and what found no place."""
+    """(origin, padded to a fixed length so that a graph determines the file size; notes on omitted facts)."""
     facts = {"name": source.name, "data": source.data, "tokenizer": _portable(source.tokenizer)}
-    kept: dict[str, str] = {}
+    stored: dict[str, str] = {}
     for name, value in facts.items():
-        if value and len(json.dumps({**kept, name: value})) <= SOURCE_BYTES:
-            kept[name] = value
-    notes = [f"The {name} did not find room in the file: {facts[name]}." for name in facts if facts[name] not in
-             (None, "", kept.get(name))]  # fmt: skip
-    return json.dumps(kept).encode().ljust(SOURCE_BYTES), notes
+        if value and len(json.dumps({**stored, name: value})) <= SOURCE_BYTES:
+            stored[name] = value
+    notes = [f"The {name} is too long to be stored in the file: {facts[name]}." for name in facts if facts[name] not in
+             (None, "", stored.get(name))]  # fmt: skip
+    return json.dumps(stored).encode().ljust(SOURCE_BYTES), notes
 
 
 def _portable(tokenizer: str | None) -> str | None:
-    """A demo's own tokenizer by the demo's name: it lies elsewhere on another machine."""
+    """The tokenizer of a demo by the demo's name, as its path differs between machines."""
     folder = Path(tokenizer) if tokenizer else None
     if folder and folder.parent == demo_folder(folder.name).parent:
         return f"demo:{folder.name}"
@@ -152,24 +152,26 @@ def is_packed(spec: str) -> bool:
 
 
 def read_packed(path: Path) -> PackedFile:
-    """The graph of a packed file and where its tensors lie; raises ProjectError where it is damaged."""
+    """Read the graph of a packed file and the locations of its tensors. Raises ProjectError if it is damaged."""
     with decoding(path):
         facts = _metadata(path)
         if not facts:
-            raise ProjectError(f"{path.name} is no packed model.", "Give one that `export --as packed` wrote.")
+            raise ProjectError(f"{path.name} is not a packed model.", "Use a file written by `export --as packed`.")
         if facts["packed"] != VERSION:
-            text = f"{path.name} is a packed model of version {facts['packed']}; this Espalier reads {VERSION}."
-            raise ProjectError(text, "Update Espalier, or export the model again.")
-        places = read_header(path)
+            text = (
+                f"{path.name} is a packed model of version {facts['packed']}; this version of Espalier reads {VERSION}."
+            )
+            raise ProjectError(text, "Update Espalier or export the model again.")
+        locations = read_header(path)
         if _digest(path) != facts["check"]:
-            raise Damage("its data are altered or cut off")
-        graph, tensors = graph_of(_read(places[GRAPH]).tobytes())
-        source: dict[str, str] = parse_json(_read(places[SOURCE]).tobytes())
-        return PackedFile(path, graph, {str(k): str(v) for k, v in source.items()}, places, tensors)
+            raise Damage("its data are altered or truncated")
+        graph, tensors = graph_of(_read(locations[GRAPH]).tobytes())
+        source: dict[str, str] = parse_json(_read(locations[SOURCE]).tobytes())
+        return PackedFile(path, graph, {str(k): str(v) for k, v in source.items()}, locations, tensors)
 
 
 def decoding(path: Path) -> contextlib.AbstractContextManager[None]:
-    """Whatever is raised while a packed file is read becomes a ProjectError."""
+    """Convert exceptions while a packed file is read to ProjectError."""
     hint = "Export the model again, or use a complete copy."
     return reading(path, ProjectError, "is damaged", hint, "Check the path.")
 
@@ -180,7 +182,7 @@ def _metadata(path: Path) -> dict[str, Any]:
     with path.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
         if length > min(100_000_000, path.stat().st_size):
-            raise Damage("it is cut off")
+            raise Damage("it is truncated")
         text = parse_json(handle.read(length)).get("__metadata__", {}).get("espalier")
     facts = parse_json(text) if text else {}
     return facts if "packed" in facts else {}
@@ -195,5 +197,5 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(place: Location) -> Bytes:
-    return np.fromfile(place.path, np.uint8, int(place.shape[0]), offset=place.offset)
+def _read(location: Location) -> Bytes:
+    return np.fromfile(location.path, np.uint8, int(location.shape[0]), offset=location.offset)

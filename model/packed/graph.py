@@ -1,6 +1,6 @@
-"""A graph as it lies in a packed file: a line of JSON for each node and weight, compressed in pieces.
+"""Serialisation of a graph in a packed file: a line of JSON per node and weight, compressed in chunks.
 
-Pieces make an edit cheap to count: only those whose lines changed are compressed again.
+Chunks make the file size cheap to update after an edit: only those with changed lines are compressed again.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Weight
 
 LINES = 128
-_WRITER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)  # made once: an edit writes hundreds of lines
-MOST, RATIO, RATIO_FROM = 2**28, 100, 2**24  # bytes of text, and of how many for each of the file: no more memory
+_WRITER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)  # created once: an edit writes hundreds of lines
+MOST, RATIO, RATIO_FROM = 2**28, 100, 2**24  # maximum bytes of text; maximum compression ratio above RATIO_FROM bytes
 Lines = tuple[str, ...]
 Facts = Mapping[str, Any]
 
 
 def first_line(graph: Graph) -> str:
-    """All but nodes and weights."""
+    """The line of the graph without nodes and weights."""
     return _line("graph", "", {"output_names": list(graph.output_names), "structure": graph.structure,
                                "symbols": graph.symbols, "runs": graph.runs})  # fmt: skip
 
 
 def node_line(node: Node) -> str:
-    """One node."""
-    return _line("node", node.id, without_annotation(node_to_json(node)))  # notes are the project's
+    """The line of a node."""
+    return _line("node", node.id, without_annotation(node_to_json(node)))  # annotations belong to the project
 
 
 def weight_line(name: str, weight: Weight, tensors: Sequence[Facts]) -> str:
-    """One weight and how its tensors are stored; its values are in the file, so their key is not."""
+    """The line of a weight and the storage of its tensors, without its key: the values are in the file."""
     return _line("weight", name, {**encode(weight), "key": None}, *tensors)
 
 
@@ -46,12 +46,12 @@ def _line(kind: str, name: str, *data: Any) -> str:
 
 
 def masks_of(node: Node) -> tuple[str, ...]:
-    """The keys of the masks that a node's line names."""
+    """The keys of the masks in a node's line."""
     return tuple(s.mask for s in node.sparsity.values() if s.mask is not None)
 
 
 def labelled(lines: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
-    """Lines with the masks that they name numbered: a file tells which are one, and its size not what is in them."""
+    """Lines with keys of masks replaced by numbers, so that the size of the file does not depend on their contents."""
     labels: dict[str, str] = {}
     for line, masks in lines:
         for key in masks:
@@ -60,19 +60,19 @@ def labelled(lines: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
 
 
 def pieces(lines: Iterable[str]) -> Iterator[Lines]:
-    """The lines that are compressed together."""
+    """Chunks of lines that are compressed together."""
     left = iter(lines)
     while piece := tuple(itertools.islice(left, LINES)):
         yield piece
 
 
 def compressed(piece: Lines) -> bytes:
-    """One piece as stored: a zlib stream."""
+    """A chunk as stored: a zlib stream."""
     return zlib.compress("".join(f"{line}\n" for line in piece).encode())
 
 
 def graph_bytes(graph: Graph, tensors: Mapping[str, Sequence[Facts]]) -> bytes:
-    """All of a graph as stored; `tensors`: of each weight, how it is."""
+    """A graph as stored; `tensors`: the storage of each weight."""
     weights = (weight_line(n, w, tensors[n]) for n, w in graph.weights.items())
     nodes = labelled((node_line(n), masks_of(n)) for n in graph)
     return b"".join(map(compressed, pieces([first_line(graph), *nodes, *weights])))

@@ -1,7 +1,7 @@
-"""The packed layout of a model: which bits each tensor takes when stored with no waste, and so the file's size.
+"""The layout of packed models: the bits of each tensor, and so the size of the file.
 
-A weight used in several ways is stored for each, or in float where that is smaller: rounding twice is not rounding
-once. A scale that is given from outside is a weight itself, and takes the place of the format's own.
+A weight with several uses is stored once per use, or in float if that is smaller, as rounding twice differs from
+rounding once. A static scale is a weight itself and replaces the format's own scale.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from espalier.model.packed.graph import graph_bytes
 from espalier.model.store.weights import header_of
 
 VERSION = 1
-GRAPH, SOURCE = "@graph", "@source"  # names of the tensors that hold the graph, and where the model came from
+GRAPH, SOURCE = "@graph", "@source"  # names of the tensors with the graph and the model's origin
 SOURCE_BYTES = 256
-CODED = ("float32", "bfloat16", "float16")  # what codes give back exactly; others stay as they are
+CODED = ("float32", "bfloat16", "float16")  # dtypes that codes represent exactly; others are stored unchanged
 
 
 class Use(NamedTuple):
-    """How a node reads a weight: in which format (None: float), with which scale from outside, under which mask.
+    """How a node uses a weight: its format (None: float), static scale and mask.
 
-    `view`: how the tensor lies for a format with blocks or rows. `own`: the node itself names the weight, and could
-    name another; a function is handed it. `exact`: the mask has a pattern that no other zeros keep.
+    `view`: layout of the tensor for a format with blocks or rows. `own`: the node refers to the weight itself and could
+    refer to another; functions get it as an argument. `exact`: other zeros would break the pattern of the mask.
     """
 
     format: Format | None = None
@@ -49,10 +49,10 @@ FLOAT = Use()
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """One stored tensor of a weight: dense in its format's bits or, where that is smaller or nothing else keeps its
-    zeros, a bit mask and the kept values.
+    """A stored tensor of a weight: "dense" in its format's bits, or "masked": a bit mask and the kept values.
 
-    `shared`: bits of what blocks, rows or the tensor share; `use`: how it is read.
+    "masked" is used if it is smaller or if the zeros would be lost otherwise. `shared`: bits of shared fields (scales,
+    exponents) of blocks, rows or the tensor.
     """
 
     name: str
@@ -73,17 +73,17 @@ class Packed:
 
     @property
     def bits(self) -> int:
-        """Stored bits in all: mask, values, and what is shared."""
+        """Stored bits of mask, values and shared fields."""
         return self.mask_bits + self.code_bits + self.shared
 
     @property
     def size(self) -> int:
-        """Bytes in the file: mask and values are padded to whole bytes, each for itself."""
+        """Bytes in the file; mask and values are each padded to bytes."""
         return -(-self.mask_bits // 8) - (-(self.code_bits + self.shared) // 8)
 
     @property
     def mask_bits(self) -> int:
-        """A bit an element in the "masked" layout."""
+        """Bits of the mask: one per element in the "masked" layout."""
         return self.elements if self.layout == "masked" else 0
 
     @property
@@ -96,12 +96,12 @@ class Packed:
 
 
 def uses(node: Node, graph: Graph) -> tuple[tuple[str, Use], ...]:
-    """(weight, how it is used) of all weights that a node reads."""
+    """(weight, use) of all weights that a node reads."""
     return tuple((name, use_at(node, port, name)) for port, name in weights_of(node, graph))
 
 
 def use_at(node: Node, port: str, name: str) -> Use:
-    """How a node reads the weight `name` at `port` ("": as it is)."""
+    """How a node uses the weight `name` at `port` ("": unquantised)."""
     if not port:
         return FLOAT._replace(own=False)
     chosen, pruned = (choice(node, port) if port else None), node.sparsity.get(port)
@@ -121,36 +121,36 @@ def users_of(graph: Graph) -> dict[str, list[Use]]:
 
 
 def plan(graph: Graph) -> list[Packed]:
-    """How each weight of the graph is stored, in the graph's order."""
+    """The stored tensors of each weight, in the graph's order."""
     users = users_of(graph)
     return [p for name, w in graph.weights.items() for p in stored(name, w, users[name])]
 
 
 def ways(users: Sequence[Use]) -> list[Use]:
-    """The different uses; a weight that nobody reads is kept in float."""
+    """The distinct uses; an unused weight is stored in float."""
     return list(dict.fromkeys(u._replace(own=True) for u in users)) or [FLOAT]
 
 
 def stored(name: str, weight: Weight, users: Sequence[Use]) -> tuple[Packed, ...]:
-    """How a weight with these uses is stored: once for each way, or as float values and masks for all of them."""
-    found = ways(users)
-    shared = _shared(name, weight, found)
-    coded = weight.dtype in CODED or not any(u.format for u in found)
-    if not coded or (len(found) > 1 and not all(u.own for u in users)):
+    """The stored tensors of a weight with these uses: one per use, or float values and masks for all."""
+    distinct = ways(users)
+    shared = _shared(name, weight, distinct)
+    coded = weight.dtype in CODED or not any(u.format for u in distinct)
+    if not coded or (len(distinct) > 1 and not all(u.own for u in users)):
         return shared
     label = _escaped(name)
-    each = tuple(_packed(f"{label}@{i}" if i else label, name, weight, u) for i, u in enumerate(found))
+    each = tuple(_packed(f"{label}@{i}" if i else label, name, weight, u) for i, u in enumerate(distinct))
     return each if len(each) == 1 else min(shared, each, key=lambda packed: sum(p.bits for p in packed))
 
 
 def _escaped(name: str) -> str:
-    """A tensor's name in the file: there a single @ is ours."""
+    """A tensor's name in the file, where a single @ is reserved."""
     return name.replace("@", "@@")
 
 
-def _shared(name: str, weight: Weight, found: list[Use]) -> tuple[Packed, ...]:
-    """Float values for all ways; masks of their own where they differ."""
-    masks, label = list(dict.fromkeys((u.mask, u.zeros, u.exact) for u in found)), _escaped(name)
+def _shared(name: str, weight: Weight, distinct: list[Use]) -> tuple[Packed, ...]:
+    """Float values for all uses, and separate masks if they differ."""
+    masks, label = list(dict.fromkeys((u.mask, u.zeros, u.exact) for u in distinct)), _escaped(name)
     if len(masks) == 1:
         mask, zeros, exact = masks[0]
         return (_packed(label, name, weight, Use(mask=mask, zeros=zeros, exact=exact)),)
@@ -172,7 +172,7 @@ def _packed(label: str, name: str, weight: Weight, use: Use) -> Packed:
 
 @lru_cache(maxsize=4096)
 def shared_bits(fmt: Format, view: View | None, shape: tuple[int, ...]) -> int:
-    """Bits that a tensor of `shape` takes beside its elements' codes: scales, exponents, zero points."""
+    """Bits of the shared fields of a tensor of `shape`: scales, exponents, zero points."""
     seen = view.shape(shape) if view else shape
     return fmt.stored_bits(seen) - math.prod(shape) * fmt.element_bits
 
@@ -181,7 +181,7 @@ def shared_bits(fmt: Format, view: View | None, shape: tuple[int, ...]) -> int:
 
 
 def facts(packed: Packed) -> dict[str, Any]:
-    """How a tensor is stored, for whoever reads the file."""
+    """The storage of a tensor, for readers of the file."""
     view = packed.use.view
     order: dict[str, Any] = {"order": view.order, "flat": view.flat} if view else {}
     order |= {"groups": view.groups} if view and view.groups > 1 else {}
@@ -189,9 +189,9 @@ def facts(packed: Packed) -> dict[str, Any]:
             "kept": packed.kept, **order}  # fmt: skip
 
 
-def lies(told: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Of `facts`, in which order the elements come."""
-    return tuple(told.get("order", ())), told.get("flat", False), told.get("groups", 1)
+def element_order(data: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The order of elements in `facts`."""
+    return tuple(data.get("order", ())), data.get("flat", False), data.get("groups", 1)
 
 
 def header(packed: Sequence[Packed], blobs: Mapping[str, int], check: str = "0" * 32) -> bytes:
@@ -205,7 +205,7 @@ def header(packed: Sequence[Packed], blobs: Mapping[str, int], check: str = "0" 
 
 
 def blobs_of(graph_size: int) -> dict[str, int]:
-    """The tensors that hold no weight, with their sizes."""
+    """The tensors that are not weights, with their sizes."""
     return {GRAPH: graph_size, SOURCE: SOURCE_BYTES}
 
 
@@ -216,7 +216,7 @@ def packed_size(graph: Graph) -> int:
 
 
 def described(graph: Graph, packed: Sequence[Packed]) -> bytes:
-    """The graph as it lies in the file, with how each of its weights is stored."""
+    """The serialised graph with the storage of its weights."""
     tensors: dict[str, list[dict[str, Any]]] = {name: [] for name in graph.weights}
     for part in packed:
         tensors[part.weight].append(facts(part))
@@ -224,7 +224,7 @@ def described(graph: Graph, packed: Sequence[Packed]) -> bytes:
 
 
 def header_share(packed: Packed) -> int:
-    """Characters that one tensor adds to the header, but for its two offsets."""
+    """Characters of a tensor in the header, without its two offsets."""
     return len(header([packed], {})) - _bare() - len(f"0{packed.size}")
 
 
@@ -239,7 +239,7 @@ def _blob_share(name: str, size: int) -> int:
 
 
 def size_with(sizes: Sequence[int], shares: Sequence[int], graph_size: int) -> int:
-    """`packed_size` from the tensors' sizes and `header_share`s and the graph's size, where these are known."""
+    """`packed_size` from known sizes of tensors and graph and known `header_share`s."""
     blobs = blobs_of(graph_size)
     ends = list(itertools.accumulate([*sizes, *blobs.values()], initial=0))
     offsets = len("".join(map(str, ends))) * 2 - len(f"0{ends[-1]}")

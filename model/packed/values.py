@@ -1,7 +1,7 @@
-"""One stored tensor of a packed file: a weight's values as codes and shared fields, or as float, and back.
+"""Encoding and decoding of a stored tensor of a packed file: codes and shared fields, or float values.
 
-First the mask of the "masked" layout, then codes, then shared fields (bits: model/packed/bits.py), in C order of the
-tensor as the format sees it (model/graph/views.py). A given scale is a tensor of its own.
+It consists of the mask of the "masked" layout, codes and shared fields (bits: model/packed/bits.py), in C order of the
+format's view of the tensor (model/graph/views.py). A static scale is a separate tensor.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
-_AT_ONCE = 2**16  # elements, so that what the arithmetic needs stays in the processor's cache
+_CHUNK = 2**16  # elements; temporary arrays then fit the processor's cache
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What a stored tensor gives: the values in effect, others that the format turns into them, mask and scale.
+    """Decoded values of a stored tensor. `source`: values that the format quantises to the `effective` ones.
 
-    The first two are one where quantising twice is quantising once. `scale`: as a ScaledFormat takes it.
+    Both are the same for idempotent formats. `scale`: in the shape that ScaledFormat expects.
     """
 
     effective: Tensor
@@ -48,11 +48,11 @@ def has_signed_codes(fmt: Format) -> bool:
     return bool(fmt.encode(np.array([[-3e38, 1.0]], np.float32)).codes.min() < 0)
 
 
-# -- into the file
+# -- encode
 
 
 def pack(part: Packed, tensor: Tensor, mask: NDArray[np.bool_] | None, scale: Array | None) -> Bytes:
-    """The bytes of `part`, of the weight `tensor` under `mask` (its shape) and a given scale.
+    """Encode the weight `tensor` as the stored tensor `part`, with a mask of its shape and a static scale.
 
     Raises FormatError for NaN.
     """
@@ -62,10 +62,13 @@ def pack(part: Packed, tensor: Tensor, mask: NDArray[np.bool_] | None, scale: Ar
     fmt = part.use.format
     if fmt is None:
         return _pack_float(part, tensor, mask)
-    seen = _seen(part, tensor, mask)
-    if np.isnan(seen).any():
-        raise FormatError(f"{part.weight} holds NaN, which cannot be packed as {fmt.label}.", "Repair its values.")
-    encoded = _encode(fmt, seen, scale)
+    values = _in_view(part, tensor, mask)
+    if np.isnan(values).any():
+        raise FormatError(
+            f"{part.weight} contains NaN, which {fmt.label} cannot represent.",
+            "Correct its values or leave it in float.",
+        )
+    encoded = _encode(fmt, values, scale)
     kept = _viewed(part, mask) if part.layout == "masked" and mask is not None else None
     codes = encoded.codes if kept is None else encoded.codes[kept]
     own = encoded.shared if scale is None else ()
@@ -91,27 +94,27 @@ def _after_mask(mask: NDArray[np.bool_] | None, values: Bytes) -> Bytes:
 
 
 def _encode(fmt: Format, x: Array, scale: Array | None) -> Encoded:
-    """Some rows at a time where they share nothing: what the arithmetic needs meanwhile is many times the tensor."""
+    """Encode in chunks of independent rows, as temporary arrays are many times larger than the tensor."""
     if scale is not None:
         return cast("ScaledFormat", fmt).encode_with(x, scale)
     fast = FAST.find((type(fmt), "cpu"))
-    if fast and (found := fast.encode(fmt, x)) is not None:
-        return found
+    if fast and (encoded := fast.encode(fmt, x)) is not None:
+        return encoded
     step = _rows(fmt, x.shape)
     if not x.ndim or step >= len(x):
         return fmt.encode(x)
-    pieces = [fmt.encode(x[i : i + step]) for i in range(0, len(x), step)]
+    chunks = [fmt.encode(x[i : i + step]) for i in range(0, len(x), step)]
     kind = np.int32 if fmt.element_bits < 32 else np.int64
     shared = tuple(Shared(s[0].name, np.concatenate([f.values for f in s]), s[0].bits)
-                   for s in zip(*(p.shared for p in pieces), strict=True))  # fmt: skip
-    return Encoded(np.concatenate([p.codes.astype(kind) for p in pieces]), shared)
+                   for s in zip(*(p.shared for p in chunks), strict=True))  # fmt: skip
+    return Encoded(np.concatenate([p.codes.astype(kind) for p in chunks]), shared)
 
 
 def _decode(fmt: Format, encoded: Encoded) -> Array:
-    """As `_encode`, back."""
+    """The inverse of `_encode`, in the same chunks."""
     fast = FAST.find((type(fmt), "cpu"))
-    if fast and (found := fast.decode(fmt, encoded)) is not None:
-        return found
+    if fast and (decoded := fast.decode(fmt, encoded)) is not None:
+        return decoded
     codes, shared = encoded.codes, encoded.shared
     step = _rows(fmt, codes.shape)
     if not codes.ndim or step >= len(codes) or any(np.shape(s.values)[:1] != codes.shape[:1] for s in shared):
@@ -126,26 +129,26 @@ def _decode(fmt: Format, encoded: Encoded) -> Array:
 
 @lru_cache(maxsize=1024)
 def _rows(fmt: Format, shape: tuple[int, ...]) -> int:
-    """How many rows of a tensor (along its first axis) are coded at a time: all that share something together.
+    """The number of rows (first axis) per chunk; all rows if they have shared fields in common.
 
-    They share nothing where the parts take no more bits than the whole.
+    They have none if the chunks together take no more bits than the tensor.
     """
     if not shape or not math.prod(shape):
         return 1
-    step = -(-_AT_ONCE // (math.prod(shape[1:]) * 64)) * 64
+    step = -(-_CHUNK // (math.prod(shape[1:]) * 64)) * 64
     full, rest = divmod(shape[0], step)
     parts = [(step, *shape[1:])] * full + ([(rest, *shape[1:])] if rest else [])
     return step if sum(map(fmt.stored_bits, parts)) == fmt.stored_bits(shape) else shape[0]
 
 
-def _seen(part: Packed, tensor: Tensor, mask: NDArray[np.bool_] | None) -> Array:
-    """The weight as its format sees it, float32."""
+def _in_view(part: Packed, tensor: Tensor, mask: NDArray[np.bool_] | None) -> Array:
+    """The masked weight in the format's view, float32."""
     from espalier.model.torch.tensors import to_torch
 
     values = to_torch(tensor).float()
-    seen = values if part.use.view is None else part.use.view.of(values)
+    viewed = values if part.use.view is None else part.use.view.of(values)
     kept = _viewed(part, mask) if mask is not None else None
-    return seen.numpy() if kept is None else seen.numpy() * kept
+    return viewed.numpy() if kept is None else viewed.numpy() * kept
 
 
 def _viewed(part: Packed, mask: Array) -> Array:
@@ -156,13 +159,13 @@ def _viewed(part: Packed, mask: Array) -> Array:
     return mask if view is None else view.of(torch.from_numpy(np.ascontiguousarray(mask))).numpy()
 
 
-# -- out of it
+# -- decode
 
 
 def unpack(part: Packed, data: Bytes, dtype: str, scale: Array | None = None) -> Values:
-    """What the bytes of `part` hold, in a weight's `dtype`; raises ValueError where they do not fit `part`."""
+    """Decode the bytes of `part` to values of `dtype`. Raises ValueError if they do not match `part`."""
     if data.size != part.size:
-        raise ValueError(f"{part.name} has another size than it should")
+        raise ValueError(f"{part.name} has the wrong size")
     kept, rest = None, data
     shape = part.shape if part.use.view is None else part.use.view.shape(part.shape)
     if part.layout == "masked":
@@ -170,7 +173,7 @@ def unpack(part: Packed, data: Bytes, dtype: str, scale: Array | None = None) ->
         kept = np.unpackbits(data[:ends], count=part.elements, bitorder="little").astype(np.bool_).reshape(shape)
         rest = data[ends:]
         if int(kept.sum()) != part.kept:
-            raise ValueError(f"the mask of {part.name} keeps another number of elements than it should")
+            raise ValueError(f"the mask of {part.name} has the wrong number of elements")
     fmt = part.use.format
     if fmt is not None:
         return _unpack_codes(part, fmt, rest, dtype, kept, shape, scale)
@@ -179,9 +182,9 @@ def unpack(part: Packed, data: Bytes, dtype: str, scale: Array | None = None) ->
 
 
 def unpack_mask(part: Packed, data: Bytes) -> NDArray[np.bool_]:
-    """The mask that a stored tensor is; raises ValueError."""
+    """Decode a stored mask. Raises ValueError if it has the wrong size."""
     if data.size != part.size:
-        raise ValueError(f"{part.name} has another size than it should")
+        raise ValueError(f"{part.name} has the wrong size")
     return np.unpackbits(data, count=part.elements, bitorder="little").astype(np.bool_).reshape(part.shape)
 
 
@@ -207,9 +210,9 @@ def _unpack_codes(
         full[kept] = codes
     encoded = Encoded(full, _shared(fmt, data, count * part.element_bits, shape, scale))
     taken = fmt.stored_scale(encoded) if isinstance(fmt, ScaledFormat) else None
-    mask = None if kept is None else _back(part, kept)
+    mask = None if kept is None else _from_view(part, kept)
     effective = source = _cast(part, _decode(fmt, encoded), mask, dtype)
-    # Under a given scale decoded values come to themselves: a search for others that give it back would find none.
+    # With a static scale integer formats are idempotent: no preimage is needed.
     if type(fmt).preimage is not Format.preimage and (scale is None or not isinstance(fmt, ScaledInteger)):
         wide = Encoded(full.astype(np.int64), encoded.shared)
         source = _cast(part, fmt.preimage(wide, dtype), mask, dtype)
@@ -217,57 +220,57 @@ def _unpack_codes(
 
 
 def _shared(fmt: Format, data: Bytes, start: int, shape: tuple[int, ...], scale: Array | None) -> tuple[Shared, ...]:
-    """The shared fields: how many there are and how wide shows what the format gives for zeros."""
-    found: list[Shared] = []
+    """Decode the shared fields; their number and widths are those of an encoded zero tensor."""
+    fields: list[Shared] = []
     if scale is not None:
         return _encode(fmt, np.zeros(shape, np.float32), scale).shared
     for name, like, bits in _fields(fmt, shape):
         codes = unpack_bits(cut_bits(data, start, like.size * bits), bits, like.size)
-        found.append(Shared(name, codes.astype(like.dtype).reshape(like.shape), bits))
+        fields.append(Shared(name, codes.astype(like.dtype).reshape(like.shape), bits))
         start += like.size * bits
-    return tuple(found)
+    return tuple(fields)
 
 
 @lru_cache(maxsize=32)
 def _fields(fmt: Format, shape: tuple[int, ...]) -> tuple[tuple[str, Array, int], ...]:
-    """(name, an array like it, bits) of what is shared in a tensor of `shape`."""
-    if not shared_bits(fmt, None, shape) and math.prod(shape):  # without elements there are fields without values
+    """(name, array of zeros, bits) of the shared fields in a tensor of `shape`."""
+    if not shared_bits(fmt, None, shape) and math.prod(shape):  # empty tensors have fields without values
         return ()
     shared = _encode(fmt, np.zeros(shape, np.float32), None).shared
     return tuple((s.name, np.zeros_like(s.values), s.bits) for s in shared)
 
 
-def _back(part: Packed, seen: Array) -> Array:
-    """What lies in the format's view, in the weight's own shape."""
+def _from_view(part: Packed, values: Array) -> Array:
+    """Values in the format's view → the weight's shape."""
     import torch
 
     view = part.use.view
-    return seen if view is None else view.back(torch.from_numpy(seen), part.shape).contiguous().numpy()
+    return values if view is None else view.back(torch.from_numpy(values), part.shape).contiguous().numpy()
 
 
-def _cast(part: Packed, seen: Array, mask: Array | None, dtype: str) -> Tensor:
-    """float32 values in the format's view → the weight's shape and dtype, 0 where the mask says so."""
+def _cast(part: Packed, viewed: Array, mask: Array | None, dtype: str) -> Tensor:
+    """float32 values in the format's view → the weight's shape and dtype, 0 where masked."""
     import torch
 
     from espalier.model.torch.tensors import to_numpy
 
     # Not by ascontiguousarray, which gives a number an axis.
-    own: Array = _back(part, np.asarray(seen, np.float32, order="C"))
+    own: Array = _from_view(part, np.asarray(viewed, np.float32, order="C"))
     values: torch.Tensor = torch.from_numpy(np.asarray(own if mask is None else np.where(mask, own, 0), order="C"))
     true = getattr(torch, dtype)
-    most = torch.finfo(true).max
-    return to_numpy(values if true == torch.float32 else values.clamp(-most, most).to(true))
+    largest = torch.finfo(true).max
+    return to_numpy(values if true == torch.float32 else values.clamp(-largest, largest).to(true))
 
 
-def same_values(part: Packed, tensor: Tensor, mask: Array | None, scale: Array | None, found: Tensor) -> bool:
-    """Whether a built module computes with the values `found` where the weight is `tensor`; 0 and −0 are one."""
+def same_values(part: Packed, tensor: Tensor, mask: Array | None, scale: Array | None, expected: Tensor) -> bool:
+    """Whether the effective values of the weight `tensor` in a built module are `expected`; 0 and −0 are equal."""
     import torch
 
     from espalier.model.torch.layers import Effective
     from espalier.model.torch.tensors import to_torch
 
-    kept, given = (None if a is None else torch.from_numpy(np.array(a)) for a in (mask, scale))
+    kept, static_scale = (None if a is None else torch.from_numpy(np.array(a)) for a in (mask, scale))
     with torch.no_grad():
-        value = Effective(part.use.format, kept, part.use.view, given)(to_torch(tensor))
-    want = to_torch(found)
+        value = Effective(part.use.format, kept, part.use.view, static_scale)(to_torch(tensor))
+    want = to_torch(expected)
     return value.dtype == want.dtype and torch.equal(value, want)

@@ -32,7 +32,7 @@ _CREATED_AS = {"NonDynamicallyQuantizableLinear": "Linear"}
 _BY_WORD = {name.lower(): name for name in reversed(OP_OF_CLASS) if name != "Conv1D"}
 
 
-def class_of_word(word: str) -> str | None:
+def class_of_name(word: str) -> str | None:
     """The leaf class for "BatchNorm2d" or, as in the MASE labs, "batch_norm2d"; None for others."""
     return word if word in OP_OF_CLASS else _BY_WORD.get(word.lower().replace("_", ""))
 

@@ -22,7 +22,7 @@ from typing_extensions import override
 from espalier.model.trace.capture import quiet
 from espalier.model.trace.repeated_blocks import BlockStack, truncated
 
-Place = tuple[int, int, int]  # stretch, call in it, output of the call
+OutputRef = tuple[int, int, int]  # stretch, call in it, output of the call
 Call = tuple[Any, ...]
 
 
@@ -74,7 +74,7 @@ class _Watch(TorchDispatchMode):
         self._path = path + "."
         named = (*model.named_parameters(), *model.named_buffers())
         self._names = {id(t): n for n, t in named}
-        self._made: dict[int, Place] = {}
+        self._made: dict[int, OutputRef] = {}
         self._kept: list[Any] = []  # an id must not be used again
 
     def input(self, value: Tensor) -> Tensor:

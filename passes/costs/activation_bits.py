@@ -5,19 +5,19 @@ from __future__ import annotations
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import spec
 from espalier.passes.costs.base import COSTS, Cost, Shares
-from espalier.passes.score import multiplied, one_sample, port_bits
+from espalier.passes.score import multiplied_elements, one_sample, port_bits
 
 
 def flowing_bits(node: Node, graph: Graph) -> float:
     """Bits of all that a node multiplies in one sample."""
     sizes = one_sample(graph)
-    return multiplied(node, sizes) * port_bits(node, "data_in", sizes) if spec(node.op).macs else 0.0
+    return multiplied_elements(node, sizes) * port_bits(node, "data_in", sizes) if spec(node.op).macs else 0.0
 
 
 def flowing(graph: Graph) -> int:
     """Elements that are multiplied in one sample."""
     sizes = one_sample(graph)
-    return sum(multiplied(n, sizes) for n in graph if spec(n.op).macs)
+    return sum(multiplied_elements(n, sizes) for n in graph if spec(n.op).macs)
 
 
 COSTS.add("activation_bits", Cost(

@@ -11,7 +11,7 @@ from espalier.model.errors import EspalierError, GraphError, nearest
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import TensorMeta, Weight
 from espalier.model.graph.node import Arg
-from espalier.model.torch.leaf_names import OP_OF_CLASS, class_of_word
+from espalier.model.torch.leaf_names import OP_OF_CLASS, class_of_name
 from espalier.passes.edits.base import free_id, free_path, shown
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _LAST = ("Linear", "LayerNorm", "RMSNorm")
 
 def module_class(op: str, taken: TensorMeta) -> str:
     """The class for a word such as "gelu", "layer_norm" or "BatchNorm2d" on this tensor; raises GraphError."""
-    if name := class_of_word(op):
+    if name := class_of_name(op):
         return name
     rank = len(taken.shape)
     spatial = {2: "1d", 3: "1d", 4: "2d", 5: "3d"}.get(rank, "1d")

@@ -1,6 +1,6 @@
-"""Memory that tensors leave is kept for the next: given back at once, it comes again a page at a time, emptied.
+"""Settings of glibc's allocator: keep freed memory for the next tensors instead of returning it to the system.
 
-An evaluation in formats would ask for as much as it quantises: a fifth of a BERT-mini's time.
+Otherwise each new tensor causes page faults on zeroed pages: a fifth of the evaluation time of BERT-mini in formats.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ import ctypes
 import os
 
 _TRIM, _MMAP, _ARENA_MAX = -1, -3, -8  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX of malloc.h
-_KEPT, _ALONE = 1 << 30, 32 << 20  # bytes that stay; from how many on a tensor gets memory of its own
+_TRIM_BYTES, _MMAP_BYTES = 1 << 30, 32 << 20  # freed memory to keep; size from which a tensor has its own mapping
 
 
 def keep_freed_memory() -> bool:
-    """Ask glibc for it, once a process; whether it heard. What the user says in MALLOC_… variables is left."""
-    return _set(_TRIM, _KEPT) and _set(_MMAP, _ALONE)
+    """Keep freed memory; called once per process. False without glibc or if MALLOC_… variables are set."""
+    return _set(_TRIM, _TRIM_BYTES) and _set(_MMAP, _MMAP_BYTES)
 
 
 def share_arenas(count: int) -> bool:
-    """Let all threads allocate from `count` arenas, whose free memory then serves all; whether glibc heard.
+    """Let all threads share `count` arenas. False without glibc or if MALLOC_… variables are set.
 
-    By itself it makes an arena for each of up to 8 threads a processor, and each stays as large as it ever was. To be
-    called before there are threads. What the user says in MALLOC_… variables is left.
+    By default glibc creates up to 8 arenas per processor, and each stays at its largest size. Call it before any thread
+    is started.
     """
     return _set(_ARENA_MAX, count)
 
@@ -34,14 +34,14 @@ def _set(option: int, value: int) -> bool:
 
 
 def give_back() -> None:
-    """What is kept and not in use goes back to the system: when a job has ended, others may need it."""
+    """Return free memory to the system, for other processes after a job."""
     trim = _function("malloc_trim")
     if trim is not None:
         trim(0)
 
 
 def _function(name: str) -> ctypes._NamedFuncPointer | None:  # pyright: ignore[reportPrivateUsage]
-    """A function of the C library; None where it has none of this name (it is not glibc)."""
+    """A function of the C library, or None if the library has no such function (not glibc)."""
     try:
         return getattr(ctypes.CDLL(None), name, None)
     except (OSError, TypeError):  # Windows has no library without a name

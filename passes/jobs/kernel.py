@@ -1,4 +1,4 @@
-"""Jobs about kernels, which are of the machine and of no document. No torch: the window makes them."""
+"""Jobs about kernels; they belong to the machine, not to a document. Without torch: the window creates them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from espalier.kernels.bench.request import Request
 
 @dataclass(frozen=True, slots=True)
 class LabJob:
-    """List the kernels and what of this machine can run them; the result is a Lab."""
+    """List the kernels and the devices of this machine that can run them; the result is a Lab."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelsJob:
-    """Measure kernels. First comes the Results without rows as Found, then the ceilings and the rows, one by one.
+    """Measure kernels. Sends Results without rows, then the ceilings and the rows one by one, as PartialResult.
 
-    Its result: the number of the size to go on with where it was asked to make room, and 0 where all is measured;
-    `first` and `limits` go on.
+    The result is the index of the next size if the job yielded, 0 if all sizes are measured. `first` and `limits`
+    continue a job that yielded.
     """
 
     request: Request
@@ -28,7 +28,7 @@ class KernelsJob:
 
 @dataclass(frozen=True, slots=True)
 class AnswerJob:
-    """Measure what answers one of the kernels' questions: Rows, Facts and Ceilings come as Found, one by one."""
+    """Run the measurements of one of the kernels' questions; sends Rows, Facts and Ceilings as PartialResult."""
 
     question: str
     device: str = "cpu"

@@ -1,4 +1,4 @@
-"""Jobs and their events: what the window and the command line send to a worker process, and hear from it.
+"""Jobs and events: the messages from the window or the command line to a worker process and back.
 
 No Qt, no torch: the window imports this before its first paint.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Locations = dict[TensorKey, Location]
 
 
-# -- jobs: plain values that travel to the worker
+# -- jobs: plain values sent to the worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,9 @@ class OpenJob:
 
 @dataclass(frozen=True, slots=True)
 class OpenResult:
-    """A project with the places of its tensors; `problems` are texts by node.
+    """A project with the locations of its tensors; `problems` are texts by node.
 
-    `scorer` has counted the graphs of `scores`, so that nobody who shows them has to. `version`: of a project's file,
-    taken before it was read.
+    `scorer` has cached the costs of the graphs in `scores`. `version`: of the project file before it was read.
     """
 
     project: Project
@@ -65,19 +64,19 @@ class OpenResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """Run a recipe on a base graph; `known` is (number of active steps, the graph after them) where that is known."""
+    """Run a recipe on a base graph. `cached`: (number of active steps, the graph after them), if available."""
 
     base: Graph
     recipe: Recipe
     locations: Locations
     workdir: Path
     source: SourceInfo
-    known: tuple[int, Graph] | None = None
+    cached: tuple[int, Graph] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What each active step gave (a StepResult; None where it did not need to run), and new tensors' places."""
+    """Results of the active steps (StepResult, or None for steps that were cached), and locations of new tensors."""
 
     graph: Graph
     results: tuple[Any, ...]
@@ -86,7 +85,7 @@ class ReplayResult:
 
 @dataclass(frozen=True, slots=True)
 class AnalyseJob:
-    """Run one analysis on a graph; `base` is what the recipe that led to it began with, for those that compare."""
+    """Run an analysis on a graph; `base`: the graph before the recipe, for comparisons."""
 
     graph: Graph
     step: Step
@@ -98,24 +97,24 @@ class AnalyseJob:
 
 @dataclass(frozen=True, slots=True)
 class SweepJob:
-    """Run a sweep; each outcome comes as Found. `held`: graphs of known steps; `known`: outcomes not to run again."""
+    """Run a sweep; sends outcomes as PartialResult. `graphs`: cached graphs by steps; `outcomes`: of earlier points."""
 
     sweep: Sweep
     base: Graph
     locations: Locations
     workdir: Path
     source: SourceInfo
-    held: tuple[tuple[tuple[Step, ...], Graph], ...] = ()
-    known: tuple[Outcome, ...] = ()
+    graphs: tuple[tuple[tuple[Step, ...], Graph], ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SearchJob:
-    """Run a search on a base graph; its trials come as Found when they begin and when they have ended.
+    """Run a search on a base graph; sends trials as PartialResult when they start and when they end.
 
-    `storage`: the URL of the study's storage. `resume`: go on with a study that is there. `held` as for sweeps.
-    `by_hand`: choices of trials to run first. Before all come a text where records of the storage are damaged, the
-    Space, each format as fitted, and a tuple of the trials that the study holds.
+    `storage`: URL of the study's storage. `resume`: continue an existing study. `graphs`: as for sweeps. `by_hand`:
+    choices of trials to run first. Before the trials it sends a text if records of the storage are damaged, the Space
+    with fitted formats, and a tuple of the stored trials.
     """
 
     search: Search
@@ -124,13 +123,13 @@ class SearchJob:
     workdir: Path
     source: SourceInfo
     resume: bool = False
-    held: tuple[tuple[tuple[Step, ...], Graph], ...] = ()
+    graphs: tuple[tuple[tuple[Step, ...], Graph], ...] = ()
     by_hand: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TrialJob:
-    """Write a trial of another architecture, which no recipe leads to, as a project of its own."""
+    """Write a trial of another architecture, which no recipe can express, as a project."""
 
     search: Search
     space: Space
@@ -144,11 +143,11 @@ class TrialJob:
 
 @dataclass(frozen=True, slots=True)
 class SaveJob:
-    """Save a project: done in the program that asks, whatever its worker does; its result is a Saved.
+    """Save a project, in the calling process; the result is a Saved.
 
-    `store`: a view of the document's. `copy`: for recovery; the document's own file stays what it is. `over`: the
-    version of the file that is to be replaced, None where it does not matter; `anyway`: also where it is another.
-    `placing` hears, in the thread that saves, the new version just before it has the path.
+    `store`: a view of the document's store. `copy`: a recovery copy; does not change the document's file. `over`: the
+    expected version of the file to replace, None for any; `anyway`: replace another version too. `placing` is called
+    in the saving thread with the new version just before the file is renamed to `path`.
     """
 
     project: Project
@@ -162,7 +161,7 @@ class SaveJob:
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """Hand a project on in a form of passes.export."""
+    """Export a project in a format of passes.export."""
 
     project: Project
     locations: Locations
@@ -174,69 +173,69 @@ class ExportJob:
 
 @dataclass(frozen=True, slots=True)
 class PluginJob:
-    """Load the user's plug-ins afresh from files and folders; the result is a PluginState for each."""
+    """Reload the user's plug-ins from files and folders; the result is a PluginState per plug-in."""
 
     places: tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Not a job but a word to the one that runs: end soon, and keep what there is so far."""
+    """A command to the running job: stop early and return the result so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A word to the job that runs: wait where it next tells its progress, until a Continue, a Finish or a cancel."""
+    """A command to the running job: pause at its next progress report, until Continue, Finish or a cancellation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """A word to a job that waits: go on."""
+    """A command to a paused job: continue."""
 
 
-Word = Finish | Pause | Continue
+Command = Finish | Pause | Continue
 Job = OpenJob | ReplayJob | AnalyseJob | SweepJob | SearchJob | TrialJob | SaveJob | ExportJob | PluginJob | KernelJob
 
 
-def emptied(job: Job) -> Job:
-    """A job that has ended, as lists keep it: what it did, without the graphs, tensors and results it was given."""
+def without_data(job: Job) -> Job:
+    """An ended job without its graphs, tensors and results, for lists of jobs."""
     none = Graph({})
     match job:
         case ReplayJob():
-            return replace(job, base=none, locations={}, known=None)
+            return replace(job, base=none, locations={}, cached=None)
         case AnalyseJob():
             return replace(job, graph=none, locations={}, base=None)
         case SweepJob():
-            return replace(job, base=none, locations={}, held=(), known=())
+            return replace(job, base=none, locations={}, graphs=(), outcomes=())
         case SearchJob():
-            return replace(job, search=replace(job.search, base=none), locations={}, held=(), by_hand=())
+            return replace(job, search=replace(job.search, base=none), locations={}, graphs=(), by_hand=())
         case TrialJob():
             return replace(job, search=replace(job.search, base=none), locations={})
-        case SaveJob(project=was):
-            store = WeightStore(job.store.folder)  # with none of the files that a closed document had open
-            return replace(job, project=Project(was.source, none, was.recipe, none), store=store, placing=None)
-        case ExportJob(project=was):
-            return replace(job, project=Project(was.source, none, was.recipe, none), locations={})
+        case SaveJob(project=old):
+            store = WeightStore(job.store.folder)  # without open files of a closed document
+            return replace(job, project=Project(old.source, none, old.recipe, none), store=store, placing=None)
+        case ExportJob(project=old):
+            return replace(job, project=Project(old.source, none, old.recipe, none), locations={})
         case _:
             return job
 
 
-# -- events: plain values that come back; each job ends with exactly one of Done, Failed, Cancelled
+# -- events: plain values sent back; each job ends with exactly one of Done, Failed, Stopped
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The worker has loaded what it needs, and takes jobs from now on."""
+    """The worker has loaded its libraries and accepts jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The worker took the job."""
+    """The worker has started the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`done` of `total` (0 = unknown), with a few words."""
+    """`done` of `total` (0 = unknown), with a short text."""
 
     done: int
     total: int
@@ -245,7 +244,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure while the job runs, such as the training loss at an optimiser step."""
+    """A metric of the running job, such as the training loss at an optimiser step."""
 
     name: str
     step: int
@@ -254,34 +253,34 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line that the job (or the user's model code) printed."""
+    """A line printed by the job or by the user's model code."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A part of the result, as soon as it is known."""
+class PartialResult:
+    """A part of the result, sent as soon as it is available."""
 
     part: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The job waits, as it was asked to."""
+    """The job is paused, as requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """The job goes on."""
+    """The job continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The job's result; `seconds`: of the processor, by the thread that ran it, since its steps began.
+    """The job's result; `seconds`: processor time of the thread that ran it, since its steps began.
 
-    Another program on the machine makes a job last longer, not take more of these. The threads of torch work beside
-    that thread and as long, so that it is about the time on a machine that does nothing else.
+    Other programs on the machine make a job last longer but do not change this time. The threads of torch run in
+    parallel for as long, so it is approximately the run time on an idle machine.
     """
 
     result: Any
@@ -290,9 +289,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Yielded:
-    """The job made room for one that waits, and waits itself; `result`: what it gave up to there.
+    """The job yielded to a queued one and is queued again; `result`: its result so far.
 
-    It never comes from the worker, which ends a part of the job as Done.
+    Sent by the runner; the worker ends each part of a job with Done.
     """
 
     result: Any
@@ -313,15 +312,28 @@ class Stopped:
     """The job was cancelled."""
 
 
-Event = Ready | Started | Progress | Metric | LogLine | Found | Paused | Continued | Yielded | Done | Failed | Stopped
+Event = (
+    Ready
+    | Started
+    | Progress
+    | Metric
+    | LogLine
+    | PartialResult
+    | Paused
+    | Continued
+    | Yielded
+    | Done
+    | Failed
+    | Stopped
+)
 TERMINAL = (Done, Failed, Stopped)
-# What pickle raises for values that cannot travel.
+# What pickle raises for values that cannot be sent.
 UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError)
 
 
 @dataclass(slots=True)
 class JobInfo:
-    """A job as the window lists it, from its request to its end, with all the parts in which it may run.
+    """A job in the window's list, from request to end, over all parts in which it runs.
 
     `state`: waiting (also between two parts), running, paused, done, failed or stopped. `metrics`: name →
     (step, value) in order.
@@ -338,12 +350,12 @@ class JobInfo:
     metrics: dict[str, list[tuple[int, float]]] = field(default_factory=dict)  # type: ignore[assignment]
     outcome: str = ""
     begun: bool = False
-    waited: float = 0.0  # seconds that it was paused, or waited between two parts
-    halted: float | None = None  # since when it is paused or waits
-    first: tuple[int, int, float] | None = None  # done and total when its steps began, and the time worked until then
+    waited: float = 0.0  # seconds paused or queued between two parts
+    idle_since: float | None = None  # start of the present pause
+    first: tuple[int, int, float] | None = None  # done and total at its first step, and the seconds run before
 
     def note(self, event: Event, now: float) -> None:
-        """Take in an event."""
+        """Update the state by an event."""
         match event:
             case Done() | Failed() | Stopped():
                 self.state, self.finished = type(event).__name__.lower(), now
@@ -359,34 +371,34 @@ class JobInfo:
                 self.metrics.setdefault(name, []).append((step, value))
             case Paused() | Yielded():
                 self.state = "paused" if isinstance(event, Paused) else "waiting"
-                self.halted = now if self.halted is None else self.halted
+                self.idle_since = now if self.idle_since is None else self.idle_since
             case Continued():
                 self._start(now)
             case _:
                 pass
 
     def _start(self, now: float) -> None:
-        """It runs: for the first time, or on after a pause."""
+        """Set the state to running, for the first time or after a pause."""
         self.state = "running"
         if not self.begun:
             self.begun, self.started = True, now
-        elif self.halted is not None:
-            self.waited += now - self.halted
-        self.halted = None
+        elif self.idle_since is not None:
+            self.waited += now - self.idle_since
+        self.idle_since = None
 
     @property
     def took(self) -> float:
-        """Seconds that it has run, once it has ended."""
+        """Seconds that an ended job has run."""
         return self.worked(self.started if self.finished is None else self.finished)
 
     def worked(self, now: float) -> float:
-        """Seconds that it has run, without pauses."""
+        """Seconds that the job has run, without pauses."""
         if not self.begun:
             return 0.0
-        return (now if self.halted is None else self.halted) - self.started - self.waited
+        return (now if self.idle_since is None else self.idle_since) - self.started - self.waited
 
     def remaining(self, now: float) -> float | None:
-        """Seconds that its steps still take at their pace so far, without what came before them; None: not known."""
+        """Estimated remaining seconds at the mean time per step so far, without the set-up; None if unknown."""
         p, (first, _, before) = self.progress, self.first or (0, 0, 0.0)
         spent = self.worked(now) - before
         if p is None or p.total < 2 or not first < p.done < p.total or spent < 1:
@@ -396,7 +408,7 @@ class JobInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """An event with the job that it belongs to."""
+    """An event with its job."""
 
     job: JobInfo
     event: Event

@@ -1,6 +1,7 @@
-"""A process that ends with the one that started it, however that one dies: the child's side.
+"""Ends a child process when its parent has ended in any way.
 
-The kernel does it where it can: a thread of ours would wait for as long as a library holds Python.
+The operating system does so if it can: a thread of this process would have to wait while a library holds the
+interpreter.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import sys
 import threading
 import time
 
-LOOK = 0.5  # seconds between two looks at the parent, where nothing tells of its end
+POLL = 0.5  # seconds between two checks of the parent, without a notification by the system
 
 
 def end_with_parent(pipe: int | None = None) -> None:
-    """Kill this process when its parent has gone; called first of all in a process that another started.
+    """Kill this process when its parent has ended; to be called first in a child process.
 
-    `pipe`: a descriptor whose other end the parent alone holds open, such as that of standard input; not needed in
-    processes of multiprocessing.
+    `pipe`: a descriptor whose other end only the parent holds, such as standard input; not needed in processes of
+    multiprocessing.
     """
     parent = multiprocessing.parent_process()
     if pipe is None and parent is not None:
@@ -28,9 +29,9 @@ def end_with_parent(pipe: int | None = None) -> None:
     if sys.platform == "win32":
         return
     if pipe is None:
-        _end_with_starter()
+        _end_with_parent_id()
     else:
-        _end_at(pipe)
+        _end_with_pipe(pipe)
 
 
 def _end() -> None:
@@ -40,13 +41,13 @@ def _end() -> None:
 if sys.platform != "win32":
     import fcntl
 
-    def _end_at(pipe: int) -> None:
-        """When the other end of a pipe is closed."""
-        if hasattr(fcntl, "F_SETSIG"):  # Linux: whoever holds the interpreter then
+    def _end_with_pipe(pipe: int) -> None:
+        """Kill this process when the other end of a pipe is closed."""
+        if hasattr(fcntl, "F_SETSIG"):  # Linux: the signal does not need the interpreter
             fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
             fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
-            if select.select([pipe], [], [], 0)[0]:  # it was closed before
+            if select.select([pipe], [], [], 0)[0]:  # already closed
                 _end()
         else:
             threading.Thread(target=_wait, args=(pipe,), name="orphans", daemon=True).start()
@@ -55,8 +56,8 @@ if sys.platform != "win32":
         select.select([pipe], [], [])
         _end()
 
-    def _end_with_starter() -> None:
-        """When the parent is another; on Linux also when the thread that started this process ends."""
+    def _end_with_parent_id() -> None:
+        """Kill this process when its parent's id changes; on Linux also when the thread that started it ends."""
         before = os.getppid()
         if sys.platform == "linux":
             import ctypes
@@ -66,9 +67,9 @@ if sys.platform != "win32":
             if os.getppid() != before:
                 _end()
         else:
-            threading.Thread(target=_look, args=(before,), name="orphans", daemon=True).start()
+            threading.Thread(target=_poll, args=(before,), name="orphans", daemon=True).start()
 
-    def _look(before: int) -> None:
+    def _poll(before: int) -> None:
         while os.getppid() == before:
-            time.sleep(LOOK)
+            time.sleep(POLL)
         _end()

@@ -25,7 +25,7 @@ def serve_search(
     from espalier.passes.search.storage import damage_of
     from espalier.passes.search.study import Plan, begin
 
-    for steps, graph in job.held:
+    for steps, graph in job.graphs:
         memo.remember(steps, graph)
 
     def on_start(space: Space, trials: tuple[Trial, ...]) -> None:

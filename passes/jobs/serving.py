@@ -1,4 +1,4 @@
-"""The worker's side of a job: takes it from the pipe, sends its events, hears what the window has to say meanwhile.
+"""The worker's side of jobs: receives jobs and commands from a pipe, runs the jobs and sends their events.
 
 No Qt, no torch.
 """
@@ -21,6 +21,7 @@ from espalier.model.errors import EspalierError, Interrupted
 from espalier.passes.base import Cancelled
 from espalier.passes.jobs.kinds import (
     UNSENDABLE,
+    Command,
     Continue,
     Continued,
     Done,
@@ -35,91 +36,90 @@ from espalier.passes.jobs.kinds import (
     Ready,
     Started,
     Stopped,
-    Word,
 )
 
 Handler = Callable[[Any, "Channel"], Any]
-INTERRUPT = getattr(signal, "SIGUSR1", None)  # tells a worker that its job was cancelled, where the job does not ask
+INTERRUPT = getattr(signal, "SIGUSR1", None)  # cancels a job that does not poll the pipe
 
 
 class Channel:
-    """The worker's side of the pipe: sends events, notices a cancel, a finish and a pause."""
+    """The worker's end of the pipe: sends events, receives commands (cancel, finish, pause, continue)."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._last = self._since = 0.0
+        self._last_progress = self._since = 0.0
         self._enough = self._paused = False
-        self.working = False  # whether the code of a job runs now
-        self._talking = self._late = False  # a message is under way; an interrupt waits for its end
+        self.working = False  # whether the code of a job is running
+        self._transferring = self._interrupted = False  # interrupts during a message are delayed to its end
 
     def interrupt(self, _signal: int = 0, frame: FrameType | None = None) -> None:
-        """Break the job off; a worker without one has nothing to break off, and the next interrupt comes soon."""
-        self._late = self._talking
-        if self.working and not self._talking and not _imports(frame or inspect.currentframe()):
+        """Abort the running job, if any; the sender repeats the signal until it has an effect."""
+        self._interrupted = self._transferring
+        if self.working and not self._transferring and not _is_importing(frame or inspect.currentframe()):
             self.working = False
             raise Interrupted
 
     def send(self, event: Event) -> None:
         """Send one event."""
-        self._whole(lambda: self._pipe.send(event))
+        self._transfer(lambda: self._pipe.send(event))
 
-    def _whole(self, talk: Callable[[], Any]) -> Any:
-        """A message, never broken off in its middle: what came after it would not be understood."""
-        self._talking = True
+    def _transfer(self, message: Callable[[], Any]) -> Any:
+        """Send or receive a message without interruption: a partial message would corrupt the stream."""
+        self._transferring = True
         try:
-            return talk()
+            return message()
         finally:
-            self._talking = False
-            if self._late:
+            self._transferring = False
+            if self._interrupted:
                 self.interrupt()
 
     def progress(self, done: int, total: int, text: str) -> None:
-        """Send progress, at most 20 a second; waits while the job is paused; raises Cancelled when it was stopped."""
+        """Send progress, at most 20 events per second. Waits while paused; raises Cancelled if cancelled."""
         if self.paused():
             self._wait()
         if not done and total:
             self._since = time.thread_time()
         now = time.monotonic()
-        if now - self._last > 0.05 or done >= total:
-            self._last = now
+        if now - self._last_progress > 0.05 or done >= total:
+            self._last_progress = now
             self.send(Progress(done, total, text))
 
     def metric(self, name: str, step: int, value: float) -> None:
-        """Send a figure."""
+        """Send a metric."""
         self.send(Metric(name, step, value))
 
     def enough(self) -> bool:
-        """Whether the user wants what the job has so far; raises Cancelled as `progress` does."""
-        self._hear()
+        """Whether the job is to stop with its result so far; raises Cancelled as `progress` does."""
+        self._receive_commands()
         return self._enough
 
     def paused(self) -> bool:
-        """Whether the user wants the job to wait; raises Cancelled as `progress` does."""
-        self._hear()
+        """Whether the job is to pause; raises Cancelled as `progress` does."""
+        self._receive_commands()
         return self._paused
 
     def begin(self) -> None:
-        """A new job begins: what was said to the one before it is forgotten."""
+        """Start a new job: discard commands to the previous one."""
         self._enough = self._paused = False
         self._since = time.thread_time()
 
     def spent(self) -> float:
-        """Processor seconds of this thread since the job's steps began, or else the job."""
+        """Processor seconds of this thread since the first step of the job, or since its start."""
         return time.thread_time() - self._since
 
-    def _hear(self) -> None:
+    def _receive_commands(self) -> None:
         while self._pipe.poll():
-            self._take(self._whole(self._pipe.recv))
+            self._apply(self._transfer(self._pipe.recv))
 
     def _wait(self) -> None:
-        """Without work until somebody says a word."""
+        """Wait for a command."""
         self.send(Paused())
         while self._paused:
-            self._take(self._whole(self._pipe.recv))
+            self._apply(self._transfer(self._pipe.recv))
         self.send(Continued())
 
-    def _take(self, word: Word | None) -> None:
-        match word:
+    def _apply(self, command: Command | None) -> None:
+        match command:
             case Pause():
                 self._paused = True
             case Continue():
@@ -130,32 +130,32 @@ class Channel:
                 raise Cancelled("The job was cancelled.")
 
 
-def _imports(frame: FrameType | None) -> bool:
-    """Whether a module is being imported: one that is broken off stays broken for as long as the process lives."""
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported: an aborted import would leave it unusable in this process."""
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     return frame is not None
 
 
 class _Lines(io.TextIOBase):
-    """A standard stream whose lines become events, so that a print in a model's code breaks nothing."""
+    """A standard stream that sends its lines as events, for output of the model's code."""
 
     def __init__(self, channel: Channel) -> None:
-        self._channel, self._rest = channel, ""
+        self._channel, self._pending = channel, ""
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str, /) -> int:
-        *lines, self._rest = (self._rest + text).split("\n")
+        *lines, self._pending = (self._pending + text).split("\n")
         for line in lines:
             self._send(line)
         return len(text)
 
     def finish(self) -> None:
-        """Send what stands on the last line, which has no end."""
-        self._send(self._rest)
-        self._rest = ""
+        """Send the last line, without a line end."""
+        self._send(self._pending)
+        self._pending = ""
 
     def _send(self, line: str) -> None:
         if line.strip():
@@ -163,7 +163,7 @@ class _Lines(io.TextIOBase):
 
 
 def serve(pipe: Connection, handler: Handler) -> None:
-    """The worker's loop: take a job, run it, send its one terminal event; ends when the pipe closes."""
+    """The worker's loop: receive a job, run it, send its terminal event. Returns when the pipe is closed."""
     channel = Channel(pipe)
     if INTERRUPT is not None and threading.current_thread() is threading.main_thread():
         signal.signal(INTERRUPT, channel.interrupt)
@@ -174,13 +174,13 @@ def serve(pipe: Connection, handler: Handler) -> None:
             job = pipe.recv()
         except (EOFError, OSError, KeyboardInterrupt):
             return
-        # Worker boundary: a job with values of a plug-in that is not loaded here fails to be read in any way.
+        # Worker boundary: unpickling values of a plug-in that is not loaded may raise any exception.
         except Exception as error:  # noqa: BLE001
             with contextlib.suppress(BrokenPipeError):
-                channel.send(_bug(error))
+                channel.send(_failed_by_bug(error))
             continue
-        if job is None or isinstance(job, Word):
-            continue  # a word that came too late
+        if job is None or isinstance(job, Command):
+            continue  # a command to an ended job
         channel.begin()
         with contextlib.suppress(BrokenPipeError):
             channel.send(Started())
@@ -191,11 +191,11 @@ def _send_end(channel: Channel, event: Event) -> None:
     try:
         channel.send(event)
     except UNSENDABLE as error:
-        channel.send(Failed(f"The job's result cannot be sent ({error}).", "Correct the plug-in that made it."))
+        channel.send(Failed(f"The job's result cannot be pickled ({error}).", "Correct the plug-in that created it."))
 
 
 def run_one(job: Any, channel: Channel, handler: Handler) -> Event:
-    """The terminal event of one job."""
+    """Run a job and return its terminal event."""
     lines = _Lines(channel)
     try:
         return _outcome(job, channel, handler, lines)
@@ -217,12 +217,12 @@ def _outcome(job: Any, channel: Channel, handler: Handler, lines: Any) -> Event:
     except EspalierError as error:
         return Failed(error.message, error.hint, error.node)
     except MemoryError:
-        return Failed("The job needs more memory than there is.", "Close other programs, or use a smaller model.")
-    # Worker boundary: the user's model code may raise anything, and the worker must live on.
+        return Failed("The job ran out of memory.", "Close other programs or use a smaller model.")
+    # Worker boundary: the user's model code may raise any exception; the worker continues.
     except BaseException as error:  # noqa: BLE001
-        return _bug(error)
+        return _failed_by_bug(error)
 
 
-def _bug(error: BaseException) -> Failed:
+def _failed_by_bug(error: BaseException) -> Failed:
     message = f"{type(error).__name__}: {str(error).strip()[:500]}"
-    return Failed(message, "See the log for where it happened.", None, "".join(traceback.format_exception(error)))
+    return Failed(message, "See the log for the traceback.", None, "".join(traceback.format_exception(error)))

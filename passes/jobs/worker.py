@@ -1,11 +1,11 @@
-"""The warm worker process: torch lives here, models and data stay loaded between jobs."""
+"""The worker process: imports torch once and caches models and data between jobs."""
 
 from __future__ import annotations
 
 import importlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -25,10 +25,10 @@ from espalier.passes.jobs.kernel import AnswerJob, KernelsJob, LabJob
 from espalier.passes.jobs.kinds import (
     AnalyseJob,
     ExportJob,
-    Found,  # fmt: skip
     Locations,
     OpenJob,
     OpenResult,
+    PartialResult,
     PluginJob,
     ReplayJob,
     ReplayResult,
@@ -45,12 +45,12 @@ from espalier.passes.score import Scorer
 from espalier.passes.sweep.run import run
 from espalier.passes.training.checkpoint_folders import clear, is_copied, until_saved
 
-_Source = tuple[str, tuple[str, ...], int]  # what is opened, with what inputs, from what seed
+_Source = tuple[str, tuple[str, ...], int]  # spec, inputs, seed
 
 
 @dataclass(slots=True)
 class _State:
-    """What stays warm: stores by working folder, replay results by base, functions of opaque nodes by source."""
+    """Caches between jobs: stores by working folder, replays by base, functions of opaque nodes by source."""
 
     stores: dict[Path, WeightStore] = field(default_factory=dict)  # type: ignore[assignment]
     memos: OrderedDict[str, Memo] = field(default_factory=OrderedDict)  # type: ignore[assignment]
@@ -61,38 +61,38 @@ class _State:
 
 _STATE = _State()
 HANDLERS: Registry[type, Callable[[Any, Channel], Any]] = Registry("kind of job", JobError)
-LONG = 1.0  # seconds
+LONG = 1.0  # seconds of a job, from which free memory is returned
 
 
 def main(pipe: Connection) -> None:
-    """Entry point of the spawned process: warm up, then serve."""
+    """Entry point of the spawned process: import the libraries, then serve."""
     keep_freed_memory()
     for name in ("torch", "torch.export", "transformers"):
         importlib.import_module(name)
-    serve(pipe, _tidily)
+    serve(pipe, _handle_and_clean)
     _clear_trained()
 
 
 def _clear_trained() -> None:
-    """Delete the checkpoints of trainings whose results the window has copied since."""
-    kept = [(folder, workdir, ended) for folder, workdir, ended in _STATE.trained if not is_copied(workdir, ended)]
-    for folder, _, _ in set(_STATE.trained) - set(kept):
+    """Delete checkpoints of trainings whose results the window has copied."""
+    pending = [(folder, workdir, ended) for folder, workdir, ended in _STATE.trained if not is_copied(workdir, ended)]
+    for folder, _, _ in set(_STATE.trained) - set(pending):
         clear(folder)
-    _STATE.trained = kept
+    _STATE.trained = pending
 
 
-def _forget_closed() -> None:
-    """Let go of the tensors, the files and the graphs of documents that were closed: their working folder is gone."""
+def _drop_closed() -> None:
+    """Drop the caches of closed documents, whose working folder is deleted."""
     for folder in [f for f in _STATE.stores if not f.exists()]:
         del _STATE.stores[folder]
         _STATE.memos.pop(f"{folder}", None)
 
 
-def _tidily(job: Any, channel: Channel) -> Any:
-    """Run one job; what a long one leaves goes back to the system, which takes milliseconds."""
+def _handle_and_clean(job: Any, channel: Channel) -> Any:
+    """Run a job; after a long one return free memory to the system, which takes milliseconds."""
     begin = time.monotonic()
     _clear_trained()
-    _forget_closed()
+    _drop_closed()
     try:
         return handle(job, channel)
     finally:
@@ -101,7 +101,7 @@ def _tidily(job: Any, channel: Channel) -> Any:
 
 
 def handle(job: Any, channel: Channel) -> Any:
-    """Run one job, by its type."""
+    """Run a job by the handler of its type."""
     return HANDLERS[type(job)](job, channel)
 
 
@@ -122,8 +122,8 @@ def _open(job: OpenJob, channel: Channel) -> OpenResult:
     version = Version.of(Path(job.spec)) if is_project(job.spec) else None
     opened = open_any(job.spec, job.workdir, job.inputs, job.seed, origin=job.origin)
     _STATE.stores[job.workdir] = opened.store
-    if opened.callables:  # a project holds none: its source is opened for them where it has to run
-        _remember(opened)
+    if opened.callables:  # projects store none: their source is opened to run them
+        _cache_callables(opened)
     channel.progress(0, 0, "storing the weights")
     _flush(opened.store)
     locations = opened.store.locate(keys_of(*opened.project.graphs))
@@ -134,7 +134,7 @@ def _open(job: OpenJob, channel: Channel) -> OpenResult:
     return OpenResult(project, locations, opened.problems, seconds, scorer, scores, version)
 
 
-def _remember(opened: Opened) -> None:
+def _cache_callables(opened: Opened) -> None:
     _STATE.opened[_key(opened.project.source)] = opened.callables
     while len(_STATE.opened) > 4:
         _STATE.opened.popitem(last=False)
@@ -145,14 +145,21 @@ def _key(source: SourceInfo) -> _Source:
 
 
 def _callables(graph: Graph, source: SourceInfo, workdir: Path) -> dict[str, Any]:
-    """Functions of opaque nodes; a project with some opens its source again once, as it was opened."""
+    """The functions of opaque nodes; the source of a project is opened once to get them."""
     if not needs_source(graph):
         return {}
     key = _key(source)
     if key not in _STATE.opened:
-        found = reopen(source.spec, workdir, source.inputs, source.seed)
-        _remember(replace(found, project=replace(found.project, source=source)))
+        opened = reopen(source.spec, workdir, source.inputs, source.seed)
+        _cache_callables(replace(opened, project=replace(opened.project, source=source)))
     return _STATE.opened[key]
+
+
+def _context(
+    store: WeightStore, source: SourceInfo, callables: Mapping[str, Callable[..., Any]], channel: Channel
+) -> Context:
+    return Context(store, progress=channel.progress, callables=callables, reading=source.reading,
+                   enough=channel.enough, paused=channel.paused)  # fmt: skip
 
 
 @HANDLERS.register(ReplayJob)
@@ -160,46 +167,43 @@ def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     store = _store(job.workdir, job.locations)
     memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
     callables = _callables(job.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
-                      metric=channel.metric, enough=channel.enough, paused=channel.paused)  # fmt: skip
-    if job.known:
-        steps = job.recipe.active[: job.known[0]]
-        memo.remember(steps, job.known[1])
-    todo = job.recipe.active[job.known[0] if job.known else 0 :]
-    if len(todo) > 1:  # a lone step says it itself
+    context = replace(_context(store, job.source, callables, channel), metric=channel.metric)
+    if job.cached:
+        steps = job.recipe.active[: job.cached[0]]
+        memo.remember(steps, job.cached[1])
+    todo = job.recipe.active[job.cached[0] if job.cached else 0 :]
+    if len(todo) > 1:  # a single step checks its set-up itself
         check_set_up(options_of(todo), job.base, context)
     with until_saved() as trained:
-        done = replay(job.base, job.recipe, context, memo)
+        result = replay(job.base, job.recipe, context, memo)
         _flush(store)
     _STATE.trained += [(folder, job.workdir, time.monotonic()) for folder in trained]
-    graphs = [done.graph, *(r.graph for r in done.results if r)]
-    return ReplayResult(done.graph, done.results, store.locate(keys_of(*graphs)))
+    graphs = [result.graph, *(r.graph for r in result.results if r)]
+    return ReplayResult(result.graph, result.results, store.locate(keys_of(*graphs)))
 
 
 @HANDLERS.register(AnalyseJob)
 def _analyse(job: AnalyseJob, channel: Channel) -> Any:
     store = _store(job.workdir, job.locations)
     callables = {} if is_instant(job.step) else _callables(job.graph, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
-                      found=lambda part: channel.send(Found(part)), enough=channel.enough, paused=channel.paused,
-                      base=job.base)  # fmt: skip
+    context = _context(store, job.source, callables, channel)
+    context = replace(context, found=lambda part: channel.send(PartialResult(part)), base=job.base)
     return run_step(job.graph, job.step, context).report
 
 
 @HANDLERS.register(SweepJob)
 def _sweep(job: SweepJob, channel: Channel) -> int:
-    """Points one by one, each on its way before the next begins; returns how many there were."""
+    """Run the points and send each outcome; returns their number."""
     store = _store(job.workdir, job.locations)
     memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
-    for steps, graph in job.held:
+    for steps, graph in job.graphs:
         memo.remember(steps, graph)
     callables = _callables(job.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
-                      enough=channel.enough, paused=channel.paused)  # fmt: skip
+    context = _context(store, job.source, callables, channel)
     count = 0
-    for outcome in run(job.sweep, job.base, context, memo, job.known):
+    for outcome in run(job.sweep, job.base, context, memo, job.outcomes):
         _flush(store)
-        channel.send(Found(outcome))
+        channel.send(PartialResult(outcome))
         count += 1
     return count
 
@@ -210,9 +214,8 @@ def _search(job: SearchJob, channel: Channel) -> str:
 
     store, memo = _store(job.workdir, job.locations), _STATE.memos.setdefault(f"{job.workdir}", Memo())
     callables = _callables(job.search.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
-                      enough=channel.enough, paused=channel.paused)  # fmt: skip
-    return serve_search(job, context, memo, lambda trial: channel.send(Found(trial)), lambda: _flush(store))
+    context = _context(store, job.source, callables, channel)
+    return serve_search(job, context, memo, lambda trial: channel.send(PartialResult(trial)), lambda: _flush(store))
 
 
 @HANDLERS.register(TrialJob)
@@ -221,10 +224,9 @@ def _trial(job: TrialJob, channel: Channel) -> Path:
 
     store = _store(job.workdir, job.locations)
     callables = _callables(job.search.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, reading=job.source.reading,
-                      enough=channel.enough, paused=channel.paused)  # fmt: skip
-    made = chosen(job.search, job.space, job.params, context, job.begins)
-    save_project(made, store, job.path, everything=True)
+    context = _context(store, job.source, callables, channel)
+    project = chosen(job.search, job.space, job.params, context, job.begins)
+    save_project(project, store, job.path, everything=True)
     return job.path
 
 
@@ -241,7 +243,7 @@ def _export(job: ExportJob, channel: Channel) -> Any:
 @HANDLERS.register(PluginJob)
 def _plugins(job: PluginJob, channel: Channel) -> tuple[PluginState, ...]:
     channel.progress(0, 0, "loading plug-ins")
-    _STATE.memos.clear()  # what the old code computed
+    _STATE.memos.clear()  # computed by the old code
     return reload_plugins(job.places)
 
 
@@ -258,8 +260,8 @@ def _kernels(job: KernelsJob, channel: Channel) -> int:
     from espalier.kernels.bench.run import gathered, stretch
 
     if not job.first:
-        channel.send(Found(gathered(job.request, ())))
-    return stretch(job.request, channel.progress, lambda part: channel.send(Found(part)), job.first, job.limits,
+        channel.send(PartialResult(gathered(job.request, ())))
+    return stretch(job.request, channel.progress, lambda part: channel.send(PartialResult(part)), job.first, job.limits,
                    channel.enough)  # fmt: skip
 
 
@@ -267,4 +269,4 @@ def _kernels(job: KernelsJob, channel: Channel) -> int:
 def _answer(job: AnswerJob, channel: Channel) -> None:
     from espalier.kernels.bench.answers.measure import measure
 
-    measure(job.question, job.device, channel.progress, lambda part: channel.send(Found(part)))
+    measure(job.question, job.device, channel.progress, lambda part: channel.send(PartialResult(part)))

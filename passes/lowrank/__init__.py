@@ -1,1 +1,1 @@
-"""Low-rank adapters (LoRA): how they come to be, and PEFT's files."""
+"""Low-rank adapters (LoRA): insertion into graphs, and files in the format of PEFT."""

@@ -22,7 +22,7 @@ from espalier.model.document.graph_json import fingerprint
 from espalier.model.document.recipe import Step
 from espalier.model.graph.graph import Graph
 from espalier.model.opening import needs_source
-from espalier.passes.base import Context, ask_limits, run_step
+from espalier.passes.base import Context, fill_limits, run_step
 from espalier.passes.figure import accuracy_of
 from espalier.passes.plugins.plugins import has_plugins
 from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
@@ -71,7 +71,7 @@ def _key(graph: Graph, options: EvaluateOptions, context: Context) -> str:
 
     from espalier.kernels.bench.machine import name
 
-    ask_limits(context, graph)
+    fill_limits(context, graph)
     data = load_task(options, context.reading, whole=options.split in ("", "all"))
     samples = _samples(measured_split(data, options.split, options.limit))
     read = [asdict(options), asdict(context.reading), data.name, data.classes, data.empty, data.notes, samples]

@@ -12,7 +12,7 @@ from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.model.sources.info import SourceInfo
-from espalier.passes.base import Context, Report, StepResult, ask_limits
+from espalier.passes.base import Context, Report, StepResult, fill_limits
 from espalier.passes.recipes.replay import Replayed, milestones
 from espalier.passes.running.data_fit import text_facts
 from espalier.passes.running.splits import EvaluateOptions, length_of, load_task, measured_split
@@ -27,7 +27,7 @@ SHARED = ("data", "text", "label", "tokenizer", "max_length")
 def check_set_up(subjects: Iterable[Any], graph: Graph, context: Context) -> None:
     """Read the data of all options that name some; raises DataError for the first that cannot be read or used."""
     for options in dict.fromkeys(s for s in subjects if reads(s)):
-        ask_limits(context, graph)
+        fill_limits(context, graph)
         context.progress(0, 0, "reading and tokenising")
         _check(options, graph, context)
 
@@ -64,7 +64,7 @@ def texts_of(options: EvaluateOptions | None, graph: Graph, context: Context) ->
     """How much of the texts that a score is measured on is used; empty for other data and for none."""
     if options is None or not options.data:
         return {}
-    ask_limits(context, graph)
+    fill_limits(context, graph)
     task = load_task(options, context.reading, whole=options.split in ("", "all"))
     return text_facts(measured_split(task, options.split, options.limit), length_of(options, context))
 

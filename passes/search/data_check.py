@@ -8,7 +8,7 @@ import numpy as np
 
 from espalier.model.document.recipe import Recipe
 from espalier.model.graph.graph import Graph
-from espalier.passes.base import Context, ask_limits
+from espalier.passes.base import Context, fill_limits
 from espalier.passes.search.goals import Wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.with_training import FINETUNE
@@ -26,7 +26,7 @@ def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context, *
     from espalier.passes.training.samples import Samples
     from espalier.passes.training.splits import splits
 
-    ask_limits(context, search.base)
+    fill_limits(context, search.base)
     trainings = [s.options for s in recipe.active if s.pass_name == FINETUNE]
     if search.spec.score.data and (want.measured or trainings):
         context.progress(0, 0, "reading and tokenising")

@@ -62,7 +62,7 @@ def correction_of(summary: Mapping[str, Any]) -> Correction:
     return Correction(float(values[0]), float(values[1]), count=1)
 
 
-class Wholes:
+class CombinedDivergences:
     """Combined divergences of configurations from a table."""
 
     def __init__(self, rows: Sequence[Sensitivity], by: Correction | None = None) -> None:

@@ -142,9 +142,9 @@ def measure_configurations(
     baseline: Baseline, context: Context,
 ) -> list[tuple[float, float]]:  # fmt: skip
     """(predicted, measured) divergence of each configuration."""
-    from espalier.passes.sensitivity.combined import Wholes
+    from espalier.passes.sensitivity.combined import CombinedDivergences
 
-    table, pairs = Wholes(rows), list[tuple[float, float]]()
+    table, pairs = CombinedDivergences(rows), list[tuple[float, float]]()
     for i, cells in enumerate(mixed):
         graph, chosen = baseline.graph, dict[tuple[str, str], Candidate]()
         for r, c in cells:

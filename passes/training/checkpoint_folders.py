@@ -34,7 +34,7 @@ _ended: list[Path] | None = None  # finished trainings whose results are not sav
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class InterruptedRun:
     """An interrupted training at `step` of `steps`; `written`: seconds since 1970."""
 
     folder: Path
@@ -57,7 +57,9 @@ def folder_of(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | N
     return home() / xxhash.xxh3_128_hexdigest(text.encode())
 
 
-def unfinished(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | None = None) -> Unfinished | None:
+def interrupted_run(
+    graph: Graph, options: FinetuneOptions, seed: int, base: Graph | None = None
+) -> InterruptedRun | None:
     """The interrupted run of a training, or None."""
     folder = latest(folder_of(graph, options, seed, base))
     return None if folder is None else _read(folder)
@@ -69,10 +71,10 @@ def latest(folder: Path) -> Path | None:
     return max(complete, key=lambda p: p.name, default=None)
 
 
-def _read(folder: Path) -> Unfinished | None:
-    def read() -> Unfinished:
+def _read(folder: Path) -> InterruptedRun | None:
+    def read() -> InterruptedRun:
         state: dict[str, Any] = json.loads((folder / STATE).read_text())
-        return Unfinished(folder, int(state["step"]), int(state["steps"]), (folder / STATE).stat().st_mtime)
+        return InterruptedRun(folder, int(state["step"]), int(state["steps"]), (folder / STATE).stat().st_mtime)
 
     return tried(read, None)
 

@@ -31,7 +31,7 @@ def gptq(graph: Graph, options: GptqOptions, context: Context) -> tuple[Graph, R
     from espalier.passes.recovery.walk import reporting, samples_of, walk
 
     able, first = (lambda n: "weight" in n.precision and n.op != "embedding"), "Give weights of Linears a format first."
-    nodes = chosen(graph, options.select, able, "rounded by GPTQ", first=first)
+    nodes = chosen(graph, options.select, able, "rounded by GPTQ", no_node_hint=first)
     layers, skipped = layers_of(nodes, graph)
     skipped += [(x.nodes[0], "its format rounds at random") for x in layers if _format(x).stochastic]
     layers = [x for x in layers if not _format(x).stochastic]

@@ -45,7 +45,9 @@ def learn_scales(graph: Graph, options: LearnScalesOptions, context: Context) ->
     Uses of one tensor in one format share their scale.
     """
     first = "Give these ports a format with a scale first: scaled_integer, binary_scaled, binary_residual or ternary."
-    nodes = chosen(graph, options.select, lambda n: bool(_ports(n, options)), "given a learned scale", first=first)
+    nodes = chosen(
+        graph, options.select, lambda n: bool(_ports(n, options)), "given a learned scale", no_node_hint=first
+    )
     ports = [(n, p) for n in nodes for p in _ports(n, options)]
     learner = _Learner(graph, options, context)
     for i, (node, port) in enumerate(ports):

@@ -11,8 +11,8 @@ from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Adapter, Weight
 from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.base import Context, Report, transform
+from espalier.passes.lowrank.insert import Pair, insert_adapters, weight_of
 from espalier.passes.lowrank.peft_read import Layer, PeftAdapter, read_peft
-from espalier.passes.lowrank.placing import Pair, placed, weight_of
 from espalier.passes.transform.lora import adapter_row, adapter_summary
 
 
@@ -47,7 +47,7 @@ def load_adapter(graph: Graph, options: LoadAdapterOptions, context: Context) ->
             adapters[node.id] = Adapter(layer.rank, layer.alpha, saved_adapter.dropout, "", "", saved_adapter.rooted)
             values[node.id] = (layer.a.float32(), layer.b.float32())
     saved = _saved(saved_adapter, bare, context.store)
-    after = placed(bare.with_weights(saved), adapters, values, context.seed, context.store)
+    after = insert_adapters(bare.with_weights(saved), adapters, values, context.seed, context.store)
     if options.freeze:
         after = freeze_except_adapters(after, set(saved))
     rows = tuple(adapter_row(after.nodes[k], after, graph) for k in adapters)

@@ -12,7 +12,7 @@ from espalier.model.graph.meta import Adapter
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.lowrank.head import head_of
-from espalier.passes.lowrank.placing import placed, siblings, weight_of
+from espalier.passes.lowrank.insert import insert_adapters, siblings, weight_of
 from espalier.passes.select import by_name, chosen
 
 
@@ -29,7 +29,7 @@ def lora(graph: Graph, options: LoraOptions, context: Context) -> tuple[Graph, R
     adapters = {k: Adapter(r, options.alpha, options.dropout, "", "", options.rooted) for k, r in ranks.items() if r}
     removed = {k for k, r in ranks.items() if not r} | {n.id for n in head}
     bare = without(graph, {k for k in removed if graph.nodes[k].adapters})
-    after = placed(bare, adapters, {}, context.seed, context.store)
+    after = insert_adapters(bare, adapters, {}, context.seed, context.store)
     after = _without_unused(after, graph)
     if options.freeze and any(n.adapters for n in after):
         trained = {name for n in head for name in n.weights.values()}

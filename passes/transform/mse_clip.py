@@ -51,7 +51,7 @@ def mse_clip(graph: Graph, options: MseClipOptions, context: Context) -> tuple[G
     import torch
 
     first = "Give weights a format with a scale, an integer, a minifloat or log first; blocks set their own range."
-    nodes = chosen(graph, options.select, lambda n: _is_clippable(n, graph), "clipped", first=first)
+    nodes = chosen(graph, options.select, lambda n: _is_clippable(n, graph), "clipped", no_node_hint=first)
     layers, skipped = layers_of(nodes, graph)
     if not layers:
         raise PassError(f"None of the {len(nodes)} selected layers can be clipped: {skipped[0][1]}.",

@@ -17,7 +17,7 @@ from espalier.app.features.options.panel import make_form
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.forms.format_editor import FormatEditor
 from espalier.app.widgets.forms.grouped_form import GroupedForm
-from espalier.model.data.preview import Glance
+from espalier.model.data.preview import DataPreview
 from espalier.model.formats.base import Format, parse_format
 from espalier.model.formats.integer import Integer
 from espalier.model.registry import FORMATS, PASSES
@@ -174,7 +174,7 @@ def test_the_width_is_kept_when_the_format_changes(qtbot: QtBot) -> None:
 def test_a_split_left_empty_says_what_its_pass_takes(qtbot: QtBot) -> None:
     form = Form(FinetuneOptions)
     qtbot.addWidget(form)
-    found = Glance(splits=("train", "test"), guesses={"split": "test"})
+    found = DataPreview(splits=("train", "test"), guesses={"split": "test"})
     for name, default in (("train_split", "train"), ("validation_split", "validation")):
         editor = form.editors[name]
         editor.show_names(found)

@@ -62,7 +62,7 @@ def test_the_worker_lets_go_of_closed_documents(tmp_path: Path, monkeypatch: pyt
 
     def run(name: str) -> OpenResult:
         (tmp_path / name).mkdir()
-        return worker._tidily(OpenJob("demo:digits-mlp", tmp_path / name), Channel(ours))
+        return worker._handle_and_clean(OpenJob("demo:digits-mlp", tmp_path / name), Channel(ours))
 
     run("a")
     run("b")

@@ -28,7 +28,7 @@ from espalier.model.document.project import recipe_to_json
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError
 from espalier.model.formats.integer import Integer
-from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, Found, JobEvent, SaveJob
+from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, JobEvent, PartialResult, SaveJob
 from espalier.passes.search.spec_file import load_search
 from espalier.passes.search.trial import Trial
 from espalier.passes.transform.finetune import FinetuneOptions
@@ -124,7 +124,7 @@ class Driver:
 
     def _heard(self, heard: JobEvent) -> None:
         job, event = heard.job.job, heard.event
-        trial = event.part if isinstance(event, Found) else None
+        trial = event.part if isinstance(event, PartialResult) else None
         if isinstance(trial, Trial) and trial.state in ENDED and not trial.lost:
             title, number = heard.job.title, trial.number
             QTimer.singleShot(0, lambda: self.tell("trial", study=title, number=number))

@@ -141,7 +141,7 @@ def test_a_long_list_of_members_is_not_read(project: Path) -> None:
 def test_a_packing_without_a_bound_is_refused(method: int, project: Path) -> None:
     with zipfile.ZipFile(project, "a") as archive:
         archive.writestr("studies/a.journal", ZEROS, method)
-    with pytest.raises(ProjectError, match="never uses"):
+    with pytest.raises(ProjectError, match="never writes"):
         load_project(project, WeightStore(project.parent))
 
 

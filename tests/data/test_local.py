@@ -11,7 +11,7 @@ import pytest
 
 from espalier.model.data.loading import load_data
 from espalier.model.data.local import find
-from espalier.model.data.preview import glance
+from espalier.model.data.preview import preview
 from espalier.model.errors import DataError
 
 RECORDS = [{"text": f"the plot was number {n}", "label": n % 2} for n in range(40)]
@@ -171,7 +171,7 @@ def test_bad_files_get_a_message_and_a_hint(tmp_path: Path, tokenizer: Path, cas
 )
 def test_the_hint_for_utf_16_names_what_iconv_needs(tmp_path: Path, tokenizer: Path, codec: str, named: str) -> None:
     (tmp_path / "rows.csv").write_bytes("text,label\ngood,1\n".encode(codec))
-    for read in (lambda p: load_data(p, tokenizer=tokenizer), glance):
+    for read in (lambda p: load_data(p, tokenizer=tokenizer), preview):
         with pytest.raises(DataError) as error:
             read(str(tmp_path / "rows.csv"))
         assert f"iconv -f {named} -t utf-8" in error.value.hint
@@ -187,7 +187,7 @@ def test_an_empty_split_is_told_only_where_it_is_asked_for(tmp_path: Path, token
         with pytest.raises(DataError, match=r"test\.csv holds no rows") as error:
             data.split("test")
         assert "train" in error.value.hint
-    assert glance(str(tmp_path)).columns == ("text", "label")
+    assert preview(str(tmp_path)).columns == ("text", "label")
 
 
 def test_a_missing_column_names_the_nearest(csv_file: Path, tokenizer: Path) -> None:

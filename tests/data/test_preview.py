@@ -1,4 +1,4 @@
-"""A glance at data: the names that a form offers, from any kind of file, as the reader would find them."""
+"""Previews of data: the names that a form offers, from any kind of file, as the reader would find them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from espalier.model.data.base import LoadOptions
-from espalier.model.data.preview import MAX_BYTES, glance
+from espalier.model.data.preview import MAX_BYTES, preview
 from espalier.model.data.tables import read_rows
 from espalier.model.errors import DataError
 
@@ -37,30 +37,30 @@ def write(path: Path) -> Path:
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".json", ".jsonl", ".parquet"])
 def test_columns_and_what_would_be_taken(tmp_path: Path, suffix: str) -> None:
-    found = glance(str(write(tmp_path / f"films{suffix}")))
+    found = preview(str(write(tmp_path / f"films{suffix}")))
     assert found.columns == COLUMNS and found.names("text") == COLUMNS
     assert found.guesses["text"] == "sentence" and found.guesses["label"] == "sentiment"
     assert {"train", "validation", "test"} <= set(found.names("split"))
-    assert "3 columns: sentence, stars, sentiment." in found.words
+    assert "3 columns: sentence, stars, sentiment." in found.description
 
 
 def test_a_file_without_a_header_names_its_columns_as_the_reader_does(tmp_path: Path) -> None:
     path = tmp_path / "bare.csv"
     path.write_text("a fine film,1\na poor film,0\nanother,1\n", encoding="utf-8")
-    assert glance(str(path)).columns == ("text", "label")
+    assert preview(str(path)).columns == ("text", "label")
 
 
 def test_a_folder_of_splits(tmp_path: Path) -> None:
     for name in ("train", "test"):
         write(tmp_path / f"{name}.csv")
-    found = glance(str(tmp_path))
+    found = preview(str(tmp_path))
     assert found.columns == COLUMNS and {"train", "test"} <= set(found.splits) and "validation" not in found.splits
 
 
 def test_a_large_file_is_read_at_its_beginning_alone(tmp_path: Path) -> None:
     path = tmp_path / "large.csv"
     path.write_bytes(b"text,label\n" + "é ,1\n".encode() * MAX_BYTES)
-    assert glance(str(path)).columns == ("text", "label")
+    assert preview(str(path)).columns == ("text", "label")
 
 
 @pytest.mark.parametrize(
@@ -72,24 +72,24 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: bytes |
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
-        glance(str(tmp_path / name))
+        preview(str(tmp_path / name))
     assert told in caught.value.message and caught.value.hint
 
 
 def test_sources_that_are_no_files() -> None:
-    assert "test" in glance("demo:reviews").splits and glance("demo:reviews").columns == ()
-    assert "hub" in glance("hub:sst2").words
+    assert "test" in preview("demo:reviews").splits and preview("demo:reviews").columns == ()
+    assert "hub" in preview("hub:sst2").description
 
 
 def test_the_reader_takes_the_columns_that_are_told(tmp_path: Path) -> None:
     path = write(tmp_path / "films.csv")
     rows = read_rows(path, LoadOptions())
-    assert rows.samples[0] == ROWS[0][glance(str(path)).guesses["text"]]
-    assert rows.labels[0] == ROWS[0][glance(str(path)).guesses["label"]]
+    assert rows.samples[0] == ROWS[0][preview(str(path)).guesses["text"]]
+    assert rows.labels[0] == ROWS[0][preview(str(path)).guesses["label"]]
 
 
-def test_a_glance_loads_neither_torch_nor_pandas(tmp_path: Path) -> None:
+def test_a_preview_loads_neither_torch_nor_pandas(tmp_path: Path) -> None:
     path = write(tmp_path / "films.csv")
-    code = f"import sys; from espalier.model.data.preview import glance; glance({str(path)!r}); print(*sys.modules)"
+    code = f"import sys; from espalier.model.data.preview import preview; preview({str(path)!r}); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "transformers", "pandas"} & set(loaded)

@@ -14,18 +14,18 @@ from espalier.app.features.data.charts.data_charts import ClassChart, LengthChar
 from espalier.app.features.data.panel import DataPanel
 from espalier.app.features.jobs.panel import JobsPanel
 from espalier.app.shell.window import Window
-from espalier.model.data.summary import DataLook, SplitLook
+from espalier.model.data.summary import DataSummary, SplitSummary
 from espalier.passes.analysis.data_rows import PAGE, DataRowsOptions
 from espalier.passes.analysis.predictions import Predictions
 from espalier.passes.base import Report
-from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, Found, JobInfo, Started
+from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, JobInfo, PartialResult, Started
 from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui
 CLASSES = ("negative", "positive")
-TRAIN, TEST = SplitLook("train", (30, 10), (5, 20, 15), 8), SplitLook("test", (6, 4), (2, 5, 3), 2)
-LOOK = DataLook("mine", "text", CLASSES, (TRAIN, TEST), 4, (0, 2, 4, 6), 3, 9)
+TRAIN, TEST = SplitSummary("train", (30, 10), (5, 20, 15), 8), SplitSummary("test", (6, 4), (2, 5, 3), 2)
+LOOK = DataSummary("mine", "text", CLASSES, (TRAIN, TEST), 4, (0, 2, 4, 6), 3, 9)
 TOLD = Predictions("test", CLASSES, np.array([0, 0, 1, 1, 0]), np.array([0, 1, 1, 0, 0]),
                    np.array([0.9, 0.6, 0.8, 0.99, 0.7], np.float32))  # fmt: skip
 
@@ -57,7 +57,7 @@ def answer(qtbot: QtBot, runner: list[FakeRunner], name: str, report: Report, pa
     assert info is not None and isinstance(info.job, AnalyseJob)
     runner[-1].tell(info, Started())
     if part is not None:
-        runner[-1].tell(info, Found(part))
+        runner[-1].tell(info, PartialResult(part))
     runner[-1].tell(info, Done(report))
     return info.job.step.options
 
@@ -184,15 +184,17 @@ def test_a_text_is_copied_and_shown_whole(panel: DataPanel, runner: list[FakeRun
 
 def test_charts_of_many_classes_show_the_most_frequent(qtbot: QtBot) -> None:
     counts = tuple(range(100, 0, -1))
-    seen = DataLook("many", "image", tuple(map(str, range(100))), (SplitLook("train", counts),), shape=(1, 8, 8))
+    summary = DataSummary(
+        "many", "image", tuple(map(str, range(100))), (SplitSummary("train", counts),), shape=(1, 8, 8)
+    )
     for chart in (ClassChart(), LengthChart()):
         qtbot.addWidget(chart)
-        chart.look_at(seen)
-        chart.look_at(None)
-        chart.look_at(seen)
+        chart.set_summary(summary)
+        chart.set_summary(None)
+        chart.set_summary(summary)
     shown = ClassChart()
     qtbot.addWidget(shown)
-    shown.look_at(seen)
+    shown.set_summary(summary)
     assert shown.shown == list(range(24)) and len(shown.table()[1]) == 100
 
 

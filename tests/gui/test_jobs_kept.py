@@ -40,7 +40,7 @@ from espalier.passes.jobs.kinds import (
     Started,
     SweepJob,
     TrialJob,
-    emptied,
+    without_data,
 )
 from espalier.passes.search.search import Search
 from espalier.passes.sweep.sweep import Sweep
@@ -58,7 +58,7 @@ MADE: list[Any] = [
     lambda g: ReplayJob(g, RECIPE, {"a": cast("Any", g)}, PLACE, SOURCE, (1, g)),
     lambda g: AnalyseJob(g, RECIPE.steps[0], {"a": cast("Any", g)}, PLACE, SOURCE, g),
     lambda g: SweepJob(Sweep(RECIPE), g, {"a": cast("Any", g)}, PLACE, SOURCE, ((RECIPE.steps, g),), (cast("Any", g),)),
-    lambda g: SearchJob(search(g), "x", {"a": cast("Any", g)}, PLACE, SOURCE, held=((RECIPE.steps, g),)),
+    lambda g: SearchJob(search(g), "x", {"a": cast("Any", g)}, PLACE, SOURCE, graphs=((RECIPE.steps, g),)),
     lambda g: TrialJob(search(g), cast("Any", None), {}, PLACE, {"a": cast("Any", g)}, PLACE, SOURCE),
     lambda g: SaveJob(
         Project(SOURCE, g, RECIPE, g, milestones={1: g}), WeightStore(PLACE), PLACE, placing=cast("Any", g.delta)
@@ -85,7 +85,7 @@ def reaches(start: object, wanted: object) -> bool:
 def test_an_ended_job_holds_no_graph(make: Callable[[Graph], Job]) -> None:
     graph = small_graph()
     job = make(graph)
-    left = emptied(job)
+    left = without_data(job)
     assert type(left) is type(job) and not reaches(left, graph)
     assert series(JobInfo(1, "Run", left)) == series(JobInfo(1, "Run", job)), "it is the same wish as before"
 

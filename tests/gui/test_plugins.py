@@ -16,7 +16,7 @@ from espalier.app.shell.plugins_window import PluginsWindow
 from espalier.app.shell.window import Window
 from espalier.app.widgets.forms.data_fields import DataField
 from espalier.app.widgets.forms.format_editor import FormatEditor
-from espalier.model.data.preview import glance
+from espalier.model.data.preview import preview
 from espalier.model.document.recipe import Raw, Recipe, Step
 from espalier.model.errors import DataError
 from espalier.model.formats.base import parse_format
@@ -73,7 +73,7 @@ def lines(window: Window) -> list[str]:
 def answer_replay(window: Window, runner: list[FakeRunner]) -> ReplayJob:
     job = runner[-1].waiting[0].job
     assert isinstance(job, ReplayJob) and window.session.document is not None
-    graph = job.known[1] if job.known else job.base
+    graph = job.cached[1] if job.cached else job.base
     graph = graph.replace(replace(graph["fc1"], source=graph["fc1"].source + " tagged"))
     done = StepResult(graph, Report("gui_tag", (), {"nodes": 1}), 0.1)
     count = len(job.recipe.active)
@@ -142,10 +142,10 @@ def test_a_data_source_of_a_plugin_is_known_to_forms(window: Window, runner: lis
     assert completer is not None
     model = completer.model()
     assert "mine:" in [model.index(i, 0).data() for i in range(model.rowCount())]
-    assert "mine data" in glance("mine:rows").words
+    assert "mine data" in preview("mine:rows").description
     window.plugins.unload()
     with pytest.raises(DataError):
-        glance("mine:rows")
+        preview("mine:rows")
 
 
 def test_a_missing_plugin_is_told_once_and_all_else_works(window: Window, runner: list[FakeRunner]) -> None:

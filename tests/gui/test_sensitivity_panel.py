@@ -22,7 +22,7 @@ from espalier.passes.analysis.baseline import ComparedOptions
 from espalier.passes.analysis.divergence import DivergenceOptions, Truth
 from espalier.passes.analysis.sensitivity import UNFINISHED, SensitivityOptions
 from espalier.passes.base import Report
-from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, Found, OpenResult, Started
+from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, OpenResult, PartialResult, Started
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sensitivity.gradient_statistics import GradientStatistics, Vectors, save
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
@@ -58,7 +58,7 @@ def run(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
     info = runner[-1].waiting[0]
     assert isinstance(info.job, AnalyseJob) and info.job.step.pass_name == "sensitivity"
     for row in ROWS:
-        runner[-1].tell(info, Found(row))
+        runner[-1].tell(info, PartialResult(row))
     runner[-1].finish(Report("sensitivity", (), {"error_factor": 1.4}))
 
 
@@ -67,14 +67,14 @@ def test_a_run_makes_room_for_an_edit(panel: SensitivityPanel, runner: list[Fake
     panel.start_run(SensitivityOptions(data="some.csv"))
     info = runner[-1].waiting[0]
     runner[-1].tell(info, Started())
-    runner[-1].tell(info, Found(ROWS[0]))
+    runner[-1].tell(info, PartialResult(ROWS[0]))
     panel._session.evaluate(EvaluateOptions(data="some.csv"))
     assert runner[-1].kept == [info.id]
     runner[-1].tell(info, Done(Report("sensitivity", (), {UNFINISHED: True})))
     known = sensitivities_of(panel._session)
     assert info.state == "waiting" and runner[-1].waiting[-1] is info and known.running and known.table == ROWS[:1]
     for row in ROWS:
-        runner[-1].tell(info, Found(row))
+        runner[-1].tell(info, PartialResult(row))
     runner[-1].tell(info, Done(Report("sensitivity", (), {"error_factor": 1.4})))
     assert not known.running and len(known.table) == len(ROWS) and known.error_factor == 1.4
 
@@ -112,12 +112,12 @@ def test_rows_come_one_by_one_and_are_kept(panel: SensitivityPanel, runner: list
     panel.start_run(SensitivityOptions(data="some.csv"))
     assert "rows appear as they are measured" in panel._empty.text()
     info = runner[-1].waiting[0]
-    runner[-1].tell(info, Found(ROWS[0]))
+    runner[-1].tell(info, PartialResult(ROWS[0]))
     panel.known.changed.emit()
     assert panel.views.map.cells.rowCount() == 2, "a heading and a row"
     assert "computing" in panel.views.status.toolTip() and panel.views.links["stop"].isVisible()
     for row in ROWS[1:]:
-        runner[-1].tell(info, Found(row))
+        runner[-1].tell(info, PartialResult(row))
     runner[-1].finish(Report("sensitivity"))
     titles = [c.title for c in panel.views.heat.columns]
     assert titles == ["50% l1", "int 8", "int 4"], "by bits"
@@ -187,7 +187,7 @@ def test_cells_are_measured_one_at_a_time(panel: SensitivityPanel, runner: list[
     assert isinstance(options, DivergenceOptions) and options.data == "some.csv"
     (cell,) = options.cells
     assert (cell.node, cell.port, cell.candidate) == (QUERY, "weight", CHOICES[0])
-    runner[-1].tell(info, Found(Truth(cell, 3e-5, 0.9)))
+    runner[-1].tell(info, PartialResult(Truth(cell, 3e-5, 0.9)))
     runner[-1].finish(Report("divergence"))
     row = next(r for r in panel.known.table if r.node == QUERY)
     assert row.measured == (3e-5, None, None) and not panel.known.measuring
@@ -353,7 +353,7 @@ def test_what_the_table_lacks_comes_from_the_evidence(
     panel.start_run(SensitivityOptions(data="some.csv"))
     info = runner[-1].waiting[0]
     for row in ROWS:
-        runner[-1].tell(info, Found(row))
+        runner[-1].tell(info, PartialResult(row))
     runner[-1].finish(Report("sensitivity", (), {"evidence": str(path)}))
     other = parse_format("integer(width=5, frac_width=6)")
     estimate = estimate_of(window.session)

@@ -14,7 +14,7 @@ from espalier.kernels.bench.results import Results, Row
 from espalier.kernels.bench.spec import Lab
 from espalier.passes.base import Cancelled
 from espalier.passes.jobs.kernel import KernelsJob, LabJob
-from espalier.passes.jobs.kinds import Found
+from espalier.passes.jobs.kinds import PartialResult
 from espalier.passes.jobs.serving import Channel
 from espalier.passes.jobs.worker import handle
 
@@ -33,7 +33,7 @@ class Heard:
         return self.wanted
 
     def send(self, event: object) -> None:
-        assert isinstance(event, Found)
+        assert isinstance(event, PartialResult)
         self.parts.append(event.part)
 
     def progress(self, done: int, total: int, text: str) -> None:

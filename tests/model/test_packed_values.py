@@ -190,8 +190,8 @@ def test_a_cut_or_foreign_tensor_is_refused() -> None:
     x, mask = values((6, 35), "float32", 2), masked((6, 35), 0.5, 3)
     part = part_of(make_format("integer", {}), x, mask, None, None)
     data = pack(part, to_numpy(x), mask, None)
-    with pytest.raises(ValueError, match="another size"):
+    with pytest.raises(ValueError, match="the wrong size"):
         unpack(part, data[:-1], "float32")
     data[0] ^= 1
-    with pytest.raises(ValueError, match="keeps another number"):
+    with pytest.raises(ValueError, match="the wrong number"):
         unpack(part, data, "float32")

@@ -266,7 +266,7 @@ def test_impossible_ratios_are_refused(ratio: float) -> None:
 def test_nothing_to_prune_is_an_error() -> None:
     with pytest.raises(PassError, match="None of the 1 selected nodes can be pruned") as caught:
         apply(PruneOptions(0.5, select=Select("type", ("relu",))))
-    assert caught.value.hint == "Types that can: linear."
+    assert caught.value.hint == "Suitable types: linear."
     with pytest.raises(PassError, match="matches no node"):
         apply(PruneOptions(0.5, select=Select("name", ("frist",))))
 

@@ -192,7 +192,7 @@ def test_passes_that_are_not_here_name_the_nearest() -> None:
 
 
 def test_options_of_another_kind_are_refused() -> None:
-    with pytest.raises(PassError, match="options of another kind"):
+    with pytest.raises(PassError, match="options of another pass"):
         run_step(base(), Step("prune", NoOptions()), context())
 
 
@@ -230,7 +230,7 @@ def test_an_analysis_that_changes_the_graph_is_refused(monkeypatch: pytest.Monke
 
 def test_a_transform_that_leaves_an_illegal_graph_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     step = made(monkeypatch, "transform", lambda g: g.replace(replace(g["act"], args=(Ref("nowhere"),))))
-    with pytest.raises(PassError, match="odd leaves an illegal graph: act takes the output of nowhere") as caught:
+    with pytest.raises(PassError, match="odd returned an invalid graph: act takes the output of nowhere") as caught:
         run_step(base(), step, context())
     assert caught.value.node == "act"
 

@@ -16,7 +16,7 @@ import espalier as es
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.graph.graph import Node
 from espalier.passes.select import Select, chosen, matches
-from espalier.passes.where import FACTS, LONGEST, holds
+from espalier.passes.where import FACTS, MAX_CHARACTERS, holds
 from tests.patience import budget
 
 
@@ -75,14 +75,14 @@ def test_what_is_no_expression_is_refused(model: es.Model, expression: str) -> N
 
 @pytest.mark.parametrize("expression", [
     "(" * 400 + "1" + ")" * 400, "-" * 900 + "1", "9" * 900 + " > params", "not " * 240 + "1", "1" + "+1" * 480,
-    "1e308 * 1e308 > 1", "1 / 0 > 1", "params % 0 == 1", "op == '" + "x" * LONGEST + "'",
+    "1e308 * 1e308 > 1", "1 / 0 > 1", "params % 0 == 1", "op == '" + "x" * MAX_CHARACTERS + "'",
 ])  # fmt: skip
 def test_hostile_texts_end_at_once(model: es.Model, expression: str) -> None:
     begun = time.process_time()
     try:
         assert holds(expression, next(iter(model.project.graph))) in (True, False)
     except OptionsError as error:
-        assert len(error.message) < 3 * LONGEST
+        assert len(error.message) < 3 * MAX_CHARACTERS
     assert time.process_time() - begun < budget(1)
 
 

@@ -12,7 +12,7 @@ from espalier.app.features.data.samples import Pictures, SampleTable
 from espalier.app.widgets.forms.fields import Check, Choice
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.words import count, plural
-from espalier.model.data.summary import DataLook
+from espalier.model.data.summary import DataSummary
 from espalier.passes.analysis.data_rows import DataRowsOptions
 from espalier.passes.analysis.predictions import Predictions
 from espalier.passes.base import Report
@@ -73,16 +73,16 @@ class DataBrowser(QWidget):
         self.wrong.edited.connect(self._on_wrong_toggled)
         self.table.samples.wanted.connect(self._more)
 
-    def show_data(self, seen: DataLook, base: DataRowsOptions) -> None:
+    def show_data(self, summary: DataSummary, base: DataRowsOptions) -> None:
         """Show another data set, from its first page."""
         self._base, self.predictions, self._cell = base, None, None
         previous = self.split.get() if self.split.values else ""
-        names = tuple(s.name for s in seen.splits)
-        self.split.offer(names, tuple(f"{s.name} {count(s.samples)}" for s in seen.splits))
-        self.split.put(previous if previous in names else seen.judged.name)
-        self.of_class.offer(("", *seen.classes), ("all classes", *seen.classes))
+        names = tuple(s.name for s in summary.splits)
+        self.split.offer(names, tuple(f"{s.name} {count(s.samples)}" for s in summary.splits))
+        self.split.put(previous if previous in names else summary.evaluated.name)
+        self.of_class.offer(("", *summary.classes), ("all classes", *summary.classes))
         self.of_class.put("")
-        self.words.setVisible(seen.kind == "text")
+        self.words.setVisible(summary.kind == "text")
         self.wrong.put(False)
         self._adapt()
         self.begin()

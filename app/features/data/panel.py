@@ -17,7 +17,7 @@ from espalier.app.session.analysis_requests import AnalysisRequests
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import empty_state, link, muted, warning
 from espalier.app.words import count, percent, plural
-from espalier.model.data.summary import DataLook, balance
+from espalier.model.data.summary import DataSummary, balance
 from espalier.model.errors import EspalierError
 from espalier.passes.analysis.data_rows import DataRowsOptions
 from espalier.passes.jobs.kinds import JobInfo
@@ -38,7 +38,7 @@ class DataPanel(QWidget):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self._seen: DataLook | None = None
+        self._summary: DataSummary | None = None
         self._loaded: EvaluateOptions | None = None
         self._start, self._looked_at = 0, False
         self.loader = AnalysisRequests(session)
@@ -116,7 +116,7 @@ class DataPanel(QWidget):
             form.changed.connect(lambda: self._wait.start(PAUSE))
         data, names = self.source.editors["data"], (self.columns.editors[n] for n in ("text", "label"))
         for name in names:
-            data.looked.connect(name.show_names)
+            data.previewed.connect(name.show_names)
         data.line.returnPressed.connect(self.load)
         self.browser.rows_wanted.connect(self._request_page)
         self.browser.predictions_wanted.connect(self._predict)
@@ -231,36 +231,36 @@ class DataPanel(QWidget):
         if name == "predictions":
             self.browser.predict.setEnabled(job is None)
             self.browser.predict.setText(_prediction_status(job))
-        elif name == "data" and job and self._seen is None:
+        elif name == "data" and job and self._summary is None:
             blocking = next((j.title for j in self._session.jobs if j.state == "running" and j is not job), "")
             self._show_message(f"The data are loaded after {blocking}." if blocking else "The data are being loaded.")
-        elif name == "data" and job is None and self._seen is None:
+        elif name == "data" and job is None and self._summary is None:
             self._loaded = None  # stopped by the user: Enter loads the data again
 
-    def _show(self, part: tuple[DataLook, tuple[str, str]] | None) -> None:
-        self._seen = part[0] if part else None
+    def _show(self, part: tuple[DataSummary, tuple[str, str]] | None) -> None:
+        self._summary = part[0] if part else None
         self.browser.predictions = None
         if part is None or self._loaded is None:
             self.browser.table.samples.clear()
             self._pages.setCurrentIndex(0)
             return
-        seen, (message, hint) = part
+        summary, (message, hint) = part
         self._show_misfit(f"{message} {hint}".strip())
-        self.facts.setText(_facts(seen))
-        self.classes.look_at(seen)
-        self.lengths.look_at(seen)
+        self.facts.setText(_facts(summary))
+        self.classes.set_summary(summary)
+        self.lengths.set_summary(summary)
         self._show_confusion()
         self._pages.setCurrentIndex(1)
         shared = {n: getattr(self._loaded, n) for n in ("data", "text", "label", "tokenizer", "max_length")}
-        self.browser.show_data(seen, DataRowsOptions(**shared))
+        self.browser.show_data(summary, DataRowsOptions(**shared))
 
     def _show_confusion(self) -> None:
-        predictions, seen = self.browser.predictions, self._seen
+        predictions, summary = self.browser.predictions, self._summary
         if predictions is not None:
             self.confusion.show_matrix(predictions.confusion(), predictions.classes)
         self.confusion.setVisible(predictions is not None)
         self._update_class_chart()
-        self.lengths.setVisible(predictions is None and seen is not None and seen.kind == "text")
+        self.lengths.setVisible(predictions is None and summary is not None and summary.kind == "text")
 
     def _update_class_chart(self) -> None:
         """Show the class chart next to a confusion matrix only where the panel is wide."""
@@ -268,7 +268,7 @@ class DataPanel(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        if self._seen is not None:
+        if self._summary is not None:
             self._update_class_chart()
 
     def _show_misfit(self, text: str) -> None:
@@ -293,14 +293,16 @@ def _prediction_status(job: JobInfo | None) -> str:
     return f"Predicted {count(done.done)} of {count(done.total)}"
 
 
-def _facts(seen: DataLook) -> str:
+def _facts(summary: DataSummary) -> str:
     """The figures of a data set in a few lines of rich text."""
-    sizes = " · ".join(f"{s.name} {count(s.samples)}" for s in seen.splits)
-    kind = "texts" if seen.kind == "text" else f"images, {' × '.join(map(str, seen.shape))}"
-    classes = f"{plural(len(seen.classes), 'class', 'classes')}; {balance(seen.counts, seen.classes)}."
-    accuracy = f"Majority-class accuracy: {percent(seen.judged.majority)}"
-    majority = f"{accuracy} on {seen.judged.name}; a model must beat it."
-    lines = [f"<b>{count(sum(seen.counts))} {escape(kind)}</b>", *map(escape, (sizes, classes, majority))]
-    if seen.kind == "text":
-        lines.append(f"Half of the texts have up to {plural(seen.median, 'token')}, the longest {count(seen.longest)}.")
+    sizes = " · ".join(f"{s.name} {count(s.samples)}" for s in summary.splits)
+    kind = "texts" if summary.kind == "text" else f"images, {' × '.join(map(str, summary.shape))}"
+    classes = f"{plural(len(summary.classes), 'class', 'classes')}; {balance(summary.counts, summary.classes)}."
+    accuracy = f"Majority-class accuracy: {percent(summary.evaluated.majority)}"
+    majority = f"{accuracy} on {summary.evaluated.name}; a model must beat it."
+    lines = [f"<b>{count(sum(summary.counts))} {escape(kind)}</b>", *map(escape, (sizes, classes, majority))]
+    if summary.kind == "text":
+        lines.append(
+            f"Half of the texts have up to {plural(summary.median, 'token')}, the longest {count(summary.longest)}."
+        )
     return "<p style='margin:0 0 5px 0'>" + "</p><p style='margin:0 0 5px 0'>".join(lines) + "</p>"

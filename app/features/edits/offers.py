@@ -9,7 +9,7 @@ from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph, Node, Ref, out_port
 from espalier.model.graph.meta import TensorMeta
 from espalier.model.graph.ops import category
-from espalier.model.torch.leaf_names import class_of_word
+from espalier.model.torch.leaf_names import class_of_name
 from espalier.passes.edits.base import Edit, flowing
 from espalier.passes.edits.bypass import Bypass
 from espalier.passes.edits.insert_after import InsertAfter
@@ -134,7 +134,7 @@ def _meta(graph: Graph, ref: Ref) -> TensorMeta | None:
 def duplicate(graph: Graph, node: Node) -> Offer:
     """A second module of the same class and arguments behind the node."""
     name = str(node.attrs.get("class", ""))
-    if node.call != "call_module" or class_of_word(name) is None:
+    if node.call != "call_module" or class_of_name(name) is None:
         return Offer("Duplicate", InsertAfter(), f"{node.id} is no module that can be made again.")
     taken = graph.nodes[node.inputs[0].node].ports.get(out_port(node.inputs[0].output)) if node.inputs else None
     if taken != node.out:

@@ -27,11 +27,11 @@ from espalier.passes.jobs.kinds import (
     AnalyseJob,
     Done,
     Failed,
-    Found,
     JobEvent,
     JobInfo,
     LogLine,
     Metric,
+    PartialResult,
     Progress,
     ReplayJob,
     SearchJob,
@@ -200,7 +200,7 @@ class JobsPanel(QWidget):
         if not row.has_reported:
             row.has_reported = True
             self._choose(job.id)
-        if isinstance(event, Metric) or (isinstance(event, Progress | Found) and self._clock.isActive()):
+        if isinstance(event, Metric) or (isinstance(event, Progress | PartialResult) and self._clock.isActive()):
             return  # too frequent to show each one; the timer refreshes the row
         match event:
             case LogLine(text) if job.id == self._chosen:

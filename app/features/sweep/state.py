@@ -19,9 +19,9 @@ from espalier.passes.jobs.kinds import (
     TERMINAL,
     Done,
     Failed,
-    Found,
     JobEvent,
     JobInfo,
+    PartialResult,
     ReplayJob,
     ReplayResult,
     SweepJob,
@@ -118,7 +118,7 @@ class Sweeps(DocumentRuns):
         run.job = self._session.submit(f"Sweep {run.title}", self._work(run), lambda _: None)
 
     def _work(self, run: Run) -> SweepJob:
-        """What the worker gets of a sweep: the points that are known do not run again."""
+        """The job of a sweep, with the outcomes of points that need not run again."""
         document = self._session.open_document
         source, base = document.project.source, document.project.base
         held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
@@ -151,7 +151,7 @@ class Sweeps(DocumentRuns):
         run = next((r for r in self.runs.values() if r.job and r.job.id == heard.job.id), None)
         if run is None:
             return
-        if isinstance(heard.event, Found) and isinstance(heard.event.part, Outcome):
+        if isinstance(heard.event, PartialResult) and isinstance(heard.event.part, Outcome):
             run.outcomes[heard.event.part.place] = heard.event.part
             self._learn([heard.event.part])
             self._note(run)

@@ -24,7 +24,7 @@ from espalier.app.widgets.heading import link, muted, warning
 from espalier.app.words import count
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.passes.jobs.kinds import JobEvent, ReplayJob
-from espalier.passes.training.checkpoint_folders import Unfinished, discard, unfinished
+from espalier.passes.training.checkpoint_folders import InterruptedRun, discard, interrupted_run
 from espalier.passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class TrainingPanel(DeferredWork):
             self._rate, _ = suggested_rate(document.graph)
             options = replace(options, **self._session.measured_on.which, learning_rate=self._rate)
             last = recall(document.project.source.spec)
-            if last and unfinished(document.graph, last, 0, document.project.base):
+            if last and interrupted_run(document.graph, last, 0, document.project.base):
                 options = last
         self.offer(options)
         self._suggest()
@@ -188,12 +188,12 @@ class TrainingPanel(DeferredWork):
             return
         graph, base = document.graph, document.project.base
         self._previews.forget("unfinished")
-        self._previews.ask("unfinished", object(), lambda stop: unfinished(graph, options, 0, base) or ())
+        self._previews.ask("unfinished", object(), lambda stop: interrupted_run(graph, options, 0, base) or ())
 
-    def _show_interrupted(self, run: Unfinished | tuple[()] | None) -> None:
+    def _show_interrupted(self, run: InterruptedRun | tuple[()] | None) -> None:
         """Offer to resume an interrupted training."""
-        shown = isinstance(run, Unfinished) and self._job is None
-        if isinstance(run, Unfinished):
+        shown = isinstance(run, InterruptedRun) and self._job is None
+        if isinstance(run, InterruptedRun):
             self.interrupted.setText(f"This training was interrupted at step {count(run.step)} of {count(run.steps)}.")
         for widget in (self.interrupted, self.resume, self.restart):
             widget.setVisible(shown)

@@ -24,7 +24,7 @@ from espalier.app.widgets.forms.folder_field import FolderField
 from espalier.app.widgets.heading import set_role
 from espalier.app.widgets.icons import file_icons
 from espalier.model.data.base import SOURCES
-from espalier.model.data.preview import Glance, glance
+from espalier.model.data.preview import DataPreview, preview
 from espalier.model.errors import EspalierError
 
 PAUSE = 250  # milliseconds from the last key to reading the files
@@ -33,10 +33,10 @@ DEMOS = ("demo:reviews", "demo:digits")
 
 
 class DataField(QWidget):
-    """The name, file or folder of data; `looked` carries a Glance at them, empty if they cannot be read."""
+    """The name, file or folder of data; `previewed` emits their DataPreview, empty if they cannot be read."""
 
     edited = Signal()
-    looked = Signal(object)
+    previewed = Signal(object)
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,16 +113,16 @@ class DataField(QWidget):
         self._read_timer.stop()
         spec = self.get()
         if not spec:
-            self._previews.forget("glance")
-            self._show(Glance())
+            self._previews.forget("preview")
+            self._show(DataPreview())
             return
-        cached = self._previews.ask("glance", spec, lambda stop: glance(spec))
+        cached = self._previews.ask("preview", spec, lambda stop: preview(spec))
         if cached is not None:
             self._show(cached)
 
-    def _show(self, data: Glance) -> None:
-        self._set_summary(data.words)
-        self.looked.emit(data)
+    def _show(self, data: DataPreview) -> None:
+        self._set_summary(data.description)
+        self.previewed.emit(data)
 
     def _set_summary(self, text: str, hint: str = "", *, bad: bool = False) -> None:
         """Show a line below the field, with `hint` as its tool tip."""
@@ -139,7 +139,7 @@ class DataField(QWidget):
     def _fail(self, error: Exception) -> None:
         message, hint = (error.message, error.hint) if isinstance(error, EspalierError) else (str(error), "")
         self._set_summary(message, hint, bad=True)
-        self.looked.emit(Glance())
+        self.previewed.emit(DataPreview())
 
 
 class NameField(QStackedWidget):
@@ -171,7 +171,7 @@ class NameField(QStackedWidget):
         if self.currentIndex():
             self._list(self.choice.values, value)
 
-    def show_names(self, data: Glance) -> None:
+    def show_names(self, data: DataPreview) -> None:
         """Offer the names in the data; keeps the present one."""
         value = self.get()
         names = data.names(self._kind)
@@ -204,7 +204,7 @@ def link_names(editors: Iterable[object]) -> None:
     fields = list(editors)
     for data in (f for f in fields if isinstance(f, DataField)):
         for name in (f for f in fields if isinstance(f, NameField)):
-            data.looked.connect(name.show_names)
+            data.previewed.connect(name.show_names)
 
 
 def _prefixes() -> list[str]:

@@ -96,7 +96,7 @@ class GroupedForm(QWidget):
         editors = [e for f in self.forms.values() for e in f.editors.values()]
         for data in (e for e in editors if isinstance(e, DataField)):
             for name in (e for e in form.editors.values() if isinstance(e, NameField)):
-                data.looked.connect(name.show_names)
+                data.previewed.connect(name.show_names)
             data.put(data.get())
 
     def editor(self, name: str) -> Any:

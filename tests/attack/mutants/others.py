@@ -59,12 +59,12 @@ def tables(folder: Path) -> None:
 def read_table(path: Path, rng: Random) -> None:
     from espalier.model.data.base import LoadOptions
     from espalier.model.data.local import find
-    from espalier.model.data.preview import glance
+    from espalier.model.data.preview import preview
     from espalier.model.data.tables import read_rows
     from espalier.model.errors import EspalierError
 
     with contextlib.suppress(EspalierError):
-        glance(str(path))
+        preview(str(path))
     find(path)
     read_rows(path, LoadOptions())
 

@@ -22,7 +22,7 @@ from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Report
 from espalier.passes.costs.base import figures
 from espalier.passes.figure import EXPANSION, OPENED
-from espalier.passes.jobs.kinds import AnalyseJob, Failed, Found, JobInfo, Progress, Started
+from espalier.passes.jobs.kinds import AnalyseJob, Failed, JobInfo, PartialResult, Progress, Started
 from espalier.passes.score import static_score
 from espalier.passes.sensitivity.table import Predictions
 from tests.gui.bert import open_bert
@@ -63,7 +63,7 @@ def find(
     )
     assert isinstance(info.job, AnalyseJob)
     for row in made_table(info.job.graph, ports, sparsities=sparsities):
-        runner[-1].tell(info, Found(row))
+        runner[-1].tell(info, PartialResult(row))
     while info in runner[-1].waiting:
         runner[-1].finish(Report("sensitivity", (), {"baseline": baseline}))
 
@@ -79,9 +79,9 @@ def begin(window: Window, runner: list[FakeRunner]) -> JobInfo:
     runner[-1].tell(info, Started())
     assert isinstance(info.job, AnalyseJob)
     for row in made_table(info.job.graph, PORTS):
-        runner[-1].tell(info, Found(row))
+        runner[-1].tell(info, PartialResult(row))
     assert panel.pages.currentIndex() == 0, "a part of the rows is no front"
-    runner[-1].tell(info, Found(Predictions("gone.npz")))
+    runner[-1].tell(info, PartialResult(Predictions("gone.npz")))
     return info
 
 
@@ -101,7 +101,7 @@ def test_it_opens_at_the_first_predictions(
     wanted = panel.allocations.wanted
     assert isinstance(info.job, AnalyseJob)
     for row in made_table(info.job.graph, PORTS):  # corrected rows come
-        runner[-1].tell(info, Found(row))
+        runner[-1].tell(info, PartialResult(row))
     while info in runner[-1].waiting:
         runner[-1].finish(Report("sensitivity", (), {"correction": [0.0, 1.0, 0.0]}))
     qtbot.waitUntil(lambda: panel.allocations.current is not None)

@@ -14,7 +14,7 @@ from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
 from espalier.passes.analysis.activations import ActivationSample
 from espalier.passes.base import Report
-from espalier.passes.jobs.kinds import AnalyseJob, Done, Found
+from espalier.passes.jobs.kinds import AnalyseJob, Done, PartialResult
 from espalier.passes.running.splits import EvaluateOptions
 from tests.gui.bert import GELU, KEY, QUERY
 from tests.gui.conftest import FakeRunner
@@ -109,7 +109,7 @@ def test_activations_are_measured_when_asked(
     assert (info.job.step.options.data, info.job.step.options.text) == ("some.csv", "words")
     assert "measuring" in section.words.text()
     rows = np.random.default_rng(1).normal(0, 0.5, (64, 32)).astype(np.float32)
-    runner[-1].tell(info, Found(ActivationSample(KEY, "data_in", rows, 9999, -2.5, 2.5)))
+    runner[-1].tell(info, PartialResult(ActivationSample(KEY, "data_in", rows, 9999, -2.5, 2.5)))
     runner[-1].tell(info, Done(Report("activations")))
     qtbot.waitUntil(lambda: section.plot.histogram is not None and section.plot.isVisible(), timeout=5000)
     assert "2\u2009048 of 9\u2009999 values" in section.words.text() and section.plot.histogram.elements == 2048

@@ -19,7 +19,7 @@ from espalier.app.widgets.sqnr_table import NAMES, sqnr_text, text_colour, two_l
 from espalier.model.formats.base import Format
 from espalier.passes.analysis.format_sqnr import WeightSqnr, tried_nodes, usual_formats
 from espalier.passes.base import Report
-from espalier.passes.jobs.kinds import AnalyseJob, Failed, Found
+from espalier.passes.jobs.kinds import AnalyseJob, Failed, PartialResult
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 
@@ -52,7 +52,7 @@ def fill(panel: SqnrPanel, runner: list[FakeRunner]) -> list[str]:
     nodes = [n.id for n in tried_nodes(info.job.graph)]
     for i, node in enumerate(nodes):
         values = tuple(float(10 * i + j) for j in range(len(formats)))
-        runner[-1].tell(info, Found(WeightSqnr(node, 1024, formats, values)))
+        runner[-1].tell(info, PartialResult(WeightSqnr(node, 1024, formats, values)))
         assert panel.table.heat.rowCount() == i + 1
     runner[-1].finish(Report("format_sqnr"))
     return nodes
@@ -154,7 +154,7 @@ def test_a_stopped_measurement_keeps_its_rows(panel: SqnrPanel, runner: list[Fak
     panel.measure()
     formats = usual_formats()
     part = WeightSqnr(KEY, 4, formats, tuple(math.inf for _ in formats))
-    runner[-1].tell(runner[-1].waiting[0], Found(part))
+    runner[-1].tell(runner[-1].waiting[0], PartialResult(part))
     panel.again.click()
     assert not runner[-1].waiting and panel.table.heat.rowCount() == 1
     assert panel.table.heat.index(0, 0).data() == "exact"

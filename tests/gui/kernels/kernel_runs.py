@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from espalier.app.features.kernels.runs import KernelRuns
 from espalier.passes.jobs.kernel import KernelsJob, LabJob
-from espalier.passes.jobs.kinds import Done, Found, JobInfo, OpenJob, Started, Stopped
+from espalier.passes.jobs.kinds import Done, JobInfo, OpenJob, PartialResult, Started, Stopped
 from tests.gui.conftest import FakeRunner
 from tests.gui.kernels.kernels_lab import LIMITS, header, rows
 
@@ -27,8 +27,8 @@ def begin(page: KernelRuns, runner: list[FakeRunner], *names: str) -> JobInfo:
     info = job(runner)
     assert isinstance(info.job, KernelsJob)
     runner[-1].tell(info, Started())
-    runner[-1].tell(info, Found(header(info.job.request)))
-    runner[-1].tell(info, Found(LIMITS))
+    runner[-1].tell(info, PartialResult(header(info.job.request)))
+    runner[-1].tell(info, PartialResult(LIMITS))
     return info
 
 
@@ -36,5 +36,5 @@ def measured(page: KernelRuns, runner: list[FakeRunner], slower: float = 2.0) ->
     """A run of softmax to its end."""
     info = begin(page, runner)
     for each in rows(slower):
-        runner[-1].tell(info, Found(each))
+        runner[-1].tell(info, PartialResult(each))
     runner[-1].tell(info, Done(None))

@@ -9,7 +9,7 @@ from espalier.app.features.kernels.compile import CompilePage
 from espalier.app.features.kernels.profile import ProfilePage
 from espalier.app.shell.window import Window
 from espalier.passes.base import Report
-from espalier.passes.jobs.kinds import AnalyseJob, Found, Started
+from espalier.passes.jobs.kinds import AnalyseJob, PartialResult, Started
 from tests.gui.conftest import FakeRunner
 
 
@@ -23,7 +23,7 @@ def finish(runner: list[FakeRunner], name: str, report: Report, **more: Any) -> 
     from espalier.passes.jobs.kinds import Done
 
     info = job_of(runner, name)
-    for event in (Started(), Found(more), Done(report)):
+    for event in (Started(), PartialResult(more), Done(report)):
         runner[-1].tell(info, event)
 
 

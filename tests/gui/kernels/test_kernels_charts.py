@@ -25,7 +25,7 @@ from espalier.app.features.kernels.views import COMPARE, CURVES, ROOF, SOURCE
 from espalier.app.shell.window import Window
 from espalier.app.widgets.charts.log_chart import tick_values
 from espalier.kernels.bench.results import ABOVE
-from espalier.passes.jobs.kinds import Done, Found
+from espalier.passes.jobs.kinds import Done, PartialResult
 from tests.gui.conftest import FakeRunner
 from tests.gui.kernels.kernel_runs import begin, measured
 from tests.gui.kernels.kernels_lab import LIMITS, row, rows
@@ -162,7 +162,7 @@ def test_two_runs_beside_each_other(page: KernelRuns, runner: list[FakeRunner]) 
 def test_a_run_beside_other_programs_says_so_where_it_is_compared(page: KernelRuns, runner: list[FakeRunner]) -> None:
     measured(page, runner)
     info = begin(page, runner)
-    runner[-1].tell(info, Found(row(others=0.5)))
+    runner[-1].tell(info, PartialResult(row(others=0.5)))
     runner[-1].tell(info, Done(None))
     page.views.tabs.setCurrentIndex(COMPARE)
     page.views.comparison.refresh()
@@ -173,7 +173,7 @@ def test_a_run_beside_other_programs_says_so_where_it_is_compared(page: KernelRu
 def test_at_first_runs_stand_beside_that_have_most_in_common(page: KernelRuns, runner: list[FakeRunner]) -> None:
     measured(page, runner)
     info = begin(page, runner)
-    runner[-1].tell(info, Found(row(n=4096)))
+    runner[-1].tell(info, PartialResult(row(n=4096)))
     runner[-1].tell(info, Done(None))
     page.views.tabs.setCurrentIndex(COMPARE)
     beside = page.views.comparison

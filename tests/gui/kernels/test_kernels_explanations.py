@@ -31,7 +31,7 @@ from espalier.kernels.bench.spec import Lab
 from espalier.model.errors import OptionsError
 from espalier.passes.base import Report
 from espalier.passes.jobs.kernel import AnswerJob, KernelsJob, LabJob
-from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, Found, Progress, Started
+from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, PartialResult, Progress, Started
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.kernels.kernels_lab import LAB
 
@@ -88,7 +88,7 @@ def tell_all(page: KernelExplanations, runner: FakeRunner, qtbot: QtBot) -> None
     info = runner.waiting[0]
     runner.tell(info, Started())
     for part in everything():
-        runner.tell(info, Found(part))
+        runner.tell(info, PartialResult(part))
     runner.tell(info, Done(None))
     settle(page, qtbot)
 
@@ -110,7 +110,7 @@ def test_figures_come_while_they_are_measured(page: KernelExplanations, runner: 
     runner[-1].tell(info, Started())
     runner[-1].tell(info, Progress(1, 3, "softmax naive"))
     qtbot.waitUntil(lambda: page.status.text() == "Softmax naive …")
-    runner[-1].tell(info, Found(timed("softmax", "naive", {"m": 64, "n": 32}, 4e-3)))
+    runner[-1].tell(info, PartialResult(timed("softmax", "naive", {"m": 64, "n": 32}, 4e-3)))
     qtbot.waitUntil(lambda: "4\u2009ms" in page.figures.text())
     page.stop_button.click()
     settle(page, qtbot)
@@ -136,9 +136,9 @@ def test_rows_of_runs_are_reused(page: KernelExplanations, runner: list[FakeRunn
     info = runner[-1].waiting[0]
     assert isinstance(info.job, KernelsJob)
     runner[-1].tell(info, Started())
-    runner[-1].tell(info, Found(Results({"device": "cpu"}, "2026-11-22")))
+    runner[-1].tell(info, PartialResult(Results({"device": "cpu"}, "2026-11-22")))
     for version in ("torch", "naive"):
-        runner[-1].tell(info, Found(timed("softmax", version, {"m": 64, "n": 32}, 2e-3)))
+        runner[-1].tell(info, PartialResult(timed("softmax", version, {"m": 64, "n": 32}, 2e-3)))
     runner[-1].tell(info, Done(None))
     page.choose("softmax")
     qtbot.waitUntil(lambda: "2\u2009ms" in page.figures.text())
@@ -353,7 +353,7 @@ def test_memory_of_the_open_model(opened: Window, runner: list[FakeRunner], qtbo
         info = runner[-1].waiting[0]
         if isinstance(info.job, AnswerJob):
             runner[-1].tell(info, Started())
-            runner[-1].tell(info, Found(Fact("weight in float", 3200, "bytes", 32)))
+            runner[-1].tell(info, PartialResult(Fact("weight in float", 3200, "bytes", 32)))
             runner[-1].tell(info, Done(None))
         elif isinstance(info.job, AnalyseJob) and info.job.step.pass_name == "memory":
             rows = ({"line": "float: biases", "kind": "float", "bytes": 48, "float_bytes": 48, "saving": 0.0},)
@@ -398,7 +398,7 @@ def test_answers_of_another_machine_are_not_shown_as_measured_here(window: Windo
         info = runner[-1].waiting[0]
         if isinstance(info.job, AnswerJob):
             runner[-1].tell(info, Started())
-            runner[-1].tell(info, Found(Fact("weight in float", 3200, "bytes", 32)))
+            runner[-1].tell(info, PartialResult(Fact("weight in float", 3200, "bytes", 32)))
             runner[-1].tell(info, Done(None))
         else:
             runner[-1].tell(info, Failed("not now"))

@@ -20,7 +20,7 @@ from espalier.app.features.kernels.state.row_text import row_tooltip
 from espalier.app.features.kernels.views import COMPARE, CURVES, ROOF, SOURCE, TABLE
 from espalier.app.shell.window import Window
 from espalier.passes.jobs.kernel import KernelsJob, LabJob
-from espalier.passes.jobs.kinds import Done, Failed, Found, Progress, Started
+from espalier.passes.jobs.kinds import Done, Failed, PartialResult, Progress, Started
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.kernels.kernel_runs import begin, job, measured, quiet
 from tests.gui.kernels.kernels_lab import LAB, LIMITS, NO_CUDA, NO_TRITON, row, rows
@@ -116,7 +116,7 @@ def test_rows_arrive_one_by_one(page: KernelRuns, runner: list[FakeRunner], qtbo
     assert "first row" in page.views._empty.text()
     runner[-1].tell(info, Progress(0, 3, "softmax m=256,n=128 float32"))
     for each in rows()[:3]:
-        runner[-1].tell(info, Found(each))
+        runner[-1].tell(info, PartialResult(each))
     table = page.views.table
     qtbot.waitUntil(lambda: len(table.rows.shown) == 3)
     assert page._status.toolTip() == "softmax m=256,n=128 float32 · 3 rows"
@@ -124,7 +124,7 @@ def test_rows_arrive_one_by_one(page: KernelRuns, runner: list[FakeRunner], qtbo
     table.selectRow(0)
     chosen = table.rows.shown[0]
     for each in rows()[3:]:
-        runner[-1].tell(info, Found(each))
+        runner[-1].tell(info, PartialResult(each))
     qtbot.waitUntil(lambda: len(table.rows.shown) == 6)
     times = [r["time (ms)"] for r in table.rows.shown]
     assert times == sorted(times, reverse=True)  # the order stays
@@ -137,8 +137,8 @@ def test_rows_arrive_one_by_one(page: KernelRuns, runner: list[FakeRunner], qtbo
 
 def test_a_row_without_a_time_says_why_and_copies(page: KernelRuns, runner: list[FakeRunner]) -> None:
     info = begin(page, runner)
-    runner[-1].tell(info, Found(row()))
-    runner[-1].tell(info, Found(row("naive", seconds=None, problem="out of memory: about 9 GiB")))
+    runner[-1].tell(info, PartialResult(row()))
+    runner[-1].tell(info, PartialResult(row("naive", seconds=None, problem="out of memory: about 9 GiB")))
     runner[-1].tell(info, Done(None))
     table = page.views.table
     time = table.rows.columns.index("time (ms)")
@@ -153,7 +153,7 @@ def test_a_row_without_a_time_says_why_and_copies(page: KernelRuns, runner: list
 
 def test_cancel_keeps_the_rows(page: KernelRuns, runner: list[FakeRunner], window: Window) -> None:
     info = begin(page, runner)
-    runner[-1].tell(info, Found(row()))
+    runner[-1].tell(info, PartialResult(row()))
     page.setup.stop_button.click()
     assert page.run is not None and page.run.stopped and len(page.run.rows) == 1
     assert "stopped" in page._status.toolTip() and page.setup.run_button.isEnabled()
@@ -164,11 +164,11 @@ def test_cancel_keeps_the_rows(page: KernelRuns, runner: list[FakeRunner], windo
 
 def test_a_run_lets_a_job_that_waits_go_first(page: KernelRuns, runner: list[FakeRunner], window: Window) -> None:
     info = begin(page, runner)
-    runner[-1].tell(info, Found(row()))
+    runner[-1].tell(info, PartialResult(row()))
     assert runner[-1].kept == []
     other = window.session.submit("another", LabJob(), lambda _: None)
     assert runner[-1].kept == [info.id]
-    runner[-1].tell(info, Found(row(n=256)))
+    runner[-1].tell(info, PartialResult(row(n=256)))
     assert runner[-1].kept == [info.id]  # asked once
     runner[-1].tell(info, Done(2))
     again = job(runner)
@@ -182,7 +182,7 @@ def test_a_run_lets_a_job_that_waits_go_first(page: KernelRuns, runner: list[Fak
     )
     runner[-1].tell(other, Done(LAB))
     runner[-1].tell(again, Started())
-    runner[-1].tell(again, Found(row(n=512)))
+    runner[-1].tell(again, PartialResult(row(n=512)))
     runner[-1].tell(again, Done(0))
     assert [r.shape["n"] for r in page.run.rows] == [128, 256, 512] and page.run.job is None
     assert page.setup.run_button.isEnabled()
@@ -190,7 +190,7 @@ def test_a_run_lets_a_job_that_waits_go_first(page: KernelRuns, runner: list[Fak
 
 def test_a_worker_that_dies_leaves_the_rows(page: KernelRuns, runner: list[FakeRunner]) -> None:
     info = begin(page, runner)
-    runner[-1].tell(info, Found(row()))
+    runner[-1].tell(info, PartialResult(row()))
     runner[-1].tell(info, Failed("The worker process ended unexpectedly (signal 9).", "Run the job again."))
     assert page._error.isVisibleTo(page) and "signal 9" in page._error.text()
     assert page.run is not None and len(page.views.table.rows.shown) == 1
@@ -201,7 +201,7 @@ def test_a_busy_machine_is_told(page: KernelRuns, runner: list[FakeRunner]) -> N
     assert page._busy.isHidden()
     info = begin(page, runner)
     for share in (0.5, 0.3, None):
-        runner[-1].tell(info, Found(row(others=share)))
+        runner[-1].tell(info, PartialResult(row(others=share)))
     runner[-1].tell(info, Done(None))
     assert page._busy.isVisibleTo(page) and page._busy.text().startswith("Other programs took 40\u2009% of")
     assert "took 50\u2009% of" in row_tooltip(row(others=0.5)) and "Other" not in row_tooltip(row(others=0.02))
@@ -215,7 +215,7 @@ def test_the_keyboard_stays_with_the_run(page: KernelRuns, runner: list[FakeRunn
     info = job(runner)
     assert page.setup.stop_button.hasFocus()  # not whatever comes next in the window
     runner[-1].tell(info, Started())
-    runner[-1].tell(info, Found(row()))
+    runner[-1].tell(info, PartialResult(row()))
     runner[-1].tell(info, Done(None))
     assert page.setup.run_button.hasFocus()
 
@@ -324,7 +324,7 @@ def test_every_tab_without_clipping_at_280(page: KernelRuns, runner: list[FakeRu
 def test_a_long_list_of_rows_does_not_hold_the_window(page: KernelRuns, runner: list[FakeRunner]) -> None:
     info = begin(page, runner)
     for n in range(300):
-        runner[-1].tell(info, Found(replace(row(n=n + 1), rounds=n)))
+        runner[-1].tell(info, PartialResult(replace(row(n=n + 1), rounds=n)))
     assert len(page.views.table.rows.shown) < 300  # told in time, not row by row
     runner[-1].tell(info, Done(None))
     assert len(page.views.table.rows.shown) == 300

@@ -14,7 +14,7 @@ from espalier.app.shell.window import Window
 from espalier.kernels.bench.results import compared, load
 from espalier.kernels.bench.spec import KernelError
 from espalier.passes.jobs.kernel import KernelsJob
-from espalier.passes.jobs.kinds import Done, Found, OpenJob, OpenResult
+from espalier.passes.jobs.kinds import Done, OpenJob, OpenResult, PartialResult
 from tests.gui.conftest import FakeRunner, open_small, small_project
 from tests.gui.kernels.kernel_runs import begin, job, measured
 from tests.gui.kernels.kernels_lab import row
@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_said(page: KernelRuns, runner: list[FakeRunner],
 def test_a_run_goes_on_while_another_document_opens(page: KernelRuns, runner: list[FakeRunner], window: Window) -> None:
     measured(page, runner)
     info = begin(page, runner)
-    runner[-1].tell(info, Found(row()))
+    runner[-1].tell(info, PartialResult(row()))
     open_second = small_project()
     window.session.open("demo:small")
     opening = job(runner, OpenJob)

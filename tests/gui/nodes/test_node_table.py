@@ -62,7 +62,10 @@ def test_the_filter_takes_texts_patterns_and_expressions(panel: NodesPanel, qtbo
     assert typed(panel, qtbot, "op == 'linear' and features_out > 12") == ["0_up", "1_up", "2_up"]
     assert typed(panel, qtbot, "/^1_/") == ["1_norm", "1_up", "1_act", "1_down"]
     assert panel._counts.text() == f"4 of {len(panel._rows)} nodes"
-    assert typed(panel, qtbot, "bits > ") == [] and "no expression" in panel.message.toolTip() + panel.message.text()
+    assert (
+        typed(panel, qtbot, "bits > ") == []
+        and "not a valid expression" in panel.message.toolTip() + panel.message.text()
+    )
     assert len(typed(panel, qtbot, "")) == len(panel._rows)
 
 
@@ -109,6 +112,6 @@ def test_the_find_field_selects_by_expression(window: Window, runner: list[FakeR
     assert window.session.selection == ("0_act", "1_act", "2_act", "3")
     assert [e.title for e in window.quick_find.entries("/^9_/")] == []
     (wrong,) = window.quick_find.entries("bits <")
-    assert "no expression" in wrong.title and wrong.detail
+    assert "not a valid expression" in wrong.title and wrong.detail
     titles = [e.title for e in window.quick_find.entries("act")]
     assert any(t.startswith("Select ") for t in titles)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from espalier.app.features.search.panel import SearchPanel
 from espalier.app.shell.window import Window
 from espalier.passes.jobs.kinds import (
-    Found,
     JobInfo,
+    PartialResult,
     SearchJob,
     Started,
     Stopped,
@@ -66,4 +66,4 @@ def trial(number: int, accuracy: float = 0.8, bits: float = 4.0, *, state: str =
 
 def feed(runner: list[FakeRunner], info: JobInfo, trials: Sequence[Trial]) -> None:
     for each in trials:
-        runner[-1].tell(info, Found(each))
+        runner[-1].tell(info, PartialResult(each))

@@ -20,7 +20,7 @@ from espalier.passes.jobs.kinds import (
     Continued,
     Done,
     Failed,
-    Found,
+    PartialResult,
     Progress,
     Started,
 )
@@ -55,7 +55,7 @@ def test_pause_stop_and_go_on(panel: SearchPanel, runner: list[FakeRunner], qtbo
     again = search_job(runner)
     assert again is not info and study.went_on == 1
     runner[-1].tell(again, Started())
-    runner[-1].tell(again, Found((replace(trial(1), origin="retry"), trial(0))))  # what the storage holds
+    runner[-1].tell(again, PartialResult((replace(trial(1), origin="retry"), trial(0))))  # what the storage holds
     qtbot.waitUntil(lambda: panel.trials.table.rows.trials[1].state == "complete")
     assert "went on from trial 1" in panel.head.status._text
 

@@ -25,7 +25,7 @@ from espalier.model.document.document import Document
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
 from espalier.model.store.weights import WeightStore
-from espalier.passes.jobs.kinds import Done, Failed, Found, SaveJob
+from espalier.passes.jobs.kinds import Done, Failed, PartialResult, SaveJob
 from espalier.passes.jobs.search import serve_search
 from espalier.passes.search import project_studies
 from espalier.passes.search.space import Choice, Space
@@ -108,7 +108,7 @@ def test_what_cannot_be_read_of_a_study_is_told(panel: SearchPanel, runner: list
     info = begin(panel, runner)
     words = "Record 3 of s.journal is damaged and was skipped; all others were read."
     feed(runner, info, [])
-    runner[-1].tell(info, Found(words))
+    runner[-1].tell(info, PartialResult(words))
     assert words in window.banner.text
 
 

@@ -20,7 +20,7 @@ from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.jobs.kinds import (
     AnalyseJob,
     Done,
-    Found,
+    PartialResult,
     Progress,
     SearchJob,
     Started,
@@ -74,7 +74,7 @@ def test_the_best_is_applied_and_undone(panel: SearchPanel, runner: list[FakeRun
     study, session = panel.study, panel._session
     assert study
     fitted = {fit_key("fc1", "weight", WIDTHS[2]): "integer(width=4, frac_width=3)"}
-    runner[-1].tell(info, Found(replace(study.space, fitted=fitted)))
+    runner[-1].tell(info, PartialResult(replace(study.space, fitted=fitted)))
     feed(runner, info, [trial(2, 0.9)])
     runner[-1].tell(info, Done(1))
     panel.head.apply.click()
@@ -180,7 +180,7 @@ def test_another_architecture_becomes_a_project(
     study = panel.study
     assert study
     config = Choice("hidden_size", "config", (64, 128), key="hidden_size")
-    runner[-1].tell(info, Found(replace(study.space, choices=(*study.space.choices, config))))
+    runner[-1].tell(info, PartialResult(replace(study.space, choices=(*study.space.choices, config))))
     made = replace(trial(0), params={**trial(0).params, "hidden_size": 64})
     feed(runner, info, [made])
     runner[-1].tell(info, Done(""))
@@ -272,13 +272,13 @@ def test_many_trials_at_once_are_told_in_parts(
     info = begin(panel, runner)
     told: list[int] = []
     panel.searches.changed.connect(lambda study, news: told.append(len(news)))
-    runner[-1].tell(info, Found(tuple(trial(n, n / 100) for n in range(100))))
+    runner[-1].tell(info, PartialResult(tuple(trial(n, n / 100) for n in range(100))))
     study = panel.study
     assert study and not study.trials
     assert len(study.data().splitlines()) == 101 and len(study.trials) == 100  # saved meanwhile, none is missing
     qtbot.waitUntil(lambda: len(panel.board.study.trials) == 100)
     assert max(told) == 30 and sum(told) == 100 and study.leader and study.leader.number == 99
-    runner[-1].tell(info, Found(tuple(trial(n, 0.5) for n in range(100, 200))))
+    runner[-1].tell(info, PartialResult(tuple(trial(n, 0.5) for n in range(100, 200))))
     runner[-1].tell(info, Done(200))  # at the end all are told
     assert len(panel.board.study.trials) == 200 and study.done == 200
 
@@ -288,11 +288,11 @@ def test_old_news_of_a_trial_do_not_follow_newer_ones(panel: SearchPanel, runner
     study = panel.study
     assert study
     old = replace(trial(7, 0.5), state="running")
-    runner[-1].tell(info, Found((trial(6, 0.4), old)))
-    runner[-1].tell(info, Found(trial(7, 0.5)))
+    runner[-1].tell(info, PartialResult((trial(6, 0.4), old)))
+    runner[-1].tell(info, PartialResult(trial(7, 0.5)))
     study.data()
     assert study.trials[7].state == "complete"
-    runner[-1].tell(info, Found((replace(trial(8, 0.5), state="running"),)))
+    runner[-1].tell(info, PartialResult((replace(trial(8, 0.5), state="running"),)))
     runner[-1].tell(info, Done(9))  # what ran is cut off, though it had not been taken in
     assert study.trials[8].state == "failed" and study.trials[8].lost and study.done == 2
 

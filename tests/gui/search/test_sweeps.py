@@ -26,7 +26,17 @@ from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import FileError
 from espalier.model.formats.integer import Integer
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
-from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, Found, JobInfo, ReplayJob, Started, Stopped, SweepJob
+from espalier.passes.jobs.kinds import (
+    AnalyseJob,
+    Done,
+    Failed,
+    JobInfo,
+    PartialResult,
+    ReplayJob,
+    Started,
+    Stopped,
+    SweepJob,
+)
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select
 from espalier.passes.sweep import journal
@@ -154,12 +164,12 @@ def test_the_curve_grows_point_by_point(panel: SweepsPanel, runner: list[FakeRun
     info, found = begin(panel, runner)
     assert panel.run and panel.run.running and not panel._stop.isHidden()
     for outcome in found[:3]:
-        runner[-1].tell(info, Found(outcome))
+        runner[-1].tell(info, PartialResult(outcome))
     qtbot.waitUntil(lambda: len(panel.points.outcomes) == 3)
     assert [x for x, _ in panel.chart.lines[0]] == [0, 1] and panel.chart.baseline == 0.9
     assert panel._status._text == "3 of 4 points · running"
     assert len(panel.points.table.rows.shown) == 3 and panel.points.table.rows.shown[1]["value"] == 4
-    runner[-1].tell(info, Found(found[3]))
+    runner[-1].tell(info, PartialResult(found[3]))
     runner[-1].tell(info, Done(4))
     assert len(panel.points.outcomes) == 4 and not panel.run.running and panel._again.isHidden()
     assert "baseline" in panel._legend.text() and panel._status._text == "4 of 4 points"
@@ -174,7 +184,7 @@ def test_the_curve_grows_point_by_point(panel: SweepsPanel, runner: list[FakeRun
 def test_a_point_is_clicked_and_its_recipe_used(panel: SweepsPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     info, found = begin(panel, runner)
     for outcome in found:
-        runner[-1].tell(info, Found(outcome))
+        runner[-1].tell(info, PartialResult(outcome))
     runner[-1].tell(info, Done(4))
     panel.chart.resize(600, 260)
     qtbot.waitUntil(lambda: panel.chart.viewport().width() > 500)
@@ -203,13 +213,13 @@ def test_a_point_is_clicked_and_its_recipe_used(panel: SweepsPanel, runner: list
 def test_a_stopped_sweep_keeps_its_points_and_goes_on(panel: SweepsPanel, runner: list[FakeRunner]) -> None:
     info, found = begin(panel, runner)
     for outcome in found[:2]:
-        runner[-1].tell(info, Found(outcome))
+        runner[-1].tell(info, PartialResult(outcome))
     panel._stop.click()
     assert info.state == "stopped" and panel.run and not panel.run.running
     assert len(panel.points.outcomes) == 2 and not panel._again.isHidden() and panel.run.missing == 2
     panel._again.click()
     again = sweep_job(runner)
-    assert again is not info and isinstance(again.job, SweepJob) and again.job.known == tuple(found[:2])
+    assert again is not info and isinstance(again.job, SweepJob) and again.job.outcomes == tuple(found[:2])
     assert len(panel.sweeps.runs) == 1
     runner[-1].tell(again, Started())
     panel._after.click()
@@ -219,8 +229,8 @@ def test_a_stopped_sweep_keeps_its_points_and_goes_on(panel: SweepsPanel, runner
 def test_a_dead_worker_and_failed_points_are_told(panel: SweepsPanel, runner: list[FakeRunner]) -> None:
     info, found = begin(panel, runner)
     bad = Outcome("k", 0, 0, 0, {}, "Step 1 (quantize): It failed.", "Do not.")
-    runner[-1].tell(info, Found(found[0]))
-    runner[-1].tell(info, Found(bad))
+    runner[-1].tell(info, PartialResult(found[0]))
+    runner[-1].tell(info, PartialResult(bad))
     runner[-1].tell(info, Failed("The worker process ended unexpectedly.", "Run it again."))
     assert panel._wrong.text() == "The worker process ended unexpectedly. The points so far are kept."
     assert panel._status._text == "2 of 4 points · 1 failed" and panel.run and panel.run.missing == 3
@@ -236,7 +246,7 @@ def test_other_jobs_go_between_two_points(panel: SweepsPanel, runner: list[FakeR
     info, found = begin(panel, runner)
     panel._session.evaluate()
     waiting = next(j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob))
-    runner[-1].tell(info, Found(found[0]))
+    runner[-1].tell(info, PartialResult(found[0]))
     assert runner[-1].kept == [info.id]  # the sweep is asked to end after its point …
     runner[-1].tell(info, Done(1))
     again = sweep_job(runner)
@@ -259,8 +269,8 @@ def test_sweeps_are_kept_with_the_project(
     panel: SweepsPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
 ) -> None:
     info, found = begin(panel, runner)
-    runner[-1].tell(info, Found(found[0]))
-    runner[-1].tell(info, Found(found[1]))
+    runner[-1].tell(info, PartialResult(found[0]))
+    runner[-1].tell(info, PartialResult(found[1]))
     runner[-1].tell(info, Stopped())
     document = window.session.document
     assert document and document.dirty and window.isWindowModified()
@@ -278,7 +288,7 @@ def test_sweeps_are_kept_with_the_project(
 
 def test_closing_the_document_forgets_its_sweeps(panel: SweepsPanel, runner: list[FakeRunner], window: Window) -> None:
     info, found = begin(panel, runner)
-    runner[-1].tell(info, Found(found[0]))
+    runner[-1].tell(info, PartialResult(found[0]))
     window.session.close()
     assert info.state == "stopped" and not panel.sweeps.runs and panel._pages.currentIndex() == 0
 
@@ -287,7 +297,7 @@ def test_sweeps_are_exported(panel: SweepsPanel, runner: list[FakeRunner], tmp_p
     panel.setup.seeds.put(2)
     info, found = begin(panel, runner)
     for outcome in found:
-        runner[-1].tell(info, Found(outcome))
+        runner[-1].tell(info, PartialResult(outcome))
     runner[-1].tell(info, Done(7))
     assert panel.chart.lines[0][0][1].std > 0 and "over 2 seeds" in panel.chart.words_at(0, 0)
     for ending in ("png", "svg", "csv"):
@@ -423,7 +433,7 @@ def test_a_recipe_is_repeated_as_it_is(panel: SweepsPanel, runner: list[FakeRunn
     assert isinstance(info.job, SweepJob) and info.job.sweep.axis is None and info.job.sweep.seeds == (0, 1, 2)
     assert info.job.sweep.recipe == Recipe((quantised(),)) and panel.setup.seeds.get() == 3
     for outcome in outcomes(info.job.sweep):
-        runner[-1].tell(info, Found(outcome))
+        runner[-1].tell(info, PartialResult(outcome))
     runner[-1].tell(info, Done(4))
     assert "50.1 % ± 0.1 %" in panel._legend.text() and "over 3 seeds" in panel._legend.text()
     assert (
@@ -438,9 +448,9 @@ def test_a_recipe_is_repeated_as_it_is(panel: SweepsPanel, runner: list[FakeRunn
 def test_a_sweep_goes_on_with_the_points_that_are_left(panel: SweepsPanel, runner: list[FakeRunner]) -> None:
     info, found = begin(panel, runner)
     panel._session.evaluate()
-    runner[-1].tell(info, Found(found[0]))
+    runner[-1].tell(info, PartialResult(found[0]))
     runner[-1].tell(info, Done(1))
-    assert info.state == "waiting" and isinstance(info.job, SweepJob) and info.job.known == (found[0],)
+    assert info.state == "waiting" and isinstance(info.job, SweepJob) and info.job.outcomes == (found[0],)
 
 
 def test_a_recipe_is_looked_through_only_where_somebody_sees_it(

@@ -33,7 +33,7 @@ from espalier.passes.jobs.kinds import (
     Stopped,
 )
 from espalier.passes.select import Select
-from espalier.passes.training.checkpoint_folders import Unfinished
+from espalier.passes.training.checkpoint_folders import InterruptedRun
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.transform.finetune import UNHELPED
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
@@ -238,7 +238,7 @@ def test_what_was_broken_off_can_go_on_or_begin_anew(
 ) -> None:
     used = FinetuneOptions(data="demo:digits", epochs=7.0)
     gone: list[FinetuneOptions] = []
-    held = Unfinished(tmp_path, 1200, 7080, 0.0)
+    held = InterruptedRun(tmp_path, 1200, 7080, 0.0)
     monkeypatch.setattr(module, "unfinished", lambda g, options, seed, base: held if options == used else None)
     monkeypatch.setattr(module, "discard", lambda g, options, seed, base: gone.append(options))
     training_memory.remember("demo:small", used)

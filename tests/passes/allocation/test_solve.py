@@ -24,7 +24,7 @@ from espalier.passes.costs.limits import Limit, parse_budget
 from espalier.passes.recipes.config import load_recipe, recipe_to_dict
 from espalier.passes.recipes.replay import replay
 from espalier.passes.score import static_score
-from espalier.passes.sensitivity.combined import Wholes, packed
+from espalier.passes.sensitivity.combined import CombinedDivergences, packed
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 from tests.passes.allocation.cases import fitted, made_table
 
@@ -244,7 +244,7 @@ def _cancelling(rows: tuple[Sensitivity, ...]) -> tuple[Sensitivity, ...]:
 
 def test_a_front_falls_also_as_a_whole(graph: Graph) -> None:
     table = _cancelling(made_table(graph))
-    tell = Wholes(table).of
+    tell = CombinedDivergences(table).of
     sums = [tell(p.chosen) for p in front(graph, table, "weight_bits", 64)]
     assert any(b > a for a, b in itertools.pairwise(sums)), "where errors cancel, more bits may be worse"
     kept = [(p.figure, tell(p.chosen)) for p in front(graph, table, "weight_bits", 64, tell=tell)]
@@ -253,7 +253,7 @@ def test_a_front_falls_also_as_a_whole(graph: Graph) -> None:
 
 def test_a_budget_takes_what_is_best_as_a_whole(graph: Graph) -> None:
     table = _cancelling(made_table(graph))
-    tell = Wholes(table).of
+    tell = CombinedDivergences(table).of
     points = [(p.figure, tell(p.chosen)) for p in front(graph, table, "weight_bits", 64, tell=tell)]
     gained = False
     for bits in np.linspace(points[0][0], points[-1][0], 24):

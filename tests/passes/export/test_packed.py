@@ -270,7 +270,7 @@ def test_the_origin_finds_room_or_is_told(tmp_path: Path) -> None:
     held, path = case("mlp"), tmp_path / "m.safetensors"
     source = SourceInfo("x", "name " * 40, tokenizer="t" * 200, data="demo:digits")
     assert write_packed(held.graph, held.store, source, path)[1] == [
-        f"The tokenizer did not find room in the file: {'t' * 200}."
+        f"The tokenizer is too long to be stored in the file: {'t' * 200}."
     ]
     info = open_any(str(path), tmp_path / "w", origin=Origin.TYPED).project.source
     assert (info.data, info.tokenizer, info.inputs) == ("demo:digits", None, ("x",))
@@ -331,7 +331,7 @@ def test_other_safetensors_files_are_no_packed_models(tmp_path: Path) -> None:
     with pytest.raises(EspalierError, match="weights without a model"):
         open_any(plain, tmp_path / "w", origin=Origin.TYPED)
     shutil.copy(plain, tmp_path / "m.packed.safetensors")
-    with pytest.raises(ProjectError, match="is no packed model"):
+    with pytest.raises(ProjectError, match="is not a packed model"):
         open_any(str(tmp_path / "m.packed.safetensors"), tmp_path / "w", origin=Origin.TYPED)
     with pytest.raises(EspalierError, match=r"There is no file .*none\.packed\.safetensors"):
         open_any(str(tmp_path / "none.packed.safetensors"), tmp_path / "w", origin=Origin.TYPED)

@@ -179,8 +179,8 @@ def test_without_adapters_there_is_nothing_to_export(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"peft_type": "IA3"}, "type IA3"), ({"use_dora": True}, "DoRA"), ({"bias": "all"}, "trained biases"),
-        ({"init_lora_weights": "pissa"}, "began as pissa"), ({"lora_alpha": "much"}, "lora_alpha"),
+        ({"peft_type": "IA3"}, "peft_type = IA3"), ({"use_dora": True}, "DoRA"), ({"bias": "all"}, "trained biases"),
+        ({"init_lora_weights": "pissa"}, "initialised by pissa"), ({"lora_alpha": "much"}, "lora_alpha"),
         ({"alpha_pattern": {"(": 3}}, "alpha_pattern"), ({"trainable_token_indices": [3]}, "trained tokens"),
     ],
 )  # fmt: skip

@@ -10,7 +10,15 @@ import pytest
 
 from espalier.model.formats.base import parse_format
 from espalier.passes.sensitivity import measured_candidates
-from espalier.passes.sensitivity.combined import MIN_RATIO, Wholes, correction_of, packed, part, together, unpacked
+from espalier.passes.sensitivity.combined import (
+    MIN_RATIO,
+    CombinedDivergences,
+    correction_of,
+    packed,
+    part,
+    together,
+    unpacked,
+)
 from espalier.passes.sensitivity.correction import Correction
 from espalier.passes.sensitivity.gradient_statistics import PASSES, LowRank, Rows
 from espalier.passes.sensitivity.predict import rows_divergence, weight_effect
@@ -65,12 +73,14 @@ def test_a_table_tells_configurations() -> None:
     a, b = _random(4), _random(5)
     rows = [_row("one", [a, 2 * a]), _row("two", [b, 2 * b + a])]
     both = {("one", "weight"): INT4, ("two", "weight"): INT4}
-    assert Wholes(rows).of(both) == pytest.approx(_kl(3 * a + 2 * b), rel=0.05)
-    assert Wholes(rows).of({("one", "weight"): INT8, ("three", "weight"): INT8}) == pytest.approx(_kl(a))
+    assert CombinedDivergences(rows).of(both) == pytest.approx(_kl(3 * a + 2 * b), rel=0.05)
+    assert CombinedDivergences(rows).of({("one", "weight"): INT8, ("three", "weight"): INT8}) == pytest.approx(_kl(a))
     old = [replace(r, along=()) for r in rows]
-    assert Wholes(old).of(both) == pytest.approx(_kl(2 * a) + _kl(2 * b + a)), "tables of before add up"
+    assert CombinedDivergences(old).of(both) == pytest.approx(_kl(2 * a) + _kl(2 * b + a)), "tables of before add up"
     true = replace(rows[0], measured=(None, 4 * _kl(2 * a)))
-    assert Wholes([true, rows[1]]).of(both) == pytest.approx(_kl(5 * a + 2 * b), rel=0.05), "what was measured counts"
+    assert CombinedDivergences([true, rows[1]]).of(both) == pytest.approx(_kl(5 * a + 2 * b), rel=0.05), (
+        "what was measured counts"
+    )
 
 
 def test_rows_and_weights_tell_the_same_signs() -> None:

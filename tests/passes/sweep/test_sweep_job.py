@@ -15,7 +15,7 @@ from espalier.model.opening import open_source
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Cancelled
 from espalier.passes.choices.prune import PruneOptions
-from espalier.passes.jobs.kinds import Found, ReplayJob, SweepJob
+from espalier.passes.jobs.kinds import PartialResult, ReplayJob, SweepJob
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep.results import Outcome
 from espalier.passes.sweep.sweep import Axis, Setting, Sweep, Variant, points
@@ -30,7 +30,7 @@ class Ear:
         self.stop = stop
 
     def send(self, event: Any) -> None:
-        if isinstance(event, Found):
+        if isinstance(event, PartialResult):
             self.found.append(event.part)
 
     def progress(self, done: int, total: int, text: str) -> None:
@@ -63,7 +63,7 @@ def test_outcomes_come_one_by_one_and_graphs_stay_at_hand(tmp_path: Path, monkey
         worker.handle(job, cut)  # type: ignore[arg-type]
     assert len(cut.found) == 3
     ear = Ear()
-    again = SweepJob(sweep, project.base, job.locations, tmp_path, job.source, known=tuple(cut.found))
+    again = SweepJob(sweep, project.base, job.locations, tmp_path, job.source, outcomes=tuple(cut.found))
     assert worker.handle(again, ear) == 5  # type: ignore[arg-type]
     assert [o.reused for o in ear.found] == [True] * 3 + [False] * 2 and not any(o.error for o in ear.found)
     trained = ear.found[-1]

@@ -28,7 +28,15 @@ from espalier.passes.base import Context, Report, run_step
 from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, JobEvent, Metric, OpenJob, ReplayJob
 from espalier.passes.recipes.config import decode_options
 from espalier.passes.training.checkpoint import Checkpoints, read, write
-from espalier.passes.training.checkpoint_folders import DAYS, discard, folder_of, home, latest, unfinished, until_saved
+from espalier.passes.training.checkpoint_folders import (
+    DAYS,
+    discard,
+    folder_of,
+    home,
+    interrupted_run,
+    latest,
+    until_saved,
+)
 from tests.patience import until
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 12, "batch_size": 16, "train_limit": 96,
@@ -110,9 +118,9 @@ def test_it_goes_on_bit_for_bit(at: int, options: dict[str, Any]) -> None:
     graph, store = drops()
     whole = made(**options)
     want, report = finetuned(graph, store, whole)
-    assert unfinished(graph, whole, 1) is None
+    assert interrupted_run(graph, whole, 1) is None
     killed(graph, store, whole, at)
-    left = unfinished(graph, whole, 1)
+    left = interrupted_run(graph, whole, 1)
     last = (at - 1) // 3 * 3
     assert (left is None) == (at == 2) and (left is None or (left.step, left.steps) == (last, 12))
     heard: list[tuple[str, int, float]] = []
@@ -122,7 +130,7 @@ def test_it_goes_on_bit_for_bit(at: int, options: dict[str, Any]) -> None:
     assert again.summary.get("resumed_from") == (last or None)
     for name in ("training loss", "learning rate"):
         assert [s for n, s, _ in heard if n == name] == list(range(1, 13))
-    assert unfinished(graph, whole, 1) is None and not list(home().glob("*"))
+    assert interrupted_run(graph, whole, 1) is None and not list(home().glob("*"))
 
 
 def test_checkpoints_stay_until_the_result_is_saved() -> None:
@@ -153,11 +161,11 @@ def test_another_training_does_not_go_on_from_it() -> None:
     graph, store = drops()
     killed(graph, store, made(), 8)
     for other in (made(learning_rate=1e-3), made(max_steps=13)):
-        assert unfinished(graph, other, 1) is None
-    assert unfinished(graph, made(), 2) is None and unfinished(compressed(graph, store), made(), 1) is None
+        assert interrupted_run(graph, other, 1) is None
+    assert interrupted_run(graph, made(), 2) is None and interrupted_run(compressed(graph, store), made(), 1) is None
     _, report = finetuned(graph, store, made(train_limit=90))
     assert "resumed_from" not in report.summary
-    assert unfinished(graph, made(checkpoint_every=5, resume=False), 1) is not None  # the same in all that counts
+    assert interrupted_run(graph, made(checkpoint_every=5, resume=False), 1) is not None  # the same in all that counts
 
 
 def test_the_beginning_can_be_asked_for() -> None:
@@ -167,7 +175,7 @@ def test_the_beginning_can_be_asked_for() -> None:
     assert "resumed_from" not in report.summary and not list(home().glob("*"))
     killed(graph, store, made(), 8)
     discard(graph, made(), 1)
-    assert unfinished(graph, made(), 1) is None
+    assert interrupted_run(graph, made(), 1) is None
     assert "resumed_from" not in finetuned(graph, store, made())[1].summary
 
 
@@ -291,7 +299,7 @@ def test_a_pause_writes_a_checkpoint_and_waits() -> None:
 
     def progress(done: int, total: int, text: str) -> None:
         if asked[0] and text == "training":
-            found.append(unfinished(graph, made(), 1))
+            found.append(interrupted_run(graph, made(), 1))
             asked[0] = False
 
     hooks: dict[str, Callable[..., Any]] = {"metric": figure, "progress": progress, "paused": lambda: asked[0]}
@@ -313,7 +321,7 @@ def test_a_pause_within_an_evaluation_begins_after_it(at: int) -> None:
 
     with pytest.raises(Killed):
         finetuned(graph, store, made(checkpoint_every=1000), progress=wait, paused=lambda: asked[0])
-    left = unfinished(graph, made(), 1)
+    left = interrupted_run(graph, made(), 1)
     assert left is not None and left.step == at
     got, again = finetuned(graph, store, made())
     assert got == want and again.rows == report.rows and again.summary["resumed_from"] == at
@@ -363,7 +371,7 @@ def test_a_killed_worker_loses_the_steps_since_its_checkpoint(
     until(lambda: figures(first) > 12)
     os.kill(runner.worker_pid or 0, signal.SIGKILL)
     assert isinstance(end(first), Failed)
-    left = unfinished(base, options, 1)
+    left = interrupted_run(base, options, 1)
     assert left is not None and left.step >= figures(first) - 5 - 2
     second = runner.submit("train", replace(job))
     until(lambda: figures(second) > left.step)

@@ -34,7 +34,7 @@ from espalier.passes.recipes.replay import replay
 from espalier.passes.recipes.set_up import extended
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.format_lists import formats_of
-from espalier.passes.sensitivity.combined import Wholes, correction_of
+from espalier.passes.sensitivity.combined import CombinedDivergences, correction_of
 from espalier.passes.sensitivity.ports import expansion, expansion_name
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
@@ -82,7 +82,7 @@ def _run(args: Arguments, console: Console) -> Answer:
         spent = time.perf_counter() - start
         competing = _competing(args, options)
         data: dict[str, Any] = {"sensitivity": {**summary, "seconds": round(spent, 3)}}
-        table = Wholes(rows, correction_of(summary))
+        table = CombinedDivergences(rows, correction_of(summary))
         graph, before, rest = settled(target.project.graph, limits)
         name = args.cost or (rest[0].figure if rest else FIRST)
         find_costs({*(x.figure for x in rest), *((name,) if args.front else ())}, rows, options, target)
@@ -224,7 +224,7 @@ def _measured(graph: Any, target: Target, args: Arguments) -> dict[str, Any]:
     return {"kl": summary["kl"], "baseline": summary["baseline"], **plain(score(graph, target, options))}
 
 
-def _point(point: Point, name: str, table: Wholes) -> dict[str, Any]:
+def _point(point: Point, name: str, table: CombinedDivergences) -> dict[str, Any]:
     """A front point; `predicted`: divergence of all choices together, `summed`: the minimised sum over layers."""
     return {
         name: point.figure,

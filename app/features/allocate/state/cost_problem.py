@@ -12,7 +12,7 @@ from espalier.passes.allocation.predicted_fronts import POINTS, Falling, falling
 from espalier.passes.allocation.problem import Problem
 from espalier.passes.allocation.solve import Competing, problem_of
 from espalier.passes.costs.base import Cost
-from espalier.passes.sensitivity.combined import Wholes
+from espalier.passes.sensitivity.combined import CombinedDivergences
 from espalier.passes.sensitivity.table import Sensitivity
 
 
@@ -44,8 +44,10 @@ class CostProblem:
         return self.front.better(solution, self.predictor.of(self.problem.chosen(solution.picks)), budget)
 
 
-def build(graph: Graph, table: Sequence[Sensitivity], figure: str, competing: Competing, wholes: Wholes) -> CostProblem:
+def build(
+    graph: Graph, table: Sequence[Sensitivity], figure: str, competing: Competing, combined: CombinedDivergences
+) -> CostProblem:
     """Build the problem, its hulls and its front."""
     problem = problem_of(graph, table, [figure], competing)
-    hulls, predictor = Hulls(problem), TotalPredictor(wholes, table, graph)
+    hulls, predictor = Hulls(problem), TotalPredictor(combined, table, graph)
     return CostProblem(problem, hulls, falling(problem, hulls.front(POINTS), predictor.of), predictor)

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 
 from espalier.model.graph.graph import Graph, Node
 from espalier.passes.allocation.decisions import FLOAT, PortRef
-from espalier.passes.sensitivity.combined import Wholes
+from espalier.passes.sensitivity.combined import CombinedDivergences
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 
 class TotalPredictor:
     """Predicts configurations of a graph; ports without a choice keep what the graph has."""
 
-    def __init__(self, totals: Wholes, rows: Sequence[Sensitivity], graph: Graph) -> None:
+    def __init__(self, totals: CombinedDivergences, rows: Sequence[Sensitivity], graph: Graph) -> None:
         self._totals = totals
         present_choices = {(r.node, r.port): present(r, graph.nodes[r.node]) for r in rows if r.node in graph.nodes}
         self._rest = {place: c for place, c in present_choices.items() if c != FLOAT}

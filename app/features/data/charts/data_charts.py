@@ -15,7 +15,7 @@ from espalier.app.widgets.charts.chart import Chart, lighter, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.metrics import COLOURS, TITLE_HEIGHT, step_labels
 from espalier.app.words import count, percent
-from espalier.model.data.summary import DataLook
+from espalier.model.data.summary import DataSummary
 
 MAX_CLASSES = 24  # classes drawn, the most frequent ones
 NAME_LENGTH = 14  # characters of a class name below its bars
@@ -23,10 +23,10 @@ NO_PEN = QPen(Qt.PenStyle.NoPen)
 
 
 class DataChart(Chart):
-    """Base of the charts of a data set; `look_at` sets the data set."""
+    """Base of the charts of a data set; `set_summary` sets the data set."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self.seen: DataLook | None = None
+        self.summary: DataSummary | None = None
         self._heading = ""
         super().__init__(parent)
         self.setMouseTracking(True)
@@ -36,9 +36,9 @@ class DataChart(Chart):
     def sizeHint(self) -> QSize:
         return QSize(240, 130)
 
-    def look_at(self, seen: DataLook | None) -> None:
+    def set_summary(self, summary: DataSummary | None) -> None:
         """Draw another data set, or none."""
-        self.seen = seen
+        self.summary = summary
         self.draw(self.look)
 
     def _set_heading(self, text: str, palette: Palette) -> None:
@@ -68,20 +68,20 @@ class ClassChart(DataChart):
     @property
     def shown(self) -> list[int]:
         """Indices of the drawn classes, in order."""
-        if self.seen is None:
+        if self.summary is None:
             return []
-        counts = self.seen.counts
+        counts = self.summary.counts
         return sorted(sorted(range(len(counts)), key=lambda c: -counts[c])[:MAX_CLASSES])
 
     def draw(self, palette: Palette) -> None:
         """A group of bars for each class."""
         self.plot.clear()
-        seen, shown = self.seen, self.shown
-        if seen is None or not seen.splits:
+        summary, shown = self.summary, self.shown
+        if summary is None or not summary.splits:
             return
-        width, heading = 0.8 / len(seen.splits), ["<b>Classes</b>"]
+        width, heading = 0.8 / len(summary.splits), ["<b>Classes</b>"]
         top = 0.0
-        for place, split in enumerate(seen.splits):
+        for place, split in enumerate(summary.splits):
             plain = COLOURS[place % len(COLOURS)]
             colour = lighter(plain, palette)
             shares = [split.counts[c] / max(split.samples, 1) for c in shown]
@@ -90,36 +90,38 @@ class ClassChart(DataChart):
             bars = pg.BarGraphItem(x=x, height=shares, width=width * 0.86, pen=NO_PEN, brush=tint(colour, 200))
             self.plot.addItem(bars)
             heading.append(f'<span style="color:{colour}">{escape(split.name)}</span>')
-        if len(shown) < len(seen.classes):
+        if len(shown) < len(summary.classes):
             heading.append(f'<span style="color:{palette.muted}">the {len(shown)} most frequent</span>')
         self._set_heading(" &nbsp; ".join(heading), palette)
-        self._axes(seen, shown, top)
+        self._axes(summary, shown, top)
 
-    def _axes(self, seen: DataLook, shown: list[int], top: float) -> None:
+    def _axes(self, summary: DataSummary, shown: list[int], top: float) -> None:
         left = self.plot.getAxis("left")
         left.setWidth(40)
         left.tickStrings = lambda values, scale, spacing: [percent(v, 0) for v in values]
         self.plot.setXRange(-0.6, len(shown) - 0.4, padding=0)
         self.plot.setYRange(0, max(top * 1.08, 0.01), padding=0)
         every = max(1, -(-len(shown) * 7 // max(self.width() // 12, 1))) if len(shown) > 8 else 1
-        names = [(at, short(seen.classes[c])) for at, c in enumerate(shown) if at % every == 0]
+        names = [(at, short(summary.classes[c])) for at, c in enumerate(shown) if at % every == 0]
         self.plot.getAxis("bottom").setTicks([names])
 
     def tooltip_at(self, x: float) -> str:
         """Counts and shares of a class in all splits."""
-        shown, seen = self.shown, self.seen
-        if seen is None or not 0 <= round(x) < len(shown):
+        shown, summary = self.shown, self.summary
+        if summary is None or not 0 <= round(x) < len(shown):
             return ""
         at = shown[round(x)]
-        lines = [f"{s.name}: {count(s.counts[at])} ({percent(s.counts[at] / max(s.samples, 1))})" for s in seen.splits]
-        return "\n".join([seen.classes[at], *lines])
+        lines = [
+            f"{s.name}: {count(s.counts[at])} ({percent(s.counts[at] / max(s.samples, 1))})" for s in summary.splits
+        ]
+        return "\n".join([summary.classes[at], *lines])
 
     def table(self) -> Table:
         """One row a class, one column a split."""
-        if self.seen is None:
+        if self.summary is None:
             return (), ()
-        rows = [[c, *(s.counts[at] for s in self.seen.splits)] for at, c in enumerate(self.seen.classes)]
-        return ("class", *(s.name for s in self.seen.splits)), rows
+        rows = [[c, *(s.counts[at] for s in self.summary.splits)] for at, c in enumerate(self.summary.classes)]
+        return ("class", *(s.name for s in self.summary.splits)), rows
 
 
 class LengthChart(DataChart):
@@ -134,16 +136,16 @@ class LengthChart(DataChart):
     @property
     def counts(self) -> tuple[int, ...]:
         """Number of texts in each bin, over all splits."""
-        lengths = [s.lengths for s in self.seen.splits if s.lengths] if self.seen else []
+        lengths = [s.lengths for s in self.summary.splits if s.lengths] if self.summary else []
         return tuple(sum(column) for column in zip(*lengths, strict=True))
 
     def draw(self, palette: Palette) -> None:
         """Draw the bars, those beyond the max length in another colour, and a line at the max length if in range."""
         self.plot.clear()
-        seen, counts = self.seen, self.counts
-        if seen is None or not counts:
+        summary, counts = self.summary, self.counts
+        if summary is None or not counts:
             return
-        edges, limit = np.array(seen.edges), seen.max_length
+        edges, limit = np.array(summary.edges), summary.max_length
         centres, width = (edges[:-1] + edges[1:]) / 2, float(edges[1] - edges[0]) * 0.86
         beyond = edges[:-1] > limit
         for where, colour in ((~beyond, palette.bar), (beyond, palette.bad)):
@@ -155,22 +157,22 @@ class LengthChart(DataChart):
             self.plot.addItem(pg.PlotCurveItem([limit, limit], [0, top], pen=pen(palette.bad, 1.4), antialias=False))
         self.plot.setXRange(0, float(edges[-1]), padding=0)
         self.plot.setYRange(0, top, padding=0)
-        cut = f'<span style="color:{palette.bad if seen.cut else palette.muted}">{truncation_text(seen)}</span>'
+        cut = f'<span style="color:{palette.bad if summary.cut else palette.muted}">{truncation_text(summary)}</span>'
         self._set_heading(f"<b>Tokens</b> &nbsp; {cut}", palette)
 
     def tooltip_at(self, x: float) -> str:
         """Count and share of a bin."""
-        seen, counts = self.seen, self.counts
-        at = int(np.searchsorted(seen.edges, x, side="right")) - 1 if seen else -1
-        if seen is None or not 0 <= at < len(counts):
+        summary, counts = self.summary, self.counts
+        at = int(np.searchsorted(summary.edges, x, side="right")) - 1 if summary else -1
+        if summary is None or not 0 <= at < len(counts):
             return ""
-        last = at == len(counts) - 1 and seen.longest >= seen.edges[-1]
-        span = f"{seen.edges[at]} or more" if last else bin_text(seen.edges[at], seen.edges[at + 1])
+        last = at == len(counts) - 1 and summary.longest >= summary.edges[-1]
+        span = f"{summary.edges[at]} or more" if last else bin_text(summary.edges[at], summary.edges[at + 1])
         return f"{span} tokens: {count(counts[at])} texts ({percent(counts[at] / max(sum(counts), 1))})"
 
     def table(self) -> Table:
         """One row a bin."""
-        edges = self.seen.edges if self.seen else ()
+        edges = self.summary.edges if self.summary else ()
         return ("from", "to", "texts"), list(zip(edges, edges[1:], self.counts, strict=False))
 
 
@@ -179,11 +181,11 @@ def bin_text(low: int, high: int) -> str:
     return str(low) if high - low == 1 else f"{low} … {high - 1}"
 
 
-def truncation_text(seen: DataLook) -> str:
+def truncation_text(summary: DataSummary) -> str:
     """How many texts the max length truncates."""
-    if not seen.cut:
-        return f"max length {count(seen.max_length)} truncates none"
-    return f"max length {count(seen.max_length)} truncates {percent(seen.cut)}"
+    if not summary.cut:
+        return f"max length {count(summary.max_length)} truncates none"
+    return f"max length {count(summary.max_length)} truncates {percent(summary.cut)}"
 
 
 def short(name: str) -> str:

@@ -21,7 +21,7 @@ from espalier.model.borders import parse_json
 from espalier.model.errors import EspalierError, JobError, OptionsError
 from espalier.passes.analysis.memory import MemoryOptions
 from espalier.passes.jobs.kernel import AnswerJob
-from espalier.passes.jobs.kinds import TERMINAL, Found, JobEvent, JobInfo, Stopped
+from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo, PartialResult, Stopped
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -154,7 +154,7 @@ class KernelAnswers(QObject):
     def _on_event(self, job_event: JobEvent) -> None:
         if self.job is None or job_event.job.id != self.job.id:
             return
-        if isinstance(job_event.event, Found):
+        if isinstance(job_event.event, PartialResult):
             device = self.job.job.device if isinstance(self.job.job, AnswerJob) else "cpu"
             self._known[device] = gathered(device, [job_event.event.part], self._known[device])
         if isinstance(job_event.event, TERMINAL):

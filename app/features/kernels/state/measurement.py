@@ -15,7 +15,7 @@ from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, JobError, OptionsError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Report
-from espalier.passes.jobs.kinds import TERMINAL, Found, JobEvent, JobInfo, Stopped
+from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo, PartialResult, Stopped
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -127,7 +127,7 @@ class Measurement(QObject):
     def _on_event(self, job_event: JobEvent) -> None:
         if self.job is None or job_event.job.id != self.job.id:
             return
-        if isinstance(job_event.event, Found) and isinstance(job_event.event.part, dict):
+        if isinstance(job_event.event, PartialResult) and isinstance(job_event.event.part, dict):
             self._more = {**self._more, **job_event.event.part}
         if isinstance(job_event.event, TERMINAL):
             self.job, self.stopped = None, isinstance(job_event.event, Stopped)

@@ -21,7 +21,7 @@ from espalier.kernels.bench.spec import Lab
 from espalier.model.borders import parse_json, tried
 from espalier.model.errors import EspalierError, JobError, OptionsError
 from espalier.passes.jobs.kernel import KernelsJob, LabJob
-from espalier.passes.jobs.kinds import TERMINAL, Found, JobEvent, JobInfo, Stopped
+from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo, PartialResult, Stopped
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -215,7 +215,7 @@ class KernelBench(QObject):
         run = self.running
         if run is None or run.job is None or job_event.job.id != run.job.id:
             return
-        if isinstance(job_event.event, Found):
+        if isinstance(job_event.event, PartialResult):
             self._take(run, job_event.event.part)
             self._yield_to_queue()
         elif isinstance(job_event.event, TERMINAL):

@@ -33,7 +33,16 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError, ProjectError, StorageError
 from espalier.model.sources.info import SourceInfo
 from espalier.passes.figure import OPENED
-from espalier.passes.jobs.kinds import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
+from espalier.passes.jobs.kinds import (
+    TERMINAL,
+    Continued,
+    JobEvent,
+    PartialResult,
+    Paused,
+    Progress,
+    SearchJob,
+    TrialJob,
+)
 from espalier.passes.search import project_studies
 from espalier.passes.search.expand import expand
 from espalier.passes.search.feasibility import check_grid, check_limits, check_spec
@@ -243,7 +252,7 @@ class Searches(Applied):
         if study is None:
             return
         event = heard.event
-        if isinstance(event, Found):
+        if isinstance(event, PartialResult):
             self._found(study, event.part)
         elif isinstance(event, TERMINAL):
             self._ended(study, event)
