@@ -239,6 +239,7 @@ class Minimap(QWidget):
         painter = QPainter(picture)
         self._boxes(painter, scene.layout.group_rects[scene.layout.group_open], self.tokens.group)
         self._boxes(painter, scene.layout.group_rects[~scene.layout.group_open], self.tokens.muted)
+        self._boxes(painter, scene.layout.fold_rects, self.tokens.muted)
         self._boxes(painter, scene.layout.node_rects, self.tokens.muted)
         painter.end()
         return picture

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from espalier.app.canvas.chains import find_chains
 from espalier.app.canvas.convex import Frames, convex_frames
 from espalier.app.canvas.hierarchy import IN, OUT, Cancelled, Group, Hierarchy, Stub, Tensor, count_twins, intern_keys
 from espalier.app.canvas.tags import blocks, stub_labels, tag_groups
-from espalier.app.figures.captions import caption
+from espalier.app.figures.captions import Caption, caption
+from espalier.model.graph.annotation import Annotation
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.node import Arg, Slice
 from espalier.model.graph.ops import spec
@@ -46,14 +48,23 @@ def build(graph: Graph, show_scalars: bool = False, cancelled: Callable[[], bool
     }
     paths |= {g.path: i for i, g in enumerate(groups) if g.part}
     seen: dict[object, int] = {}
-    keys = [-1 if c is None else seen.setdefault(c, len(seen)) for c in captions]
+    kinds = [
+        _untitled(n, lone[p]) if c and n.annotation.title else c for n, c, p in zip(graph, captions, place, strict=True)
+    ]
+    keys = [-1 if c is None else seen.setdefault(c, len(seen)) for c in kinds]
     tree = Hierarchy(tuple(index), captions, keys, home, groups, [], paths, show_scalars, index)
     _Wiring(tree, cancelled).run(numbers)
     stub_keys = [seen.setdefault(("stub", s.label, s.uses), len(seen)) for s in tree.stubs]
     intern_keys(groups, keys, stub_keys, cancelled)
     count_twins(groups)
     tag_groups(tree)
+    tree.chains = find_chains(tree)
     return tree
+
+
+def _untitled(node: Node, lone: bool) -> Caption:
+    """The caption without a user's title, which is no part of the structure."""
+    return caption(replace(node, annotation=Annotation()), lone)
 
 
 def _sources(args: tuple[Arg, ...], kwargs: dict[str, Arg]) -> Iterator[Ref]:

@@ -31,6 +31,7 @@ class LayoutRequest:
     open_groups: frozenset[str] | None
     horizontal: bool
     show_scalars: bool = False
+    folding: bool = True
 
     def compute(self, cancelled: Callable[[], bool]) -> Scene:
         """Compute the scene. Raises Cancelled."""
@@ -38,8 +39,10 @@ class LayoutRequest:
             before = self.before
             tree = before.layout.tree if before else build(self.graph, self.show_scalars, cancelled)
             paths = {g.path for g in tree.groups}
-            open_groups = default_open(tree) if self.open_groups is None else self.open_groups & paths
-            new_layout = layout(tree, open_groups, self.horizontal, cancelled)
+            open_groups = (
+                default_open(tree, folding=self.folding) if self.open_groups is None else self.open_groups & paths
+            )
+            new_layout = layout(tree, open_groups, self.horizontal, cancelled, self.folding)
             figures, finder = (
                 (before.figures, before.finder) if before else (NodeMetrics.of(self.graph), NodeSearch(self.graph))
             )

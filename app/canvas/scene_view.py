@@ -32,7 +32,7 @@ class SceneView(InteractiveViewport):
     def __init__(self, parent: QWidget | None, palette: Palette) -> None:
         super().__init__(parent, palette)
         self.graph: Graph | None = None
-        self.mode, self.horizontal, self.show_scalars = "kind", False, False
+        self.mode, self.horizontal, self.show_scalars, self.folding = "kind", False, False, True
         self.overlay: Overlay | None = None
         self._measured: dict[str, Overlay] = {}
         self.open_groups: frozenset[str] | None = None
@@ -176,13 +176,19 @@ class SceneView(InteractiveViewport):
             self.show_scalars = shown
             self._lay_out(new=True)
 
+    def set_folding(self, folding: bool) -> None:
+        """Draw collapsed identical groups in a row as one box, or each as its own."""
+        if folding != self.folding:
+            self.folding = folding
+            self._lay_out()
+
     def _lay_out(self, new: bool = False) -> None:
         if self.graph is None:
             return
         same_structure = self.scene is not None and not new and not self._layout_worker.busy
         self.waiting = True
         shown, before = self._preview or self.graph, self.scene if same_structure else None
-        request = LayoutRequest(shown, before, self.open_groups, self.horizontal, self.show_scalars)
+        request = LayoutRequest(shown, before, self.open_groups, self.horizontal, self.show_scalars, self.folding)
         self._layout_worker.request(request)
 
     def _install(self, scene: Scene) -> None:

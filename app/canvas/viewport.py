@@ -150,9 +150,9 @@ class Viewport(QWidget):
             self.centre(x + w / 2, y + h / 2)
 
     def show_group(self, number: int) -> None:
-        """Bring a whole group into view."""
-        if self.scene and (place := self.scene.group_place.get(number)) is not None:
-            self.frame(tuple(self.scene.layout.group_rects[place].tolist()))
+        """Bring a whole group into view, or the fold that hides it."""
+        if self.scene and (rect := self.scene.rect_of_group(number)) is not None:
+            self.frame(rect)
 
     # ---- painting
 

@@ -94,6 +94,6 @@ class Exports:
 
         canvas, graph = self._canvas(), self._session.open_document.graph
         if path.suffix.lower() == ".svg":
-            write_text(path, to_svg(graph, canvas.open_groups, horizontal=canvas.horizontal))
+            write_text(path, to_svg(graph, canvas.open_groups, horizontal=canvas.horizontal, folding=canvas.folding))
         else:
             canvas.render(path, (3200, 2400))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from PySide6.QtCore import QPoint
 
+    from espalier.app.canvas.folding import Fold
     from espalier.app.host import Host
 
 
@@ -29,6 +30,7 @@ def connect(host: Host) -> None:
     canvas = host.canvas
     canvas.edge_menu_requested.connect(partial(show_edge_menu, host))
     canvas.group_menu_requested.connect(partial(show_group_menu, host))
+    canvas.fold_menu_requested.connect(partial(show_fold_menu, host))
     canvas.wire_connected.connect(partial(connect_wire, host))
     canvas.wire_takers = partial(takers, host)
 
@@ -128,11 +130,42 @@ def group_menu(host: Host, path: str) -> QMenu:
     menu.addSeparator()
     opened = path in (canvas.open_groups or frozenset())
     menu.addAction("Collapse" if opened else "Expand", partial(canvas.set_open, path, not opened))
-    menu.addAction("Expand all groups", canvas.open_all)
-    menu.addAction("Collapse all groups", canvas.close_all)
+    if (chain := canvas.chain_of(path)) is not None and canvas.folding:
+        title = f"{chain.title} ×{len(chain.members)}"
+        menu.addAction(f"Fold {title}\tShift+Return", partial(canvas.open_chain, chain, False))
+        menu.addAction(f"Open all of {title}", partial(canvas.open_chain, chain, True))
+    _add_common(host, menu)
+    return menu
+
+
+def _add_common(host: Host, menu: QMenu) -> None:
+    menu.addAction("Expand all groups", host.canvas.open_all)
+    menu.addAction("Collapse all groups", host.canvas.close_all)
     menu.addSeparator()
     menu.addAction("Paste configuration\tCtrl+V", partial(actions.paste, host))
+
+
+def fold_menu(host: Host, fold: Fold, bar: int) -> QMenu:
+    """Open one group of a fold or all, fold the chain again, and give the nodes a configuration."""
+    canvas, menu = host.canvas, QMenu(host.canvas)
+    chain = fold.chain
+    menu.addAction(f"{fold.title} · {plural(len(host.session.selection), 'node')}".replace("&", "&&")).setEnabled(False)
+    menu.addSeparator()
+    place = fold.first + max(bar, 0)
+    menu.addAction(f"Open {chain.title} {chain.numbers[place]}\tReturn", partial(canvas.open_member, chain, place))
+    menu.addAction(f"Open all {len(chain.members)}", partial(canvas.open_chain, chain, True))
+    menu.addAction("Fold\tShift+Return", partial(canvas.open_chain, chain, False)).setEnabled(not fold.is_whole)
+    _add_common(host, menu)
     return menu
+
+
+def show_fold_menu(host: Host, fold: Fold, bar: int, spot: QPoint) -> None:
+    """Open the menu of a fold; the nodes of the bar, or all, are selected."""
+    if host.session.document is None:
+        return
+    menu = fold_menu(host, fold, bar)
+    menu.aboutToHide.connect(menu.deleteLater)
+    menu.popup(spot)
 
 
 def show_group_menu(host: Host, path: str, spot: QPoint) -> None:

@@ -54,7 +54,7 @@ def test_cut_edges_show_at_closed_groups() -> None:
     """Every closed block says that it takes the mask; the ends of one tensor share a class that a style marks."""
     graph = transformer(300, mask=True)
     tree = build(graph)
-    text = to_svg(graph, frozenset({"model"}))
+    text = to_svg(graph, frozenset({"model"}), folding=False)
     root = ElementTree.fromstring(text)
     blocks = sum(g.label.startswith("layers.") for g in tree.groups)
     found = [g for g in root.iter(f"{SVG}g") if (g.get("class") or "").startswith("tensor")]
