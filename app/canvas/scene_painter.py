@@ -175,7 +175,7 @@ class ScenePainter:
         for place in scene.stubs_in(area).tolist():
             x, y, w, h = layout.stub_rects[place].tolist()
             painter.setPen(pen(palette.line))
-            painter.setBrush(QColor(palette.chip))
+            painter.setBrush(QColor(palette.chip if scale >= STUB_NAMES_FROM else palette.control))
             painter.drawRoundedRect(QRectF(x, y, w, h), h / 2, h / 2)
             if scale >= STUB_NAMES_FROM:
                 stub = layout.tree.stubs[layout.stubs[place]]

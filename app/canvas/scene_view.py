@@ -44,8 +44,8 @@ class SceneView(InteractiveViewport):
         self._layout_worker = LayoutWorker(self)
         self._layout_worker.arrived.connect(self._install)
         self.destroyed.connect(self._layout_worker.stop)
-        self.card_overlay.mode_wanted.connect(self.set_mode)
-        self.card_overlay.turn_wanted.connect(lambda: self.set_horizontal(not self.horizontal))
+        self.bars.mode_wanted.connect(self.set_mode)
+        self.bars.turn_wanted.connect(lambda: self.set_horizontal(not self.horizontal))
 
     # ---- content
 
@@ -86,7 +86,7 @@ class SceneView(InteractiveViewport):
     def _clear(self) -> None:
         self._layout_worker.stop()
         self.scene, self.open_groups, self._signalled_open, self.waiting = None, None, None, False
-        self.card_overlay.show(False)
+        self.bars.show(False)
         self.tiles.clear()
         self.kit.sprites.clear()
         self.select(())
@@ -100,7 +100,7 @@ class SceneView(InteractiveViewport):
         if self.mode == "kind":
             chips = self.scene.casts_changed(changed) if self.kit.casts else []
             self.repaint_areas({self.scene.rect_of(index[i]) for i in changed} | {*chips, *heads})
-            self.card_overlay.show_colouring(self.scene, self.mode, self.overlay.title if self.overlay else None)
+            self.bars.show_colouring(self.scene, self.mode, self.overlay.title if self.overlay else None)
         else:
             self._recolour()
 
@@ -139,14 +139,14 @@ class SceneView(InteractiveViewport):
         tree = self.scene.layout.tree
         values = self._measured.get(self.mode) if self.mode in MEASURED else self.overlay
         self.scene.colours = colouring(self.mode, tree, self.scene.figures, values, self.tokens)
-        self.card_overlay.minimap.set_scene(self.scene, self.tokens)
-        self.card_overlay.show_colouring(self.scene, self.mode, self.overlay.title if self.overlay else None)
+        self.bars.minimap.set_scene(self.scene, self.tokens)
+        self.bars.show_colouring(self.scene, self.mode, self.overlay.title if self.overlay else None)
         self.repaint_all()
 
     def set_palette(self, palette: Palette) -> None:
         """Set the theme."""
         self.tokens = self.kit.palette = palette
-        self.card_overlay.set_palette(palette)
+        self.bars.set_palette(palette)
         self.tiles.clear()
         self._recolour()
         self.update()
@@ -203,7 +203,7 @@ class SceneView(InteractiveViewport):
             dx, dy = shift(old, scene, self.camera, (self.width(), self.height()), self._anchor)
             self.camera.x, self.camera.y = self.camera.x + dx, self.camera.y + dy
         self.mark()
-        self.card_overlay.show(True)
+        self.bars.show(True)
         self._recolour()
         self.tiles.clear()
         self.moved()

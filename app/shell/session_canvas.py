@@ -22,14 +22,23 @@ class SessionCanvas(QObject):
     def __init__(self, window: QWidget, session: Session, appearance: Appearance, pages: QStackedWidget) -> None:
         super().__init__(window)
         self._session, self._appearance, self._pages = session, appearance, pages
+        self.frame: QWidget | None = None  # the canvas between its bars
+
+    @property
+    def page(self) -> QWidget:
+        """The page of the canvas."""
+        assert self.canvas is not None and self.frame is not None  # the canvas makes its frame
+        return self.frame
 
     @cached_property
     def canvas(self) -> GraphCanvas:
         """The canvas widget; importing it takes longer than the first paint may wait."""
+        from espalier.app.canvas.bars import CanvasFrame
         from espalier.app.canvas.view import GraphCanvas
 
         canvas = GraphCanvas(palette=self._appearance.palette)
-        self._pages.addWidget(canvas)
+        self.frame = CanvasFrame(canvas, canvas.bars)
+        self._pages.addWidget(self.frame)
         canvas.selection_changed.connect(self._session.select)
         return canvas
 
@@ -42,7 +51,7 @@ class SessionCanvas(QObject):
         """Create the canvas, hidden; returns False if it exists already."""
         if self.is_built:
             return False
-        self.canvas.hide()
+        self.page.hide()
         return True
 
     def show_document(self) -> None:

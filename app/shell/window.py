@@ -212,7 +212,7 @@ class Window(QMainWindow):
     def show_page(self) -> None:
         """Show the canvas if a model is open, else the welcome or loading page."""
         is_open = self.session.document is not None
-        page: QWidget = self.canvas if is_open else self.pages.page
+        page: QWidget = self.graph_view.page if is_open else self.pages.page
         self.pages.setCurrentWidget(page)
         if self.panels_built:
             self._dock_visibility.set_visible(self.docks, is_open)
