@@ -14,10 +14,11 @@ from espalier.app.canvas.colouring import MODES
 from espalier.app.canvas.primitives import pen
 from espalier.app.canvas.scene import Scene
 from espalier.app.theme import PAD, Palette
-from espalier.app.words import percent
+from espalier.app.words import percent, plural
 
 ABOVE, BELOW = 35, 52  # pixels, heights of the bars
 ZOOM = 92  # pixels, least width of "Fit 100 %", so that the minimap stays
+TRAIL = 200  # pixels that are left to the breadcrumb
 MARGIN = 24  # pixels between the graph and the edge of the view
 
 
@@ -61,6 +62,7 @@ class CanvasBars(QObject):
     group_wanted = Signal(int)
     mode_wanted = Signal(str)
     turn_wanted = Signal()
+    shapes_wanted = Signal()
 
     def __init__(self, canvas: QWidget, palette: Palette, view: Callable[[], QRectF]) -> None:
         super().__init__(canvas)
@@ -69,15 +71,17 @@ class CanvasBars(QObject):
         self._mode, self._modes = "kind", dict(MODES)
         self.above, self.below = Bar(canvas, palette, ABOVE, True), Bar(canvas, palette, BELOW, False)
         self.breadcrumb = Card(self.above, palette, "Path of the group in view")
+        self.shapes = Card(self.above, palette, "Operations on shapes")
         self.colour_by = Card(self.above, palette, "Colour by and flow direction")
         self.legend = LegendCard(self.below, palette)
         self.minimap = Minimap(self.below, palette, view)
         self.zoom = Card(self.below, palette, "Fit the graph, and the zoom")
-        self.cards = (self.breadcrumb, self.colour_by, self.legend, self.minimap, self.zoom)
+        self.cards = (self.breadcrumb, self.shapes, self.colour_by, self.legend, self.minimap, self.zoom)
         self._trail: list[int] = []
         self._labels: list[str] = ["model"]
         self._first = 0
         self.breadcrumb.pressed.connect(self._go)
+        self.shapes.pressed.connect(self.shapes_wanted)
         self.colour_by.pressed.connect(self._choose)
         self.zoom.pressed.connect(self.all_wanted)
         self.above.resized.connect(self.arrange)
@@ -94,16 +98,19 @@ class CanvasBars(QObject):
 
     def set_palette(self, palette: Palette) -> None:
         """Set the theme."""
-        for part in (self.above, self.below, self.breadcrumb, self.colour_by, self.legend, self.zoom):
+        for part in (self.above, self.below, self.breadcrumb, self.shapes, self.colour_by, self.legend, self.zoom):
             part.set_palette(palette)
 
     def arrange(self) -> None:
-        """Place everything; hide what a narrow bar has no room for, the breadcrumb's beginning and the legend first."""
-        width = self.above.width()
-        self.colour_by.setVisible(self._visible and self.colour_by.width() <= width)
-        self._shorten(width - (self.colour_by.width() + PAD if self.colour_by.width() <= width else 0))
+        """Place everything; hide what a narrow bar has no room for: the breadcrumb's beginning, shapes, the legend."""
+        right = self.above.width()
+        for card, kept in ((self.colour_by, 0), (self.shapes, TRAIL)):
+            fits = card.width() + kept <= right and bool(card.pieces)
+            card.setVisible(self._visible and fits)
+            right -= card.width() if fits else 0
+            card.move(right, (ABOVE - card.height()) // 2)
+        self._shorten(right)
         self.breadcrumb.move(0, (ABOVE - self.breadcrumb.height()) // 2)
-        self.colour_by.move(width - self.colour_by.width(), (ABOVE - self.colour_by.height()) // 2)
         right = self.below.width()
         for card in (self.zoom, self.minimap):
             fits = card.width() <= right
@@ -125,6 +132,14 @@ class CanvasBars(QObject):
         self.zoom.set_pieces([("Fit", True, True), (f"   {percent(scale, 0)}", False, False)], ZOOM)
         if self.zoom.width() != before:
             self.arrange()
+
+    def show_shapes(self, hidden: int, shown: bool) -> None:
+        """Tell how many operations on shapes are hidden, with a switch; nothing where there are none."""
+        words = f"{plural(hidden, 'shape op')} hidden  " if hidden else "Shape ops  "
+        pieces = [(words, False, False), ("hide" if shown else "show", True, True)]
+        self.shapes.set_pieces(pieces if hidden or shown else [])
+        self.shapes.setToolTip("Operations that only move values, such as view and transpose; edges run through them.")
+        self.arrange()
 
     def show_colouring(self, scene: Scene, mode: str, overlay: str | None) -> None:
         """Show the mode of the colours and their legend; `overlay`: the title of values set by another part."""

@@ -129,8 +129,10 @@ class _ChipPlacer:
             return
         rect: list[float] = self.layout.node_rects[place].tolist()
         alone = len(set(pairs.values())) == 1
+        tree = self.layout.tree
+        drawn = {tree.through.get(i, i): pair for name, pair in reversed(pairs.items()) for i in (tree.index[name],)}
         for edge in self._edges(rect):
-            pair = pairs.get(self.layout.tree.ids[int(self.layout.tensors[edge, 0])])
+            pair = drawn.get(int(self.layout.tensors[edge, 0]))
             if pair is not None:
                 yield self._chip(edge, pair, rect, alone)
                 alone = False

@@ -36,6 +36,10 @@ class GroupView(SceneView):
             return
         tree = self.scene.layout.tree
         number = tree.index[node]
+        if number in tree.through:
+            self._after.append(lambda: self.reveal(node))
+            self.set_show_shapes(True)
+            return
         needed = frozenset(tree.groups[g].path for g in tree.ancestors(max(tree.home[number], 0)))
         if needed <= (self.open_groups or frozenset()):
             self.bring(number)

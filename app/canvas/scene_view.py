@@ -32,7 +32,8 @@ class SceneView(InteractiveViewport):
     def __init__(self, parent: QWidget | None, palette: Palette) -> None:
         super().__init__(parent, palette)
         self.graph: Graph | None = None
-        self.mode, self.horizontal, self.show_scalars, self.folding = "kind", False, False, True
+        self.mode, self.horizontal, self.show_scalars = "kind", False, False
+        self.folding, self.show_shapes = True, False
         self.overlay: Overlay | None = None
         self._measured: dict[str, Overlay] = {}
         self.open_groups: frozenset[str] | None = None
@@ -45,6 +46,7 @@ class SceneView(InteractiveViewport):
         self._layout_worker.arrived.connect(self._install)
         self.destroyed.connect(self._layout_worker.stop)
         self.bars.mode_wanted.connect(self.set_mode)
+        self.bars.shapes_wanted.connect(lambda: self.set_show_shapes(not self.show_shapes))
         self.bars.turn_wanted.connect(lambda: self.set_horizontal(not self.horizontal))
 
     # ---- content
@@ -170,6 +172,12 @@ class SceneView(InteractiveViewport):
         self.kit.casts = shown
         self.repaint_all()
 
+    def set_show_shapes(self, shown: bool) -> None:
+        """Show or hide operations that only move values (view, transpose, …); edges run through hidden ones."""
+        if shown != self.show_shapes:
+            self.show_shapes = shown
+            self._lay_out()
+
     def set_show_scalars(self, shown: bool) -> None:
         """Show or hide shape arithmetic."""
         if shown != self.show_scalars:
@@ -185,10 +193,13 @@ class SceneView(InteractiveViewport):
     def _lay_out(self, new: bool = False) -> None:
         if self.graph is None:
             return
-        same_structure = self.scene is not None and not new and not self._layout_worker.busy
+        tree = self.scene.layout.tree if self.scene and not new and not self._layout_worker.busy else None
+        same_structure = tree is not None and tree.show_shapes == self.show_shapes
         self.waiting = True
         shown, before = self._preview or self.graph, self.scene if same_structure else None
-        request = LayoutRequest(shown, before, self.open_groups, self.horizontal, self.show_scalars, self.folding)
+        request = LayoutRequest(
+            shown, before, self.open_groups, self.horizontal, self.show_scalars, self.folding, self.show_shapes
+        )
         self._layout_worker.request(request)
 
     def _install(self, scene: Scene) -> None:
@@ -204,6 +215,7 @@ class SceneView(InteractiveViewport):
             self.camera.x, self.camera.y = self.camera.x + dx, self.camera.y + dy
         self.mark()
         self.bars.show(True)
+        self.bars.show_shapes(len(scene.layout.tree.through), self.show_shapes)
         self._recolour()
         self.tiles.clear()
         self.moved()

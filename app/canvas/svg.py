@@ -48,12 +48,14 @@ def to_svg(
     horizontal: bool = False,
     outlines: Mapping[str, str] | None = None,
     folding: bool = True,
+    show_shapes: bool = False,
 ) -> str:
     """The graph as an SVG document. `open_groups` None: expand by size; `outlines`: node id → colour.
 
-    `folding`: collapsed identical groups in a row are drawn as one box.
+    `folding`: collapsed identical groups in a row are drawn as one box; `show_shapes`: operations that only move values
+    have boxes, as those of `outlines` always have.
     """
-    tree = build(graph)
+    tree = build(graph, show_shapes=show_shapes, kept=(outlines or {}).keys())
     opened = default_open(tree, folding=folding) if open_groups is None else open_groups
     drawn = layout(tree, opened, horizontal, folding=folding)
     return "\n".join(_Writer(graph, drawn, palette, outlines or {}).document()) + "\n"
@@ -116,9 +118,8 @@ class _Writer:
         """The path data of all arrowheads."""
         drawn = self.drawn
         tips = drawn.points[drawn.starts[1:][drawn.arrows] - 1].tolist()
-        base = (
-            f"l{-ARROW:g} {-ARROW / 2:g}v{ARROW:g}z" if drawn.horizontal else f"l{-ARROW / 2:g} {-ARROW:g}h{ARROW:g}z"
-        )
+        long, wide = ARROW
+        base = f"l{-long:g} {-wide / 2:g}v{wide:g}z" if drawn.horizontal else f"l{-wide / 2:g} {-long:g}h{wide:g}z"
         return "".join(f"M{x:.1f} {y:.1f}{base}" for x, y in tips)
 
     def _heads(self) -> Iterator[str]:

@@ -13,6 +13,7 @@ from espalier.app.features.edits import actions, offers
 from espalier.app.figures.captions import shape_text
 from espalier.app.words import plural
 from espalier.model.graph.graph import Graph, Ref, out_port
+from espalier.model.graph.ops import spec
 from espalier.passes.edits.insert_after import InsertAfter
 from espalier.passes.edits.rewire import Rewire, input_sources
 
@@ -88,13 +89,29 @@ def edge_menu(host: Host, graph: Graph, edge: Edge) -> QMenu:
     rows.menuAction().setToolTip(reason)
     for offer in offers.insertions(graph, [graph[edge.source]]) if not reason else ():
         assert isinstance(offer.edit, InsertAfter)
-        edit = replace(offer.edit, user=edge.user)
+        edit = replace(offer.edit, user=direct_user(graph, edge))
         rows.addAction(offer.title, partial(actions.apply, host, edit, (edge.source,)))
     menu.addSeparator()
     menu.addAction(f"Select {edge.source}", partial(host.canvas.select, (edge.source,), True))
     if edge.user:
         menu.addAction(f"Select {edge.user}", partial(host.canvas.select, (edge.user,), True))
     return menu
+
+
+def direct_user(graph: Graph, edge: Edge) -> str:
+    """The node that uses the source itself: the user, or the hidden operation on shapes that the edge runs through.
+
+    Empty if there is none.
+    """
+    ways, seen = [edge.user], {edge.user}
+    while ways:
+        node = graph[ways.pop(0)]
+        if Ref(edge.source) in node.inputs:
+            return node.id
+        ups = [r.node for r in node.inputs if r.node not in seen and spec(graph[r.node].op).moves]
+        seen.update(ups)
+        ways += ups
+    return ""
 
 
 def _reason(graph: Graph, edge: Edge) -> str:
@@ -105,7 +122,7 @@ def _reason(graph: Graph, edge: Edge) -> str:
         return f"It carries result {edge.output} of {edge.source}; modules are inserted on first results."
     if not edge.user:
         return "The edge leads into a closed group. Open the group first."
-    if Ref(edge.source) not in graph[edge.user].inputs:
+    if not direct_user(graph, edge):
         return f"The edge is a part of a longer way from {edge.source}."
     if not offers.insertions(graph, [graph[edge.source]]):
         return "It carries no floating-point tensor."

@@ -22,7 +22,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_well_formed_and_complete() -> None:
     """Every shown node is there by its id; closed groups stand for what they hide."""
     graph = transformer(40)
-    root = ElementTree.fromstring(to_svg(graph, open_all(build(graph))))
+    root = ElementTree.fromstring(to_svg(graph, open_all(build(graph)), show_shapes=True))
     assert root.tag == f"{SVG}svg"
     assert {g.get("id") for g in root.iter(f"{SVG}g") if g.get("id")} == set(graph.nodes)
     closed = ElementTree.fromstring(to_svg(graph, frozenset(), DARK, horizontal=True))

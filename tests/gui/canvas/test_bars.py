@@ -10,7 +10,7 @@ from espalier.app.canvas.bars import ABOVE, BELOW, CanvasFrame
 from espalier.app.canvas.colouring import Legend
 from espalier.app.canvas.view import GraphCanvas
 from tests.benchmarks.synthetic import transformer
-from tests.gui.canvas.steps import LINEAR, settle
+from tests.gui.canvas.steps import LINEAR, settle, spot
 
 pytestmark = pytest.mark.gui
 
@@ -43,7 +43,7 @@ def test_bars_take_their_own_room(frame: CanvasFrame, qtbot: QtBot) -> None:
         settle(qtbot, canvas)
         assert canvas.size().height() == height - ABOVE - BELOW and canvas.width() == width
         assert not [c for c in canvas.children() if getattr(c, "isVisible", lambda: False)()]
-        for bar, parts in ((bars.above, bars.cards[:2]), (bars.below, bars.cards[2:])):
+        for bar, parts in ((bars.above, bars.cards[:3]), (bars.below, bars.cards[3:])):
             shown = [c.geometry() for c in parts if c.isVisible()]
             assert all(bar.rect().contains(g) for g in shown), (width, shown)
             assert not any(a.intersects(b) for k, a in enumerate(shown) for b in shown[k + 1 :])
@@ -72,6 +72,24 @@ def test_parts_are_pressed(frame: CanvasFrame, qtbot: QtBot) -> None:
     x = canvas.camera.x
     qtbot.mouseClick(bars.minimap, Qt.MouseButton.LeftButton, pos=QPoint(140, 20))
     assert canvas.camera.x != x
+
+
+def test_shape_operations_have_a_switch(frame: CanvasFrame, qtbot: QtBot) -> None:
+    """Their number, then all of them drawn; kept with the view; revealing a hidden one shows them."""
+    canvas = canvas_of(frame)
+    assert canvas.scene and canvas.graph
+    hidden = [canvas.scene.layout.tree.ids[i] for i in canvas.scene.layout.tree.through]
+    assert canvas.bars.shapes.isVisible() and canvas.bars.shapes.pieces[0][0].startswith(f"{len(hidden)} shape ops")
+    canvas.bars.shapes.pressed.emit(1)
+    settle(qtbot, canvas)
+    assert not canvas.scene.layout.tree.through and canvas.bars.shapes.pieces[1][0] == "hide"
+    assert canvas.view_state()["shapes"]
+    canvas.bars.shapes.pressed.emit(1)
+    settle(qtbot, canvas)
+    assert canvas.scene.layout.tree.through
+    canvas.select(hidden[:1], reveal=True)
+    settle(qtbot, canvas)
+    assert canvas.show_shapes and canvas.rect().contains(spot(canvas, hidden[0]))
 
 
 def test_the_legend_takes_two_rows_and_tells_the_rest(frame: CanvasFrame) -> None:

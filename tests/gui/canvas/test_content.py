@@ -58,6 +58,10 @@ def test_groups_open_and_close(canvas: GraphCanvas, qtbot: QtBot) -> None:
     assert canvas.open_groups == frozenset() and len(canvas.scene.layout.groups) == 1
     canvas.open_all()
     settle(qtbot, canvas)
+    assert len(canvas.scene.layout.nodes) == len(canvas.scene.graph) - len(canvas.scene.layout.tree.through)
+    assert canvas.scene.layout.tree.through
+    canvas.set_show_shapes(True)
+    settle(qtbot, canvas)
     assert len(canvas.scene.layout.nodes) == len(canvas.scene.graph)
 
 
