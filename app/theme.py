@@ -14,7 +14,7 @@ FONT_FAMILIES = ("system-ui", "Segoe UI", "SF Pro Text", "Noto Sans", "DejaVu Sa
 BODY, TITLE, NODE_LABEL, SECONDARY, SMALL, SCORE, HEADING = 13.0, 16.0, 12.5, 10.5, 11.0, 14.0, 11.0
 GRID, ROW, PAD, RADIUS, GROUP_RADIUS = 4, 23, 12, 6, 9
 EDGE_WIDTH, SELECTION_WIDTH, PLOT_WIDTH = 1.2, 2.0, 1.8
-ARROW = 6.0  # length and width of an arrowhead, pixels
+ARROW = (7.0, 7.5)  # length and width of an arrowhead, pixels
 
 # Okabe–Ito, distinguishable by the colour-blind; the keys are the categories of the ops table.
 CATEGORIES: dict[str, str] = {

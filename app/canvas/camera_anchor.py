@@ -15,11 +15,10 @@ def shift(old: Scene, new: Scene, camera: Camera, size: tuple[float, float], anc
 
 
 def _group(old: Scene, new: Scene, path: str) -> tuple[float, float] | None:
-    places = [s.group_place.get(s.layout.tree.paths.get(path, -1)) for s in (old, new)]
-    if places[0] is None or places[1] is None:
+    before, after = (s.rect_of_group(s.layout.tree.paths.get(path, -1)) for s in (old, new))
+    if before is None or after is None:
         return None
-    before, after = old.layout.group_rects[places[0]], new.layout.group_rects[places[1]]
-    return float(after[0] + after[2] / 2 - before[0] - before[2] / 2), float(after[1] - before[1])
+    return after[0] + after[2] / 2 - before[0] - before[2] / 2, after[1] - before[1]
 
 
 def _middle(old: Scene, new: Scene, camera: Camera, size: tuple[float, float]) -> tuple[float, float] | None:

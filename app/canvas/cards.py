@@ -1,4 +1,4 @@
-"""The floating cards of the canvas: breadcrumb, colour-by, legend and minimap."""
+"""What the bars of the canvas hold: lines of pieces (breadcrumb, colour-by, zoom), legend and minimap."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ from espalier.app.canvas.scene import Scene
 from espalier.app.theme import PAD, SMALL, SPARSITY, Palette
 
 HEIGHT = 27
-MAX_WIDTH, MAX_HEIGHT, MIN_SIDE = 152, 132, 46  # pixels of the minimap
+MINIMAP = (152, 40)  # pixels
+LEGEND_ROW, LEGEND_ROWS = 20, 2
+FRAME = 3  # pixels around the minimap and inside its border
 
 
 class Card(QWidget):
-    """A rounded card with one line of text pieces, some of which are clickable. `pressed`: index of a piece."""
+    """One line of text pieces, some of which are clickable. `pressed`: index of a piece."""
 
     pressed = Signal(int)
 
@@ -50,8 +52,8 @@ class Card(QWidget):
         self.tokens = palette
         self.update()
 
-    def set_pieces(self, pieces: list[tuple[str, bool, bool]]) -> None:
-        """Set the pieces and resize the card to fit."""
+    def set_pieces(self, pieces: list[tuple[str, bool, bool]], least: int = 0) -> None:
+        """Set the pieces and resize the card to fit, at least to a width of `least`."""
         if pieces == self.pieces:
             return
         self.pieces = pieces
@@ -62,7 +64,7 @@ class Card(QWidget):
             x += width
         self.setAccessibleDescription("".join(p[0] for p in pieces))
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus if any(p[2] for p in pieces) else Qt.FocusPolicy.NoFocus)
-        self.resize(QSize(int(x + PAD), HEIGHT))
+        self.resize(QSize(max(int(x + PAD), least), HEIGHT))
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -77,11 +79,12 @@ class Card(QWidget):
         painter.end()
 
     def paint_ground(self, painter: QPainter) -> None:
-        """Paint the background of the card."""
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(pen(self.tokens.accent if self.ringed else self.tokens.line))
-        painter.setBrush(QColor(self.tokens.panel))
-        painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
+        """Paint the focus ring."""
+        if self.ringed:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(pen(self.tokens.accent))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(QRectF(self.rect()).adjusted(3.5, 1.5, -3.5, -1.5), 6, 6)
 
     def _piece(self, spot: QPointF) -> int:
         for k, box in enumerate(self.boxes):
@@ -134,30 +137,56 @@ class Card(QWidget):
 
 
 class LegendCard(Card):
-    """The legend of the node colours."""
+    """The legend of the node colours, in one or two rows. `holds`: whether the room holds any of it."""
 
     def __init__(self, parent: QWidget, palette: Palette) -> None:
         super().__init__(parent, palette, "Legend")
         self.legend = Legend("")
-        self._sparsity = False
-        self._items: list[tuple[float, str, str]] = []
+        self.holds = True
+        self._marks = (False, False)
+        self._room = 0
+        self._items: list[tuple[float, int, str, str]] = []  # x, row, text, colour or mark
 
-    def set_legend(self, legend: Legend, sparsity: bool) -> None:
-        """Show a legend; `sparsity`: explain the sparsity bars too."""
-        if (legend, sparsity) == (self.legend, self._sparsity):
-            return
-        self.legend, self._sparsity = legend, sparsity
+    def set_legend(self, legend: Legend, sparsity: bool, folds: bool) -> None:
+        """Show a legend; `sparsity`: explain the sparsity bars too; `folds`: and the dots of layers that differ."""
+        if (legend, (sparsity, folds)) != (self.legend, self._marks):
+            self.legend, self._marks = legend, (sparsity, folds)
+            self._flow()
+
+    def set_room(self, width: int) -> None:
+        """The width there is; what does not fit two rows is told by the tool tip alone."""
+        if width != self._room:
+            self._room = width
+            self._flow()
+
+    def _entries(self) -> list[tuple[str, str]]:
+        sparsity, folds = self._marks
+        marks = [("sparsity", _BAR)] * sparsity + [("differs", _DOT)] * folds
+        return [*self.legend.swatches, *(marks if self.legend.swatches else marks[sparsity:])]
+
+    def _flow(self) -> None:
+        """Place the entries, in a second row where the first is full."""
         metrics = QFontMetricsF(font(SMALL))
-        x = PAD + metrics.horizontalAdvance(legend.title) + 10
-        self._items = []
-        swatches = [*legend.swatches, *([("sparsity", "")] if sparsity and legend.swatches else [])]
-        for text, colour in swatches:
-            self._items.append((x, text, colour))
-            x += 16 + metrics.horizontalAdvance(text) + 10
-        if legend.low:
-            x += metrics.horizontalAdvance(legend.low) + metrics.horizontalAdvance(legend.high) + 110
-        self.setAccessibleDescription(f"{legend.title}: " + (", ".join(t for t, _ in swatches) or self._range()))
-        self.resize(int(x + 4), HEIGHT)
+        title = "" if self.legend.swatches and self.legend.title == "kind" else self.legend.title
+        start = PAD + (metrics.horizontalAdvance(title) + 10 if title else 0.0)
+        x, row, end = start, 0, start
+        if self.legend.low:
+            x += metrics.horizontalAdvance(self.legend.low) + metrics.horizontalAdvance(self.legend.high) + 112
+        self._items, entries = [], self._entries()
+        for text, colour in entries:
+            wide = 16 + metrics.horizontalAdvance(text) + 12
+            if x + wide > self._room and row + 1 < LEGEND_ROWS and x > start:
+                x, row = start, row + 1
+            if x + wide > self._room:
+                break
+            self._items.append((x, row, text, colour))
+            x += wide
+            end = max(end, x)
+        self._title, self.holds = title, max(end, x if self.legend.low else 0.0) <= self._room and start <= self._room
+        told = f"{self.legend.title}: " + (", ".join(t for t, _ in entries) or self._range())
+        self.setAccessibleDescription(told)
+        self.setToolTip(told if len(self._items) < len(entries) else "")
+        self.resize(int(max(end, x if self.legend.low else 0.0)), LEGEND_ROW * (row + 1))
         self.update()
 
     def _range(self) -> str:
@@ -165,34 +194,43 @@ class LegendCard(Card):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        self.paint_ground(painter)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(font(SMALL))
-        self._text(painter, PAD, self.legend.title)
-        for x, text, colour in self._items:
+        self._text(painter, PAD, 0, self._title)
+        for x, row, text, colour in self._items:
+            top = LEGEND_ROW * row
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(colour or SPARSITY))
-            painter.drawRoundedRect(QRectF(x, 9, 10, 9) if colour else QRectF(x - 1, 12, 12, 4), 2, 2)
-            self._text(painter, x + 15, text)
+            painter.setBrush(QColor(SPARSITY if colour in (_BAR, _DOT) else colour))
+            if colour == _DOT:
+                painter.drawEllipse(QPointF(x + 6, top + LEGEND_ROW / 2), 4, 4)
+            else:
+                painter.drawRoundedRect(
+                    QRectF(x - 1, top + 8, 12, 4) if colour == _BAR else QRectF(x, top + 5, 10, 10), 2, 2
+                )
+            self._text(painter, x + 15, top, text)
         if self.legend.low:
             self._scale(painter)
         painter.end()
 
-    def _text(self, painter: QPainter, x: float, text: str) -> None:
+    def _text(self, painter: QPainter, x: float, top: float, text: str) -> None:
         painter.setPen(QColor(self.tokens.muted))
-        painter.drawText(QRectF(x, 0, 800, HEIGHT), Qt.AlignmentFlag.AlignVCenter, text)
+        painter.drawText(QRectF(x, top, 800, LEGEND_ROW), Qt.AlignmentFlag.AlignVCenter, text)
 
     def _scale(self, painter: QPainter) -> None:
         metrics = QFontMetricsF(font(SMALL))
-        x = PAD + metrics.horizontalAdvance(self.legend.title) + 10
-        self._text(painter, x, self.legend.low)
+        x = PAD + metrics.horizontalAdvance(self._title) + 10
+        self._text(painter, x, 0, self.legend.low)
         x += metrics.horizontalAdvance(self.legend.low) + 6
         blend = QLinearGradient(x, 0, x + 88, 0)
         for k, colour in enumerate(self.tokens.scale):
             blend.setColorAt(k / (len(self.tokens.scale) - 1), QColor(colour))
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(blend)
-        painter.drawRoundedRect(QRectF(x, 9, 88, 9), 2, 2)
-        self._text(painter, x + 94, self.legend.high)
+        painter.drawRoundedRect(QRectF(x, 5, 88, 10), 2, 2)
+        self._text(painter, x + 94, 0, self.legend.high)
+
+
+_BAR, _DOT = "bar", "dot"  # marks of the legend in place of a colour
 
 
 class Minimap(QWidget):
@@ -204,7 +242,7 @@ class Minimap(QWidget):
         super().__init__(parent)
         self.tokens, self._view = palette, view
         self.setAccessibleName("Minimap")
-        self.resize(MAX_WIDTH, MAX_HEIGHT)
+        self.resize(MINIMAP[0] + 2 * FRAME, MINIMAP[1] + 2 * FRAME)
         self._picture: QPixmap | None = None
         self._shown: tuple[Layout | None, Palette | None] = (None, None)
         self._scale, self._left, self._top = 1.0, 0.0, 0.0
@@ -215,17 +253,8 @@ class Minimap(QWidget):
         if shown[0] is self._shown[0] and shown[1] is self._shown[1]:
             return
         self.tokens, self._shown = palette, shown
-        if scene:
-            self._fit_aspect(scene.layout.width / max(scene.layout.height, 1.0))
         self._picture = self._paint(scene) if scene else None
         self.update()
-
-    def _fit_aspect(self, aspect: float) -> None:
-        """Resize the minimap to the aspect ratio of the graph, so that it covers little of it."""
-        max_width, max_height = MAX_WIDTH - 14, MAX_HEIGHT - 14
-        width = min(max_width, max(max_height * aspect, MIN_SIDE - 14))
-        height = min(max_height, max(max_width / max(aspect, 1e-6), MIN_SIDE - 14))
-        self.resize(round(width) + 14, round(height) + 14)
 
     def _paint(self, scene: Scene) -> QPixmap:
         ratio = self.devicePixelRatioF()
@@ -233,12 +262,13 @@ class Minimap(QWidget):
         picture.setDevicePixelRatio(ratio)
         picture.fill(Qt.GlobalColor.transparent)
         width, height = max(scene.layout.width, 1), max(scene.layout.height, 1)
-        self._scale = min((self.width() - 14) / width, (self.height() - 14) / height)
+        self._scale = min((self.width() - 4 * FRAME) / width, (self.height() - 4 * FRAME) / height)
         self._left = (self.width() - width * self._scale) / 2
         self._top = (self.height() - height * self._scale) / 2
         painter = QPainter(picture)
         self._boxes(painter, scene.layout.group_rects[scene.layout.group_open], self.tokens.group)
         self._boxes(painter, scene.layout.group_rects[~scene.layout.group_open], self.tokens.muted)
+        self._boxes(painter, scene.layout.fold_rects, self.tokens.muted)
         self._boxes(painter, scene.layout.node_rects, self.tokens.muted)
         painter.end()
         return picture
@@ -256,12 +286,12 @@ class Minimap(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(pen(self.tokens.line))
         painter.setBrush(QColor(self.tokens.panel))
-        painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(FRAME - 0.5, FRAME - 0.5, 0.5 - FRAME, 0.5 - FRAME), 4, 4)
         if self._picture is not None:
             painter.drawPixmap(0, 0, self._picture)
             view, k = self._view(), self._scale
             frame = QRectF(self._left + view.x() * k, self._top + view.y() * k, view.width() * k, view.height() * k)
-            frame = frame.intersected(QRectF(self.rect()).adjusted(2, 2, -2, -2))
+            frame = frame.intersected(QRectF(self.rect()).adjusted(4, 4, -4, -4))
             if frame.width() < 4:
                 frame.adjust(-2, 0, 2, 0)
             if frame.height() < 4:

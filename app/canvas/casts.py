@@ -102,7 +102,9 @@ class _ChipPlacer:
         self._along, self._across = (0, 1) if layout.horizontal else (1, 0)
         heads = layout.group_rects.copy()
         heads[layout.group_open, 3] = HEAD
-        self._boxes = BoxIndex.of_rects(np.concatenate([layout.node_rects, layout.stub_rects, heads]), 1)
+        self._boxes = BoxIndex.of_rects(
+            np.concatenate([layout.node_rects, layout.stub_rects, heads, layout.fold_rects]), 1
+        )
         self._frames = layout.group_rects[layout.group_open]  # a chip lies wholly inside or outside each
         self._near_frames = BoxIndex.of_rects(self._frames, 1)
         self._labelled = np.flatnonzero(layout.labels[:, 2] > 40)
@@ -127,8 +129,10 @@ class _ChipPlacer:
             return
         rect: list[float] = self.layout.node_rects[place].tolist()
         alone = len(set(pairs.values())) == 1
+        tree = self.layout.tree
+        drawn = {tree.through.get(i, i): pair for name, pair in reversed(pairs.items()) for i in (tree.index[name],)}
         for edge in self._edges(rect):
-            pair = pairs.get(self.layout.tree.ids[int(self.layout.tensors[edge, 0])])
+            pair = drawn.get(int(self.layout.tensors[edge, 0]))
             if pair is not None:
                 yield self._chip(edge, pair, rect, alone)
                 alone = False

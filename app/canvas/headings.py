@@ -5,18 +5,20 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
+from espalier.app.canvas.fold_metrics import main_colour
 from espalier.app.canvas.layout import CLOSED_HEIGHT, HEAD
 from espalier.app.canvas.node_metrics import counts
 from espalier.app.canvas.primitives import font, pen
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.sprites import DETAILS_FROM, write
-from espalier.app.theme import GROUP_RADIUS, NODE_LABEL, SECONDARY, Palette
+from espalier.app.theme import GROUP_RADIUS, NODE_LABEL, SECONDARY, Palette, mix
 
 FAR_WIDTH, FAR_HEIGHT, FAR_LINE = (
     64,
     54,
     17,
 )  # pixels: size of a group for its name at small zoom, distance of two names
+FAR_TINT, FAR_NAME = 0.45, 11  # share of the colour in a collapsed group, height in pixels for its name
 _RIGHT = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
 
 
@@ -117,6 +119,21 @@ def paint_far_heads(painter: QPainter, scene: Scene, opened: list[int], scale: f
         ground.setAlpha(215)
         painter.fillRect(box.adjusted(-2 / scale, 0, 0, 0), ground)
         write(painter, label, face, palette.text, box)
+
+
+def paint_far_closed(painter: QPainter, scene: Scene, place: int, scale: float, palette: Palette) -> None:
+    """Paint a collapsed group at small zoom: a tint of its main colour, its name in constant size where it fits."""
+    layout = scene.layout
+    number = int(layout.groups[place])
+    x, y, w, h = layout.group_rects[place].tolist()
+    colour = main_colour(scene.figures.group(layout.tree, number).rows, scene.figures, scene.colours)
+    painter.setPen(pen(palette.edge))
+    painter.setBrush(QColor(mix((palette.panel, colour), FAR_TINT)))
+    painter.drawRect(QRectF(x, y, w, h))
+    face, room = font(10 / scale, True), QRectF(x + 4 / scale, y, w - 8 / scale, min(h, CLOSED_HEIGHT))
+    label = layout.tree.groups[number].label
+    if min(h, CLOSED_HEIGHT) * scale >= FAR_NAME and QFontMetricsF(face).horizontalAdvance(label) <= room.width():
+        write(painter, label, face, palette.text, room)
 
 
 def triangle(painter: QPainter, x: float, y: float, opened: bool, palette: Palette) -> None:

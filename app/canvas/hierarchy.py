@@ -65,6 +65,18 @@ class Stub:
     others: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Sibling groups of the same structure in the order of the flow: their numbers in the tree and in their names.
+
+    `title`: what their names share ("layer").
+    """
+
+    members: tuple[int, ...]
+    numbers: tuple[str, ...]
+    title: str
+
+
 @dataclass(slots=True)
 class Hierarchy:
     """The tree of one graph, built once per structure; expanding and collapsing groups does not change it."""
@@ -79,6 +91,9 @@ class Hierarchy:
     show_scalars: bool
     index: dict[str, int] = field(default_factory=dict)
     edges: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    chains: dict[int, Chain] = field(default_factory=dict)  # by group
+    show_shapes: bool = True
+    through: dict[int, int] = field(default_factory=dict)  # hidden operation on shapes → the node it takes from
 
     def group_of(self, path: str) -> int:
         """The number of the group that shows `path`; for a merged group, of the one that contains it."""
@@ -140,13 +155,17 @@ def open_all(tree: Hierarchy) -> frozenset[str]:
     return frozenset(g.path for g in tree.groups[1:])
 
 
-def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
-    """The groups to expand at first, for about `limit` visible items: those with layers, one of identical siblings."""
-    if tree.groups[0].size <= SMALL:
+def default_open(tree: Hierarchy, limit: int = 60, folding: bool = False, root: int = 0) -> frozenset[str]:
+    """The groups inside `root` to expand at first, for about `limit` visible items: those with layers, one of
+    identical siblings.
+
+    `folding`: chains are drawn as one box, and none of their groups is expanded.
+    """
+    if not root and tree.groups[0].size <= SMALL:
         return open_all(tree)
     chosen: set[str] = set()
-    visible = float(len(tree.groups[0].children))
-    level = [0]
+    visible = float(len(tree.groups[root].children))
+    level = [root]
     while level:
         following: list[int] = []
         for number in level:
@@ -154,9 +173,11 @@ def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
             for child in tree.groups[number].children:
                 if child >= 0 or tree.groups[~child].key in seen or not _has_layers(tree, ~child):
                     continue
+                if folding and ~child in tree.chains:
+                    continue
                 group = tree.groups[~child]
                 seen.add(group.key)
-                more = _added_items(tree, group)
+                more = _added_items(tree, group, folding)
                 if visible + more <= limit:
                     visible += more
                     chosen.add(group.path)
@@ -165,10 +186,12 @@ def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
     return frozenset(chosen)
 
 
-def _added_items(tree: Hierarchy, group: Group) -> float:
-    """The visible items that expanding a group adds; repeated blocks count less."""
-    keys = [tree.groups[~c].key if c < 0 else -1 - c for c in group.children]
-    return len(set(keys)) + 0.2 * (len(keys) - len(set(keys))) - 1
+def _added_items(tree: Hierarchy, group: Group, folding: bool) -> float:
+    """The visible items that expanding a group adds; repeated blocks count less, a folded chain as one."""
+    chained = [tree.chains.get(~c) if folding and c < 0 else None for c in group.children]
+    keys = [tree.groups[~c].key if c < 0 else -1 - c for c, f in zip(group.children, chained, strict=True) if f is None]
+    chains = len({id(chain) for chain in chained if chain is not None})
+    return chains + len(set(keys)) + 0.2 * (len(keys) - len(set(keys))) - 1
 
 
 LAYERS = {"linear", "matmul"}  # categories of layers

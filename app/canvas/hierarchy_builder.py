@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from espalier.app.canvas.chains import find_chains
 from espalier.app.canvas.convex import Frames, convex_frames
 from espalier.app.canvas.hierarchy import IN, OUT, Cancelled, Group, Hierarchy, Stub, Tensor, count_twins, intern_keys
 from espalier.app.canvas.tags import blocks, stub_labels, tag_groups
-from espalier.app.figures.captions import caption
+from espalier.app.canvas.visible import hidden_shapes, resolved, with_boxes
+from espalier.app.figures.captions import Caption, caption
+from espalier.model.graph.annotation import Annotation
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.node import Arg, Slice
-from espalier.model.graph.ops import spec
 
 SHARED_GROUPS, SHARED_SPAN = 4, 16  # a tensor used in at least so many groups, so many layers apart, is cut into stubs
 
@@ -23,11 +25,22 @@ def never() -> bool:
     return False
 
 
-def build(graph: Graph, show_scalars: bool = False, cancelled: Callable[[], bool] = never) -> Hierarchy:
-    """The hierarchy of `graph`. Raises Cancelled when `cancelled()` returns true."""
-    inputs = [tuple(_sources(n.args, n.kwargs)) for n in graph]
+def build(
+    graph: Graph,
+    show_scalars: bool = False,
+    cancelled: Callable[[], bool] = never,
+    show_shapes: bool = True,
+    kept: Collection[str] = (),
+) -> Hierarchy:
+    """The hierarchy of `graph`. `show_shapes` False: edges run through operations on shapes, except those of `kept`.
+
+    Raises Cancelled when `cancelled()` returns true.
+    """
     index = {name: i for i, name in enumerate(graph.nodes)}
-    shown = _shown(graph, inputs, index, show_scalars)
+    direct = [_distinct(tuple(_sources(n.args, n.kwargs)), index) for n in graph]
+    through = {} if show_shapes else hidden_shapes(graph, direct, kept)
+    numbers = resolved(direct, through)
+    shown = with_boxes(graph, numbers, through, show_scalars)
     raw = _Paths()
     place = [raw.add(_path(n)) if s else -1 for n, s in zip(graph, shown, strict=True)]
     final = raw.resolve(place)
@@ -35,7 +48,6 @@ def build(graph: Graph, show_scalars: bool = False, cancelled: Callable[[], bool
     lone = raw.lone
     home = [where[final[p]] if p >= 0 else -1 for p in place]
     captions = [caption(n, lone[p]) if p >= 0 else None for n, p in zip(graph, place, strict=True)]
-    numbers = [_distinct(refs, index) for refs in inputs]
     frames = convex_frames(home, [g.parent for g in groups], [[u for u, _ in n] for n in numbers], cancelled)
     again = list(range(len(groups)))
     if frames is not None:
@@ -46,14 +58,25 @@ def build(graph: Graph, show_scalars: bool = False, cancelled: Callable[[], bool
     }
     paths |= {g.path: i for i, g in enumerate(groups) if g.part}
     seen: dict[object, int] = {}
-    keys = [-1 if c is None else seen.setdefault(c, len(seen)) for c in captions]
+    kinds = [
+        _untitled(n, lone[p]) if c and n.annotation.title else c for n, c, p in zip(graph, captions, place, strict=True)
+    ]
+    keys = [-1 if c is None else seen.setdefault(c, len(seen)) for c in kinds]
     tree = Hierarchy(tuple(index), captions, keys, home, groups, [], paths, show_scalars, index)
-    _Wiring(tree, cancelled).run(numbers)
+    tree.show_shapes = show_shapes
+    tree.through = {v: u for v, (u, _) in through.items()}
+    _Wiring(tree, cancelled).run(numbers, direct)
     stub_keys = [seen.setdefault(("stub", s.label, s.uses), len(seen)) for s in tree.stubs]
     intern_keys(groups, keys, stub_keys, cancelled)
     count_twins(groups)
     tag_groups(tree)
+    tree.chains = find_chains(tree)
     return tree
+
+
+def _untitled(node: Node, lone: bool) -> Caption:
+    """The caption without a user's title, which is no part of the structure."""
+    return caption(replace(node, annotation=Annotation()), lone)
 
 
 def _sources(args: tuple[Arg, ...], kwargs: dict[str, Arg]) -> Iterator[Ref]:
@@ -87,23 +110,6 @@ def _depths(numbers: list[tuple[Tensor, ...]]) -> tuple[list[int], list[int]]:
 
 def _path(node: Node) -> str:
     return node.module_path.rpartition(".")[0] if node.call == "call_module" else node.module_path
-
-
-def _shown(graph: Graph, inputs: list[tuple[Ref, ...]], index: dict[str, int], show_scalars: bool) -> list[bool]:
-    """Whether each node has a box: not shape arithmetic, nor constants used by one node only."""
-    if show_scalars:
-        return [True] * len(inputs)
-    implicit = {op: spec(op).kind == "implicit_func" for op in {n.op for n in graph}}
-    shown = [not (implicit[n.op] and "data_out" not in n.ports) for n in graph]
-    constants = {n.id: 0 for n in graph if n.call == "get_attr"}
-    if constants:
-        for refs, visible in zip(inputs, shown, strict=True):
-            for name in {r.node for r in refs} if visible else ():
-                if name in constants:
-                    constants[name] += 1
-        for name, uses in constants.items():
-            shown[index[name]] = uses > 1
-    return shown
 
 
 @dataclass(slots=True)
@@ -214,12 +220,15 @@ class _Wiring:
         self.entered = [False] * len(tree.groups)
         self.entered[0] = True
 
-    def run(self, numbers: list[tuple[Tensor, ...]]) -> None:
-        """Add every visible node to its group and connect it to its sources."""
+    def run(self, numbers: list[tuple[Tensor, ...]], direct: list[tuple[Tensor, ...]]) -> None:
+        """Add every visible node to its group and connect it to its sources; `direct`: with hidden operations."""
         home = self.tree.home
-        shared = self._shared(numbers)
+        shared = self._shared(numbers, direct)
         self.labels = stub_labels(self.tree, shared, numbers)
-        pairs = [(u, v) for v, sources in enumerate(numbers) for u, _ in sources]
+        pairs = [(u, v) for v, sources in enumerate(direct) for u, _ in sources]
+        if self.tree.through:
+            drawn = ((u, v) for v, sources in enumerate(numbers) for u, _ in sources)
+            pairs = list(dict.fromkeys((*pairs, *drawn)))
         self.tree.edges = np.array(pairs, np.int64).reshape(-1, 2)
         for v, sources in enumerate(numbers):
             group = home[v]
@@ -249,8 +258,8 @@ class _Wiring:
         own.place = len(self.groups[own.parent].children)
         self.groups[own.parent].children.append(~group)
 
-    def _shared(self, numbers: list[tuple[Tensor, ...]]) -> dict[int, int]:
-        """Sources that feed many groups far apart → number of those groups."""
+    def _shared(self, numbers: list[tuple[Tensor, ...]], direct: list[tuple[Tensor, ...]]) -> dict[int, int]:
+        """Sources that feed many groups far apart, counting hidden operations → number of those groups."""
         home = self.tree.home
         users: dict[int, set[int]] = {}
         for v, sources in enumerate(numbers):
@@ -263,7 +272,7 @@ class _Wiring:
         many = {u: vs for u, vs in many.items() if len({home[v] for v in vs}) >= SHARED_GROUPS}
         if not many:
             return {}
-        depth, height = _depths(numbers)
+        depth, height = _depths(direct)
         return {
             u: len({home[v] for v in vs})
             for u, vs in many.items()

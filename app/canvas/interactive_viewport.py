@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,11 +12,13 @@ from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.canvas import keyboard_navigation
+from espalier.app.canvas.fold_card import OPEN_ALL
 from espalier.app.canvas.gestures import Gesture, Pan, RubberBand
-from espalier.app.canvas.scene import Hit
+from espalier.app.canvas.scene import Hit, bar_area
 from espalier.app.canvas.scene_painter import DETAIL_FROM
+from espalier.app.canvas.tips import tip
 from espalier.app.canvas.viewport import Viewport
-from espalier.app.canvas.wires import DrawWire, Wire, grabbed, handle_near, wire_from, wrapped
+from espalier.app.canvas.wires import DrawWire, Wire, grabbed, handle_near, wire_from
 from espalier.app.theme import Palette
 
 _ADD = Qt.KeyboardModifier.ControlModifier
@@ -62,6 +65,10 @@ class InteractiveViewport(Viewport):
         """Expand or collapse the group at an index of the layout."""
         raise NotImplementedError
 
+    def unfold(self, hit: Hit) -> None:
+        """Expand the group of a bar of a fold, or all its groups, or collapse those of its chain."""
+        raise NotImplementedError
+
     def activate(self, node: str) -> None:
         """Called when a node is double-clicked or activated by Return."""
         raise NotImplementedError
@@ -77,6 +84,9 @@ class InteractiveViewport(Viewport):
         hit = self.hit(spot)
         if hit and hit.triangle and not add:
             self.toggle(hit.place)
+            return
+        if hit and (hit.bar >= 0 or hit.link) and not add:
+            self.unfold(hit)
             return
         header = hit is not None and (hit.kind != "group" or self.on_header(hit, spot))
         nodes = self.members(hit) if hit and header else []
@@ -164,6 +174,8 @@ class InteractiveViewport(Viewport):
             self.activate(self.members(hit)[0])
         elif hit.kind == "group" and not hit.triangle and self.on_header(hit, event.position()):
             self.toggle(hit.place)
+        elif hit.kind == "fold" and hit.bar < 0 and not hit.link:
+            self.unfold(replace(hit, link=OPEN_ALL))
 
     def hover(self, spot: QPointF) -> None:
         """Highlight the object under the pointer; an edge shows its shape."""
@@ -171,6 +183,8 @@ class InteractiveViewport(Viewport):
             return
         hit = self.hit(spot)
         rect = edge = None
+        if hit and hit.bar >= 0:
+            rect = bar_area(self.scene.layout, hit.place, hit.bar)
         shared = self.scene.sources_at(hit) if hit else ()
         if hit and hit.kind == "node":
             rect = tuple(self.scene.layout.node_rects[hit.place].tolist())
@@ -188,7 +202,9 @@ class InteractiveViewport(Viewport):
         changed |= not np.array_equal(ends, self.marks.hover_stubs)
         self.marks.hover, self.marks.hover_edge, self.marks.spot = rect, edge, spot
         self.marks.hover_stubs, self.marks.handle = ends, handle
-        self.setCursor(Qt.CursorShape.CrossCursor if grab else Qt.CursorShape.ArrowCursor)
+        link = hit is not None and (hit.bar >= 0 or bool(hit.link))
+        shape = Qt.CursorShape.PointingHandCursor if link else Qt.CursorShape.ArrowCursor
+        self.setCursor(Qt.CursorShape.CrossCursor if grab else shape)
         if changed:
             self.update()
 
@@ -250,15 +266,4 @@ class InteractiveViewport(Viewport):
     def note_at(self, spot: QPointF) -> str:
         """The tool tip of a pixel: a node's name, adapter and problem, or the sources of a shared tensor."""
         hit = self.hit(spot)
-        if self.scene is None or hit is None or hit.kind == "group":
-            return ""
-        if hit.kind == "stub":
-            tree = self.scene.layout.tree
-            return "\n".join(f"{tree.ids[i]}: {self.scene.output(i)}" for i in self.scene.sources_at(hit))
-        number = int(self.scene.layout.nodes[hit.place])
-        node = self.scene.graph.nodes[self.scene.layout.tree.ids[number]]
-        name = node.target if node.call == "call_module" else node.id
-        muted = "muted: an identity stands for it" if node.annotation.muted else ""
-        lines = [name, muted, wrapped(node.annotation.note), self.scene.figures.adapters[number],
-                 self.scene.problems.get(number, "")]  # fmt: skip
-        return "\n".join(filter(None, lines))
+        return tip(self.scene, hit) if self.scene is not None and hit is not None else ""

@@ -12,6 +12,8 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.app.canvas.fold_card import card_size
+from espalier.app.canvas.folding import Fold, Folding, Inside
 from espalier.app.canvas.hierarchy import Cancelled, Group, Hierarchy, Tensor
 from espalier.app.canvas.hierarchy_builder import never
 from espalier.app.canvas.layered import Drawing, draw
@@ -54,6 +56,9 @@ class Layout:
     tensors: Numbers
     labels: Rects
     arrows: NDArray[np.bool_]
+    folds: tuple[Fold, ...] = ()
+    fold_rects: Rects = field(default_factory=lambda: np.zeros((0, 4)))
+    folding: bool = False
 
     def free_in_head(self, place: int, left: float, right: float) -> list[tuple[float, float]]:
         """The intervals of a group's header between `left` and `right` that no wire crosses, the rightmost first."""
@@ -82,16 +87,18 @@ class _Block:
     lengths: Numbers
     labels: Rects
     arrows: NDArray[np.bool_]
+    folds: Rects
 
 
 @dataclass(slots=True)
 class _Names:
-    """The numbers of nodes, groups, stubs and tensors of one instance of a block, in the block's order."""
+    """The numbers of nodes, groups, stubs, tensors and folds of one instance of a block, in the block's order."""
 
     nodes: list[int] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     stubs: list[int] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
+    folds: list[Fold] = field(default_factory=list)
 
 
 def layout(
@@ -99,9 +106,13 @@ def layout(
     open_groups: frozenset[str],
     horizontal: bool = False,
     cancelled: Callable[[], bool] = never,
+    folding: bool = False,
 ) -> Layout:
-    """Lay out `tree` with `open_groups` expanded. Raises Cancelled when `cancelled()` returns true."""
-    block, names = _Builder(tree, open_groups, horizontal, cancelled).block(0)
+    """Lay out `tree` with `open_groups` expanded. Raises Cancelled when `cancelled()` returns true.
+
+    `folding`: collapsed groups of a chain are drawn as one box.
+    """
+    block, names = _Builder(tree, open_groups, horizontal, cancelled, folding).block(0)
     starts = np.zeros(len(block.lengths) + 1, np.int64)
     np.cumsum(block.lengths, out=starts[1:])
     return Layout(
@@ -110,18 +121,25 @@ def layout(
         block.groups, block.opened, block.doors,
         np.array(names.stubs, np.int64), block.stubs, block.points, starts,
         np.array(names.tensors, np.int64).reshape(-1, 2), block.labels, block.arrows,
+        tuple(names.folds), block.folds, folding,
     )  # fmt: skip
 
 
 class _Builder:
     def __init__(
-        self, tree: Hierarchy, open_groups: frozenset[str], horizontal: bool, cancelled: Callable[[], bool]
+        self,
+        tree: Hierarchy,
+        open_groups: frozenset[str],
+        horizontal: bool,
+        cancelled: Callable[[], bool],
+        folding: bool,
     ) -> None:
         self.tree, self.horizontal, self.cancelled = tree, horizontal, cancelled
         self.open = [g.path in open_groups for g in tree.groups]
         self.open[0] = True
         self.memo: dict[object, _Block] = {}
-        self.nodes = len(tree.ids)
+        self.nodes, self.codes = len(tree.ids), len(tree.ids) + len(tree.stubs)  # from `codes` a child is a fold
+        self.folding = Folding(tree, self.open) if folding and tree.chains else None
         self.widths = [int(c.width) if c else 0 for c in tree.captions]
         self.mute = [c is not None and c.mute for c in tree.captions]
 
@@ -130,21 +148,22 @@ class _Builder:
         if self.cancelled():
             raise Cancelled
         group = self.tree.groups[number]
+        inside = self.folding.inside(group) if self.folding else Inside(group.children, group.wires)
         kids: dict[int, tuple[_Block, _Names]] = {}
         codes: list[object] = []
-        for place, child in enumerate(group.children):
+        for place, child in enumerate(inside.children):
             if 0 <= child < self.nodes:
                 codes.append((self.widths[child], self.mute[child]))
             elif child < 0 and self.open[~child]:
                 kids[place] = self.block(~child)
                 codes.append(-1 - kids[place][0].number)
             else:
-                codes.append((int(self._width(child)), child < 0, *self._tag_widths(child)))
-        key = (group.wiring, tuple(codes), int(_title_width(group)), group.parent < 0)
+                codes.append((*map(int, self._box_size(child)), child < 0, *self._tag_widths(child)))
+        key = (group.wiring, tuple(codes), inside.merged, int(_title_width(group)), group.parent < 0)
         block = self.memo.get(key)
         if block is None:
-            block = self.memo[key] = self._draw(group, {p: b for p, (b, _) in kids.items()})
-        return block, self._names(group, kids)
+            block = self.memo[key] = self._draw(group, inside, {p: b for p, (b, _) in kids.items()})
+        return block, self._names(inside, kids)
 
     def _width(self, child: int) -> float:
         if child < 0:
@@ -154,57 +173,69 @@ class _Builder:
         caption = self.tree.captions[child]
         return caption.width if caption else 0.0
 
-    def _tag_widths(self, child: int) -> list[float]:
-        """Widths of the tags on a collapsed group."""
-        tags = self.tree.groups[~child].tags if child < 0 else ()
-        return [stub_width(self.tree.stubs[t].label) for t in tags]
+    def _fold(self, child: int) -> Fold:
+        assert self.folding is not None
+        return self.folding.folds[child - self.codes]
 
-    def _names(self, group: Group, kids: dict[int, tuple[_Block, _Names]]) -> _Names:
-        names = _Names(tensors=list(group.wires.values()))
-        for child in group.children:
+    def _tags_of(self, child: int) -> tuple[int, ...]:
+        """The stubs on the box of a collapsed group or of a fold."""
+        return self.tree.groups[~child].tags if child < 0 else self._fold(child).tags if child >= self.codes else ()
+
+    def _tag_widths(self, child: int) -> list[float]:
+        """Widths of the tags on a collapsed group or a fold."""
+        return [stub_width(self.tree.stubs[t].label) for t in self._tags_of(child)]
+
+    def _names(self, inside: Inside, kids: dict[int, tuple[_Block, _Names]]) -> _Names:
+        names = _Names(tensors=list(inside.wires.values()))
+        for child in inside.children:
             if 0 <= child < self.nodes:
                 names.nodes.append(child)
             elif child < 0:
                 names.groups.append(~child)
-            else:
+            elif child < self.codes:
                 names.stubs.append(child - self.nodes)
-        for place, child in enumerate(group.children):
-            if child < 0 and place not in kids:
-                names.stubs += self.tree.groups[~child].tags
+            else:
+                names.folds.append(self._fold(child))
+        for place, child in enumerate(inside.children):
+            if place not in kids:
+                names.stubs += self._tags_of(child)
         for _, inner in kids.values():
             names.nodes += inner.nodes
             names.groups += inner.groups
             names.stubs += inner.stubs
             names.tensors += inner.tensors
+            names.folds += inner.folds
         return names
 
-    def _draw(self, group: Group, kids: dict[int, _Block]) -> _Block:
-        sizes = [self._size(p, c, kids) for p, c in enumerate(group.children)]
-        boxes = [self._box(size, kids.get(p), group.children[p]) for p, size in enumerate(sizes)]
-        drawing = draw(boxes, list(group.wires), self._frame(group))
+    def _draw(self, group: Group, inside: Inside, kids: dict[int, _Block]) -> _Block:
+        children = inside.children
+        sizes = [(kids[p].width, kids[p].height) if p in kids else self._box_size(c) for p, c in enumerate(children)]
+        boxes = [self._box(size, kids.get(p), children[p]) for p, size in enumerate(sizes)]
+        drawing = draw(boxes, list(inside.wires), self._frame(group))
         flip = slice(None, None, -1) if self.horizontal else slice(None)
         at = np.array(drawing.at, float).reshape(-1, 2)[:, flip]
         rects = np.hstack([at, np.array(sizes, float).reshape(-1, 2)])
         points = np.array([p for route in drawing.routes for p in route], float).reshape(-1, 2)[:, flip]
         lengths = np.array([len(r) for r in drawing.routes], np.int64)
         size = (drawing.across, drawing.along)[flip]
-        codes = np.array(group.children, np.int64)
-        own = codes < 0
-        stub = codes >= self.nodes
+        codes = np.array(children, np.int64)
+        own, fold = codes < 0, codes >= self.codes
+        stub = (codes >= self.nodes) & ~fold
         opened = np.array([p in kids for p in range(len(codes))], bool)
-        arrows = np.array([end >= 0 and end not in kids for _, _, end, _ in group.wires], bool)
+        arrows = np.array([end >= 0 and end not in kids for _, _, end, _ in inside.wires], bool)
         inner = [(at[p], b) for p, b in kids.items()]
         return _Block(
             len(self.memo), drawing, size[0], size[1],
-            _join(rects[~own & ~stub], [(o, b.nodes) for o, b in inner]),
+            _join(rects[~own & ~stub & ~fold], [(o, b.nodes) for o, b in inner]),
             _join(rects[own], [(o, b.groups) for o, b in inner]),
             np.concatenate([opened[own], *(b.opened for _, b in inner)]),
-            _join(self._doors(group, at, kids), [(o[:1].repeat(2), b.doors) for o, b in inner]),
-            _join(np.vstack([rects[stub], self._tags(group, rects, kids)]), [(o, b.stubs) for o, b in inner]),
+            _join(self._doors(children, at, kids), [(o[:1].repeat(2), b.doors) for o, b in inner]),
+            _join(np.vstack([rects[stub], self._tags(children, rects, kids)]), [(o, b.stubs) for o, b in inner]),
             _join(points, [(o, b.points) for o, b in inner]),
             np.concatenate([lengths, *(b.lengths for _, b in inner)]),
             _join(self._labels(drawing), [(np.append(o, 0.0), b.labels) for o, b in inner]),
             np.concatenate([arrows, *(b.arrows for _, b in inner)]),
+            _join(rects[fold], [(o, b.folds) for o, b in inner]),
         )  # fmt: skip
 
     def _labels(self, drawing: Drawing) -> Rects:
@@ -212,38 +243,47 @@ class _Builder:
         rows = np.array(drawing.labels, float).reshape(-1, 3)
         return rows * 0.0 if self.horizontal else rows
 
-    def _doors(self, group: Group, at: Rects, kids: dict[int, _Block]) -> Rects:
+    def _doors(self, children: list[int], at: Rects, kids: dict[int, _Block]) -> Rects:
         """Where wires cross the headers of the child groups."""
         rows: list[tuple[float, float]] = []
-        for place, child in enumerate(group.children):
+        for place, child in enumerate(children):
             ins = kids[place].drawing.ins if place in kids and not self.horizontal else []
             if child < 0:
                 rows.append((at[place, 0] + min(ins), at[place, 0] + max(ins)) if ins else (np.nan, np.nan))
         return np.array(rows, float).reshape(-1, 2)
 
-    def _tags(self, group: Group, rects: Rects, kids: dict[int, _Block]) -> Rects:
-        """The tags of collapsed groups, one per row."""
+    def _tags(self, children: list[int], rects: Rects, kids: dict[int, _Block]) -> Rects:
+        """The tags of collapsed groups and folds, one per row."""
         rows = [
-            (rects[p, 0] + TAG_LEFT, rects[p, 1] + CLOSED_HEIGHT + k * TAG_STEP - 2,
+            (rects[p, 0] + TAG_LEFT, rects[p, 1] + self._untagged(child) + k * TAG_STEP - 2,
              min(width, rects[p, 2] - TAG_LEFT - 10), STUB_HEIGHT)
-            for p, child in enumerate(group.children) if child < 0 and p not in kids
+            for p, child in enumerate(children) if p not in kids
             for k, width in enumerate(self._tag_widths(child))
         ]  # fmt: skip
         return np.array(rows, float).reshape(-1, 4)
 
-    def _size(self, place: int, child: int, kids: dict[int, _Block]) -> tuple[float, float]:
-        if place in kids:
-            return kids[place].width, kids[place].height
-        height = NODE_HEIGHT if child < self.nodes else STUB_HEIGHT
-        if child < 0:
-            tags = len(self.tree.groups[~child].tags)
-            height = CLOSED_HEIGHT + tags * TAG_STEP + 4.0 * (tags > 0)
+    def _untagged(self, child: int) -> float:
+        """Height of a box without its tags."""
+        if child >= self.codes:
+            fold = self._fold(child)
+            return card_size(len(fold.members), fold.title)[1]
+        return NODE_HEIGHT if 0 <= child < self.nodes else CLOSED_HEIGHT if child < 0 else STUB_HEIGHT
+
+    def _box_size(self, child: int) -> tuple[float, float]:
+        """Width and height of what is not an expanded group."""
+        tags = len(self._tags_of(child))
+        height = self._untagged(child) + tags * TAG_STEP + 4.0 * (tags > 0)
+        if child >= self.codes:
+            fold = self._fold(child)
+            return card_size(len(fold.members), fold.title)[0], height
         return self._width(child), height
 
     def _box(self, size: tuple[float, float], inner: _Block | None, child: int) -> Box:
         across, along = size[::-1] if self.horizontal else size
         if inner is None:
-            return Box(across, along, group=child < 0, mute=0 <= child < self.nodes and self.mute[child])
+            return Box(
+                across, along, group=child < 0 or child >= self.codes, mute=0 <= child < self.nodes and self.mute[child]
+            )
         return Box(across, along, tuple(inner.drawing.ins), tuple(inner.drawing.outs), True)
 
     def _frame(self, group: Group) -> Frame:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, Qt, Signal
 
 from espalier.app.canvas.colouring import by_kind
-from espalier.app.canvas.hierarchy import default_open
+from espalier.app.canvas.hierarchy import Hierarchy, default_open
 from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import layout
 from espalier.app.canvas.node_metrics import NodeMetrics
@@ -31,15 +31,22 @@ class LayoutRequest:
     open_groups: frozenset[str] | None
     horizontal: bool
     show_scalars: bool = False
+    folding: bool = True
+    show_shapes: bool = False
+
+    def _build(self, cancelled: Callable[[], bool]) -> Hierarchy:
+        return build(self.graph, self.show_scalars, cancelled, self.show_shapes)
 
     def compute(self, cancelled: Callable[[], bool]) -> Scene:
         """Compute the scene. Raises Cancelled."""
         with without_garbage_collection():
             before = self.before
-            tree = before.layout.tree if before else build(self.graph, self.show_scalars, cancelled)
+            tree = before.layout.tree if before else self._build(cancelled)
             paths = {g.path for g in tree.groups}
-            open_groups = default_open(tree) if self.open_groups is None else self.open_groups & paths
-            new_layout = layout(tree, open_groups, self.horizontal, cancelled)
+            open_groups = (
+                default_open(tree, folding=self.folding) if self.open_groups is None else self.open_groups & paths
+            )
+            new_layout = layout(tree, open_groups, self.horizontal, cancelled, self.folding)
             figures, finder = (
                 (before.figures, before.finder) if before else (NodeMetrics.of(self.graph), NodeSearch(self.graph))
             )

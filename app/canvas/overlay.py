@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from espalier.app.canvas.camera import Area, Camera
+from espalier.app.canvas.fold_card import slots
 from espalier.app.canvas.layout import STUB_HEIGHT
 from espalier.app.canvas.primitives import draw_rects, font, pen
 from espalier.app.canvas.scene import Scene
@@ -29,7 +30,8 @@ class Marks:
     """The present marks, by index in the layout."""
 
     nodes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # what hides selected nodes
+    bars: np.ndarray = field(default_factory=lambda: np.zeros((0, 4)))  # of folds, where selected nodes are hidden
     stubs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     routes: list[int] = field(default_factory=list)
     hover: Area | None = None
@@ -57,6 +59,7 @@ def mark_selection(scene: Scene, chosen_numbers: np.ndarray) -> Marks:
     marks.nodes = np.flatnonzero(chosen[scene.layout.nodes])
     hiding = scene.cover[chosen]
     marks.groups = np.unique(hiding[hiding >= 0])
+    marks.bars = _bars(scene, chosen, marks.groups - len(scene.layout.groups))
     if len(chosen_numbers) <= 3:
         numbers = chosen_numbers.tolist()
         marks.stubs = scene.ends_of(numbers)
@@ -71,6 +74,19 @@ def mark_selection(scene: Scene, chosen_numbers: np.ndarray) -> Marks:
                 arriving |= beside & (np.abs(ends[:, along] - rect[along]) < 0.5)
         marks.routes = np.flatnonzero(leaving | arriving)[:MAX_ROUTES].tolist()
     return marks
+
+
+def _bars(scene: Scene, chosen: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """The bars of the groups in these folds that hide chosen nodes; none if it is every one of a fold."""
+    found: list[np.ndarray] = []
+    tree, figures = scene.layout.tree, scene.figures
+    for place in folds[folds >= 0].tolist():
+        members = scene.layout.folds[place].members
+        hit = np.array([bool(chosen[figures.group(tree, member).rows].any()) for member in members])
+        if not hit.all():
+            corner = np.append(scene.layout.fold_rects[place, :2], (0.0, 0.0))
+            found.append(slots(len(members))[hit] + corner + (-4.0, -4.0, 8.0, 20.0))
+    return np.concatenate(found) if found else np.zeros((0, 4))
 
 
 def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Camera, marks: Marks, view: QRectF) -> None:
@@ -88,7 +104,8 @@ def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Came
     area = camera.area(view.width(), view.height())
     painter.setPen(pen(palette.accent, SELECTION_WIDTH))
     _outlines(painter, scene.layout.node_rects[marks.nodes], area, near)
-    _outlines(painter, scene.layout.group_rects[marks.groups], area, near)
+    _outlines(painter, scene.hiding_rects[marks.groups], area, near)
+    _outlines(painter, marks.bars, area, near, 3)
     _outlines(painter, scene.layout.stub_rects[marks.stubs], area, near, STUB_HEIGHT / 2)
     painter.setPen(pen(palette.accent, 1.4))
     _outlines(painter, scene.layout.stub_rects[marks.hover_stubs], area, near, STUB_HEIGHT / 2)

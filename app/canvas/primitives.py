@@ -32,7 +32,8 @@ def draw_rects(painter: QPainter, rects: NDArray[np.float64]) -> None:
 
 def draw_arrowheads(painter: QPainter, tips: NDArray[np.float64], horizontal: bool) -> None:
     """Draw arrowheads with their tips at rows x, y, pointing down, or to the right if `horizontal`."""
-    corners = ((-ARROW, -ARROW / 2), (-ARROW, ARROW / 2)) if horizontal else ((-ARROW / 2, -ARROW), (ARROW / 2, -ARROW))
+    long, half = ARROW[0], ARROW[1] / 2
+    corners = ((-long, -half), (-long, half)) if horizontal else ((-half, -long), (half, -long))
     (a, b), (c, d) = corners
     colour = painter.pen().color()
     painter.save()

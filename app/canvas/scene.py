@@ -16,6 +16,8 @@ from espalier.app.canvas.box_index import BoxIndex, Indices
 from espalier.app.canvas.camera import Area
 from espalier.app.canvas.casts import MAX_LABEL_WIDTH, CastLayer, Chip
 from espalier.app.canvas.colouring import Colouring
+from espalier.app.canvas.fold_card import bar_at, slots
+from espalier.app.canvas.fold_metrics import FoldMetrics, links_of
 from espalier.app.canvas.hierarchy import Stub
 from espalier.app.canvas.layout import HEAD, Layout
 from espalier.app.canvas.node_metrics import NodeMetrics
@@ -26,11 +28,14 @@ from espalier.model.graph.graph import Graph, out_port
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """The object at a point: its kind ("node", "stub", "group"), its index in the layout, whether on the triangle."""
+    """The object at a point: its kind ("node", "stub", "group", "fold"), its index in the layout, whether on the
+    triangle; of a fold also the bar (-1: none) and the link."""
 
     kind: str
     place: int
     triangle: bool = False
+    bar: int = -1
+    link: str = ""
 
 
 @dataclass(slots=True)
@@ -48,9 +53,11 @@ class Scene:
     edge_box: NDArray[np.float64] = field(init=False)  # rows left, top, right, bottom
     place_of: dict[int, int] = field(init=False)
     group_place: dict[int, int] = field(init=False)
-    cover: Indices = field(init=False)  # by node: the place of the closed group that hides it, or -1
+    cover: Indices = field(init=False)  # by node: the place in `hiding_rects` of what hides it, or -1
+    hiding_rects: NDArray[np.float64] = field(init=False)  # of groups, then of folds
     ends: dict[int, list[int]] = field(init=False)  # node number → places of the stubs of its tensors
     _casts: CastLayer | None = field(init=False, default=None)
+    _fold_metrics: dict[int, FoldMetrics] = field(init=False, default_factory=dict)
     _nodes: BoxIndex = field(init=False)
     _groups: BoxIndex = field(init=False)
     _stubs: BoxIndex = field(init=False)
@@ -78,6 +85,7 @@ class Scene:
         self.place_of = dict(zip(self.layout.nodes.tolist(), range(len(self.layout.nodes)), strict=True))
         self.group_place = dict(zip(self.layout.groups.tolist(), range(len(self.layout.groups)), strict=True))
         self.cover = _cover(self.layout)
+        self.hiding_rects = np.vstack([self.layout.group_rects, self.layout.fold_rects])
         self.ends = {}
         for place, number in enumerate(self.layout.stubs.tolist()):
             for source in sources(self.layout.tree.stubs[number]):
@@ -100,10 +108,17 @@ class Scene:
         """Numbers of the nodes that touch `area`, and of all nodes in collapsed groups that do, ascending."""
         chosen = np.zeros(len(self.cover), bool)
         chosen[self.layout.nodes[self.nodes_in(area)]] = True
-        touched = np.zeros(len(self.layout.groups) + 1, bool)  # the last one stands for "in no closed group"
+        touched = np.zeros(len(self.hiding_rects) + 1, bool)  # the last one stands for "hidden by nothing"
         touched[self.groups_in(area)] = True
+        touched[len(self.layout.groups) + self.folds_in(area)] = True
         touched[-1] = False
         return np.flatnonzero(chosen | touched[self.cover])
+
+    def folds_in(self, area: Area) -> Indices:
+        """Indices of the folds that touch `area`."""
+        x, y, w, h = area
+        left, top, wide, high = self.layout.fold_rects.T
+        return np.flatnonzero((left <= x + w) & (left + wide >= x) & (top <= y + h) & (top + high >= y))
 
     def edges_in(self, area: Area) -> Indices:
         """Indices of the edges whose bounds touch `area`."""
@@ -114,11 +129,13 @@ class Scene:
         return self._stubs.touching(area)
 
     def hit(self, x: float, y: float) -> Hit | None:
-        """The object at a point: a node or stub, else the innermost group."""
+        """The object at a point: a node, stub or fold, else the innermost group."""
         spot = (x, y, 0.0, 0.0)
         for kind, found in (("node", self.nodes_in(spot)), ("stub", self.stubs_in(spot))):
             if len(found):
                 return Hit(kind, int(found[-1]))
+        if len(folds := self.folds_in(spot)):
+            return self._hit_fold(int(folds[-1]), x, y)
         groups = self.groups_in(spot)
         if not len(groups):
             return None
@@ -126,6 +143,36 @@ class Scene:
         place = int(groups[np.argmin(areas)])
         gx, gy = self.layout.group_rects[place, :2]
         return Hit("group", place, bool(x - gx <= 28 and y - gy <= HEAD))
+
+    def _hit_fold(self, place: int, x: float, y: float) -> Hit:
+        left, top, _, _ = self.layout.fold_rects[place].tolist()
+        fold = self.layout.folds[place]
+        for link, (a, b, w, h) in links_of(fold).items():
+            if a <= x - left <= a + w and b <= y - top <= b + h:
+                return Hit("fold", place, link=link)
+        return Hit("fold", place, bar=bar_at(len(fold.members), x - left, y - top))
+
+    def fold_metrics(self, place: int) -> FoldMetrics:
+        """The metrics of a fold, kept until a choice changes."""
+        metrics = self._fold_metrics.get(place)
+        if metrics is None:
+            fold = self.layout.folds[place]
+            metrics = self._fold_metrics[place] = FoldMetrics.of(self.layout.tree, fold, self.figures, self.graph)
+        return metrics
+
+    def place_of_group(self, number: int) -> tuple[str, int] | None:
+        """Where a group is drawn: ("group", index), ("fold", index of the fold that hides it), or None."""
+        if number in self.group_place:
+            return "group", self.group_place[number]
+        return next((("fold", k) for k, fold in enumerate(self.layout.folds) if number in fold.members), None)
+
+    def rect_of_group(self, number: int) -> Area | None:
+        """The rectangle of a group, or of the fold that hides it."""
+        found = self.place_of_group(number)
+        if found is None:
+            return None
+        rects = self.layout.group_rects if found[0] == "group" else self.layout.fold_rects
+        return tuple(rects[found[1]].tolist())
 
     def edge_at(self, x: float, y: float, reach: float) -> int | None:
         """The nearest edge within `reach` (canvas units) of a point."""
@@ -169,12 +216,15 @@ class Scene:
 
     def choices_changed(self, graph: Graph, ids: Iterable[str]) -> list[Area]:
         """Replace the graph by one with other choices. Returns the areas of groups that now differ from their twins
-        or no longer do."""
+        or no longer do, and of folds that look different."""
         tree, before = self.layout.tree, self.figures.answered
+        folds, self._fold_metrics = self._fold_metrics, {}
         self.graph = graph
         self.figures.update(graph, ids, tree.index)
         changed = (g for g, unlike in before.items() if self.figures.twins(tree, g)[1] != unlike)
-        return [self._head_of(self.group_place[g]) for g in changed if g in self.group_place]
+        heads = [self._head_of(self.group_place[g]) for g in changed if g in self.group_place]
+        unlike = (place for place, metrics in folds.items() if self.fold_metrics(place) != metrics)
+        return heads + [tuple(self.layout.fold_rects[place].tolist()) for place in unlike]
 
     def _head_of(self, place: int) -> Area:
         """The header of an expanded group, or the whole of a collapsed one."""
@@ -191,14 +241,18 @@ class Scene:
         return shape_text(meta)
 
     def rect_of(self, node: int) -> Area | None:
-        """The rectangle of a node, or of the collapsed group that hides it."""
+        """The rectangle of a node, or of the collapsed group or the fold that hides it."""
         if node in self.place_of:
             return tuple(self.layout.node_rects[self.place_of[node]].tolist())
-        for group in self.layout.tree.ancestors(self.layout.tree.home[node]):
-            place = self.group_place.get(group)
-            if place is not None and not self.layout.group_open[place]:
-                return tuple(self.layout.group_rects[place].tolist())
-        return None
+        hiding = int(self.cover[node])
+        return tuple(self.hiding_rects[hiding].tolist()) if hiding >= 0 else None
+
+
+def bar_area(layout: Layout, place: int, bar: int) -> Area:
+    """The rectangle of a bar of a fold with its number."""
+    left, top = layout.fold_rects[place, :2].tolist()
+    x, y, w, h = slots(len(layout.folds[place].members))[bar].tolist()
+    return left + x - 3, top + y - 3, w + 6, h + 18
 
 
 def sources(stub: Stub) -> tuple[int, ...]:
@@ -207,13 +261,16 @@ def sources(stub: Stub) -> tuple[int, ...]:
 
 
 def _cover(layout: Layout) -> Indices:
-    """By node: the index of the collapsed group that hides it, or -1."""
+    """By node: the index of the collapsed group that hides it, or the number of groups + that of the fold, or -1."""
     tree = layout.tree
     cover = np.full(len(tree.groups) + 1, -1, np.int64)  # the last one: nodes that have no box
     closed = np.flatnonzero(~layout.group_open)
     cover[layout.groups[closed]] = closed
     shown = np.zeros(len(tree.groups), bool)
     shown[layout.groups] = shown[0] = True
+    for place, fold in enumerate(layout.folds):
+        cover[list(fold.members)] = len(layout.groups) + place
+        shown[list(fold.members)] = True
     for number in np.flatnonzero(~shown).tolist():  # a group comes after the one around it
         cover[number] = cover[tree.groups[number].parent]
     return cover[np.array(tree.home, np.int64)]

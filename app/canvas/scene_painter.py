@@ -11,7 +11,8 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 from espalier.app.canvas.box_index import Indices
 from espalier.app.canvas.camera import Area
 from espalier.app.canvas.casts import MAX_LABEL_WIDTH
-from espalier.app.canvas.headings import paint_closed, paint_far_heads, paint_head
+from espalier.app.canvas.fold_painter import paint_fold
+from espalier.app.canvas.headings import paint_closed, paint_far_closed, paint_far_heads, paint_head
 from espalier.app.canvas.layout import HEAD
 from espalier.app.canvas.primitives import draw_arrowheads, draw_lines, draw_rects, font, pen, route_path
 from espalier.app.canvas.scene import Scene
@@ -51,6 +52,8 @@ class ScenePainter:
         self._frames(painter, scene, groups, scale)
         self._edges(painter, scene, edges, scale)
         opened = groups[scene.layout.group_open[groups]]
+        for place in scene.folds_in(reach).tolist():
+            paint_fold(painter, scene, place, scale, self.palette)
         if near:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
             for place in groups[~scene.layout.group_open[groups]].tolist():
@@ -67,7 +70,7 @@ class ScenePainter:
                 paint_head(painter, scene, place, scale, self.palette)
         else:
             self._far_nodes(painter, scene, nodes, scale)
-            self._far_closed(painter, scene, groups)
+            self._far_closed(painter, scene, groups, scale)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
             paint_far_heads(painter, scene, opened.tolist(), scale, self.palette)
 
@@ -147,13 +150,12 @@ class ScenePainter:
                 rects[:, 3] = np.maximum(rects[:, 3], 1.5 / scale)
             draw_rects(painter, rects)
 
-    def _far_closed(self, painter: QPainter, scene: Scene, groups: Indices) -> None:
+    def _far_closed(self, painter: QPainter, scene: Scene, groups: Indices, scale: float) -> None:
+        """Paint collapsed groups in a tint of their main colour, with their names where they fit."""
         layout = scene.layout
-        closed = groups[~layout.group_open[groups]]
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        painter.setPen(pen(self.palette.edge))
-        painter.setBrush(QColor(self.palette.panel))
-        draw_rects(painter, layout.group_rects[closed])
+        for place in groups[~layout.group_open[groups]].tolist():
+            paint_far_closed(painter, scene, place, scale, self.palette)
 
     def _nodes(self, painter: QPainter, scene: Scene, nodes: Indices) -> None:
         transform = painter.transform()
@@ -173,7 +175,7 @@ class ScenePainter:
         for place in scene.stubs_in(area).tolist():
             x, y, w, h = layout.stub_rects[place].tolist()
             painter.setPen(pen(palette.line))
-            painter.setBrush(QColor(palette.chip))
+            painter.setBrush(QColor(palette.chip if scale >= STUB_NAMES_FROM else palette.control))
             painter.drawRoundedRect(QRectF(x, y, w, h), h / 2, h / 2)
             if scale >= STUB_NAMES_FROM:
                 stub = layout.tree.stubs[layout.stubs[place]]

@@ -33,6 +33,7 @@ class SceneView(InteractiveViewport):
         super().__init__(parent, palette)
         self.graph: Graph | None = None
         self.mode, self.horizontal, self.show_scalars = "kind", False, False
+        self.folding, self.show_shapes = True, False
         self.overlay: Overlay | None = None
         self._measured: dict[str, Overlay] = {}
         self.open_groups: frozenset[str] | None = None
@@ -44,8 +45,9 @@ class SceneView(InteractiveViewport):
         self._layout_worker = LayoutWorker(self)
         self._layout_worker.arrived.connect(self._install)
         self.destroyed.connect(self._layout_worker.stop)
-        self.card_overlay.mode_wanted.connect(self.set_mode)
-        self.card_overlay.turn_wanted.connect(lambda: self.set_horizontal(not self.horizontal))
+        self.bars.mode_wanted.connect(self.set_mode)
+        self.bars.shapes_wanted.connect(lambda: self.set_show_shapes(not self.show_shapes))
+        self.bars.turn_wanted.connect(lambda: self.set_horizontal(not self.horizontal))
 
     # ---- content
 
@@ -86,7 +88,7 @@ class SceneView(InteractiveViewport):
     def _clear(self) -> None:
         self._layout_worker.stop()
         self.scene, self.open_groups, self._signalled_open, self.waiting = None, None, None, False
-        self.card_overlay.show(False)
+        self.bars.show(False)
         self.tiles.clear()
         self.kit.sprites.clear()
         self.select(())
@@ -100,7 +102,7 @@ class SceneView(InteractiveViewport):
         if self.mode == "kind":
             chips = self.scene.casts_changed(changed) if self.kit.casts else []
             self.repaint_areas({self.scene.rect_of(index[i]) for i in changed} | {*chips, *heads})
-            self.card_overlay.show_colouring(self.scene, self.mode, self.overlay.title if self.overlay else None)
+            self.bars.show_colouring(self.scene, self.mode, self.overlay.title if self.overlay else None)
         else:
             self._recolour()
 
@@ -139,14 +141,14 @@ class SceneView(InteractiveViewport):
         tree = self.scene.layout.tree
         values = self._measured.get(self.mode) if self.mode in MEASURED else self.overlay
         self.scene.colours = colouring(self.mode, tree, self.scene.figures, values, self.tokens)
-        self.card_overlay.minimap.set_scene(self.scene, self.tokens)
-        self.card_overlay.show_colouring(self.scene, self.mode, self.overlay.title if self.overlay else None)
+        self.bars.minimap.set_scene(self.scene, self.tokens)
+        self.bars.show_colouring(self.scene, self.mode, self.overlay.title if self.overlay else None)
         self.repaint_all()
 
     def set_palette(self, palette: Palette) -> None:
         """Set the theme."""
         self.tokens = self.kit.palette = palette
-        self.card_overlay.set_palette(palette)
+        self.bars.set_palette(palette)
         self.tiles.clear()
         self._recolour()
         self.update()
@@ -170,19 +172,34 @@ class SceneView(InteractiveViewport):
         self.kit.casts = shown
         self.repaint_all()
 
+    def set_show_shapes(self, shown: bool) -> None:
+        """Show or hide operations that only move values (view, transpose, …); edges run through hidden ones."""
+        if shown != self.show_shapes:
+            self.show_shapes = shown
+            self._lay_out()
+
     def set_show_scalars(self, shown: bool) -> None:
         """Show or hide shape arithmetic."""
         if shown != self.show_scalars:
             self.show_scalars = shown
             self._lay_out(new=True)
 
+    def set_folding(self, folding: bool) -> None:
+        """Draw collapsed identical groups in a row as one box, or each as its own."""
+        if folding != self.folding:
+            self.folding = folding
+            self._lay_out()
+
     def _lay_out(self, new: bool = False) -> None:
         if self.graph is None:
             return
-        same_structure = self.scene is not None and not new and not self._layout_worker.busy
+        tree = self.scene.layout.tree if self.scene and not new and not self._layout_worker.busy else None
+        same_structure = tree is not None and tree.show_shapes == self.show_shapes
         self.waiting = True
         shown, before = self._preview or self.graph, self.scene if same_structure else None
-        request = LayoutRequest(shown, before, self.open_groups, self.horizontal, self.show_scalars)
+        request = LayoutRequest(
+            shown, before, self.open_groups, self.horizontal, self.show_scalars, self.folding, self.show_shapes
+        )
         self._layout_worker.request(request)
 
     def _install(self, scene: Scene) -> None:
@@ -197,7 +214,8 @@ class SceneView(InteractiveViewport):
             dx, dy = shift(old, scene, self.camera, (self.width(), self.height()), self._anchor)
             self.camera.x, self.camera.y = self.camera.x + dx, self.camera.y + dy
         self.mark()
-        self.card_overlay.show(True)
+        self.bars.show(True)
+        self.bars.show_shapes(len(scene.layout.tree.through), self.show_shapes)
         self._recolour()
         self.tiles.clear()
         self.moved()

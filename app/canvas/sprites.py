@@ -15,6 +15,7 @@ from espalier.app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, TAGS, Pa
 
 MEMORY = 48 << 20  # bytes of cached pictures
 NAMES_FROM, DETAILS_FROM = 0.42, 0.62  # scales from which names, and details and badges, are painted
+TINT = 0.16  # share of its colour in a card that shows only its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Sprites:
 
 def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) -> None:
     """Paint a node with its corner at the origin."""
-    paint_card(painter, face, palette)
+    paint_card(painter, face, palette, _strength(scale))
     if scale < NAMES_FROM:
         return
     if scale < DETAILS_FROM:
@@ -115,16 +116,24 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
         paint_mark(painter, face.width, palette)
 
 
-def paint_card(painter: QPainter, face: Face, palette: Palette) -> None:
-    """The card itself: border, category, colour tag, the folded corner of a note. Dashed where the node is muted."""
+def _strength(scale: float) -> float:
+    """How much of its colour a card shows: all of it without a name, some beside a short name, none with details."""
+    return 1.0 if scale < NAMES_FROM else TINT if scale < DETAILS_FROM else 0.0
+
+
+def paint_card(painter: QPainter, face: Face, palette: Palette, strength: float = 0.0) -> None:
+    """The card itself: border, category, colour tag, the folded corner of a note. Dashed where the node is muted.
+
+    `strength`: the share of the node's colour in the ground, 0 … 1.
+    """
     box = QRectF(0.5, 0.5, face.width - 1, NODE_HEIGHT - 1)
-    ground = mix((palette.node, face.colour), 0.28) if face.tinted else palette.node
+    ground = mix((palette.node, face.colour), max(strength, 0.28 if face.tinted else 0.0))
     border = pen(palette.bad if face.problem else palette.line, 1.4 if face.problem else 1.0, False)
     if face.muted:
         border.setColor(QColor(palette.muted))
         border.setStyle(Qt.PenStyle.DashLine)
     painter.setPen(border)
-    painter.setBrush(QColor(palette.background if face.muted else ground))
+    painter.setBrush(QColor(palette.background if face.muted and strength < 1 else ground))
     painter.drawRoundedRect(box, RADIUS, RADIUS)
     clip = QPainterPath()
     clip.addRoundedRect(box.adjusted(-0.5, -0.5, 0.5, 0.5), RADIUS, RADIUS)

@@ -11,6 +11,8 @@ from espalier.app.canvas.hierarchy import default_open
 from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
 from espalier.app.canvas.node_metrics import NodeMetrics, counts
+from espalier.app.canvas.svg_folds import svg_folds
+from espalier.app.canvas.svg_marks import clean, fitting, route_data, svg_box, svg_text
 from espalier.app.figures.captions import (
     BADGES_FROM,
     BESIDE,
@@ -45,11 +47,18 @@ def to_svg(
     palette: Palette = LIGHT,
     horizontal: bool = False,
     outlines: Mapping[str, str] | None = None,
+    folding: bool = True,
+    show_shapes: bool = False,
 ) -> str:
-    """The graph as an SVG document. `open_groups` None: expand by size; `outlines`: node id → colour."""
-    tree = build(graph)
-    opened = default_open(tree) if open_groups is None else open_groups
-    return "\n".join(_Writer(graph, layout(tree, opened, horizontal), palette, outlines or {}).document()) + "\n"
+    """The graph as an SVG document. `open_groups` None: expand by size; `outlines`: node id → colour.
+
+    `folding`: collapsed identical groups in a row are drawn as one box; `show_shapes`: operations that only move values
+    have boxes, as those of `outlines` always have.
+    """
+    tree = build(graph, show_shapes=show_shapes, kept=(outlines or {}).keys())
+    opened = default_open(tree, folding=folding) if open_groups is None else open_groups
+    drawn = layout(tree, opened, horizontal, folding=folding)
+    return "\n".join(_Writer(graph, drawn, palette, outlines or {}).document()) + "\n"
 
 
 class _Writer:
@@ -68,13 +77,14 @@ class _Writer:
             f'font-family="{escape(css_fonts())}">'
         )
         yield from self._style()
-        yield _box((-MARGIN, -MARGIN, width, height), 0, p.background)
+        yield svg_box((-MARGIN, -MARGIN, width, height), 0, p.background)
         yield from self._frames()
         yield f'<g fill="none" stroke="{p.edge}" stroke-width="{EDGE_WIDTH}">'
         yield from self._edges()
         yield "</g>"
         yield f'<path d="{self._arrows()}" fill="{p.edge}"/>'
         yield from self._heads()
+        yield from svg_folds(self.drawn, self.graph, self.figures, self.palette, self.outlines)
         yield from self._shapes()
         yield from self._casts()
         yield from self._stubs()
@@ -97,7 +107,7 @@ class _Writer:
             odd = drawn.tree.groups[number].depth % 2
             ground = (p.group if odd else p.background) if opened else p.panel
             if opened:
-                yield _box(rect, GROUP_RADIUS, ground, p.line)
+                yield svg_box(rect, GROUP_RADIUS, ground, p.line)
 
     def _edges(self) -> Iterator[str]:
         drawn = self.drawn
@@ -108,9 +118,8 @@ class _Writer:
         """The path data of all arrowheads."""
         drawn = self.drawn
         tips = drawn.points[drawn.starts[1:][drawn.arrows] - 1].tolist()
-        base = (
-            f"l{-ARROW:g} {-ARROW / 2:g}v{ARROW:g}z" if drawn.horizontal else f"l{-ARROW / 2:g} {-ARROW:g}h{ARROW:g}z"
-        )
+        long, wide = ARROW
+        base = f"l{-long:g} {-wide / 2:g}v{wide:g}z" if drawn.horizontal else f"l{-wide / 2:g} {-long:g}h{wide:g}z"
         return "".join(f"M{x:.1f} {y:.1f}{base}" for x, y in tips)
 
     def _heads(self) -> Iterator[str]:
@@ -120,28 +129,28 @@ class _Writer:
             x, y, w, h = drawn.group_rects[place].tolist()
             words = counts(group.size, figures.parameters, self.figures.twins(drawn.tree, number))
             if not opened:
-                yield _box((x, y, w, h), GROUP_RADIUS, p.panel, p.line)
+                yield svg_box((x, y, w, h), GROUP_RADIUS, p.panel, p.line)
                 yield from self._closed(group.label, words, figures.bars, (x, y, w))
                 continue
-            yield _text(x + 11, y + HEAD / 2 + 4, f"▾ {group.label}", NODE_LABEL, p.text, True)
+            yield svg_text(x + 11, y + HEAD / 2 + 4, f"▾ {group.label}", NODE_LABEL, p.text, True)
             left = x + 38 + text_width(group.label, NODE_LABEL, True)
             free = drawn.free_in_head(place, left, x + w - 12)
             fits = ((t, b) for t in words for a, b in free if b - a >= text_width(t, SECONDARY))
             said, end = next(fits, ("", 0.0))
             if said:
-                yield _text(end, y + HEAD / 2 + 4, said, SECONDARY, p.muted, anchor="end")
+                yield svg_text(end, y + HEAD / 2 + 4, said, SECONDARY, p.muted, anchor="end")
 
     def _closed(
         self, label: str, words: tuple[str, ...], bars: tuple[float, ...], corner: tuple[float, float, float]
     ) -> Iterator[str]:
         (x, y, w), p = corner, self.palette
         room = w - 34 - 7 * len(bars)
-        yield _text(x + 11, y + 18, f"▸ {fitting(label, NODE_LABEL, room / 1.13)}", NODE_LABEL, p.text, True)
+        yield svg_text(x + 11, y + 18, f"▸ {fitting(label, NODE_LABEL, room / 1.13)}", NODE_LABEL, p.text, True)
         said = next((t for t in words if text_width(t, SECONDARY) <= room), "")
-        yield _text(x + 24, y + 34, said, SECONDARY, p.muted)
+        yield svg_text(x + 24, y + 34, said, SECONDARY, p.muted)
         for k, bits in enumerate(reversed(bars)):
             tall = max(20 * min(bits, 32) / 32, 2.0)
-            yield _box((x + w - 15 - 7 * k, y + CLOSED_HEIGHT / 2 + 10 - tall, 5.0, tall), 0, p.bar)
+            yield svg_box((x + w - 15 - 7 * k, y + CLOSED_HEIGHT / 2 + 10 - tall, 5.0, tall), 0, p.bar)
 
     def _shapes(self) -> Iterator[str]:
         """The shapes beside edges that have room."""
@@ -150,17 +159,17 @@ class _Writer:
                 ports = self.graph.nodes[self.drawn.tree.ids[number]].ports
                 shape = shape_text(ports.get(out_port(output)))
                 if text_width(shape, SECONDARY) + 14 <= room:
-                    yield _text(x + 6, y + 4, shape, SECONDARY, self.palette.muted)
+                    yield svg_text(x + 6, y + 4, shape, SECONDARY, self.palette.muted)
 
     def _casts(self) -> Iterator[str]:
         """The chips of format conversions."""
         p, layer = self.palette, CastLayer(self.drawn, self.graph)
         for chip in (c for number in self.drawn.nodes.tolist() for c in layer.at(number, self.graph)):
             x, y, w, h = chip.box
-            yield f'<g class="cast"><title>{_clean(chip.told)}</title>'
-            yield _box(chip.box, h / 2, p.accent_ground if chip.words else p.accent, p.accent)
+            yield f'<g class="cast"><title>{clean(chip.told)}</title>'
+            yield svg_box(chip.box, h / 2, p.accent_ground if chip.words else p.accent, p.accent)
             if chip.words:
-                yield _text(x + w / 2, y + 11, chip.words, SECONDARY, p.text, anchor="middle")
+                yield svg_text(x + w / 2, y + 11, chip.words, SECONDARY, p.text, anchor="middle")
             yield "</g>"
 
     def _stubs(self) -> Iterator[str]:
@@ -168,15 +177,15 @@ class _Writer:
         for number, rect in zip(drawn.stubs.tolist(), drawn.stub_rects.tolist(), strict=True):
             stub = drawn.tree.stubs[number]
             words = f"{'→' if stub.uses else '↳'} {fitting(stub.label, SECONDARY, rect[2] - 24)}"
-            yield f'<g class="tensor{stub.source}"><title>{_clean(drawn.tree.ids[stub.source])}</title>'
-            yield _box(rect, 9, p.chip, p.line)
-            yield _text(rect[0] + 8, rect[1] + 13, words, SECONDARY, p.muted)
+            yield f'<g class="tensor{stub.source}"><title>{clean(drawn.tree.ids[stub.source])}</title>'
+            yield svg_box(rect, 9, p.chip, p.line)
+            yield svg_text(rect[0] + 8, rect[1] + 13, words, SECONDARY, p.muted)
             yield "</g>"
 
     def _nodes(self) -> Iterator[str]:
         drawn = self.drawn
         for number, rect in zip(drawn.nodes.tolist(), drawn.node_rects.tolist(), strict=True):
-            yield f'<g id="{_clean(drawn.tree.ids[number])}">'
+            yield f'<g id="{clean(drawn.tree.ids[number])}">'
             yield from self._node(number, rect)
             if colour := self.outlines.get(drawn.tree.ids[number]):
                 x, y, w, h = rect
@@ -187,16 +196,16 @@ class _Writer:
     def _written(self, annotation: Annotation, x: float, y: float, w: float) -> Iterator[str]:
         """The colour tag, and the note as a folded corner with a tool tip."""
         if annotation.colour:
-            yield _box((x + w - 5, y, 5.0, NODE_HEIGHT), 2, TAGS[annotation.colour])
+            yield svg_box((x + w - 5, y, 5.0, NODE_HEIGHT), 2, TAGS[annotation.colour])
         if annotation.note:
             corner = f"M{x + w - 11:.1f} {y + NODE_HEIGHT:.1f}l11 -11v11z"
-            yield f'<path d="{corner}" fill="{self.palette.accent}"><title>{_clean(annotation.note)}</title></path>'
+            yield f'<path d="{corner}" fill="{self.palette.accent}"><title>{clean(annotation.note)}</title></path>'
 
     def _node(self, number: int, rect: list[float]) -> Iterator[str]:
         p, caption = self.palette, self.drawn.tree.captions[number]
         assert caption is not None
         x, y, w, h = rect
-        yield _box(rect, RADIUS, p.node, p.line)
+        yield svg_box(rect, RADIUS, p.node, p.line)
         bar = f"M{x + 4:.1f} {y:.1f}h-1a3 3 0 0 0 -3 3v{h - 6:.1f}a3 3 0 0 0 3 3h1z"
         yield f'<path d="{bar}" fill="{p.category(caption.category)}"/>'
         yield from self._written(self.graph.nodes[self.drawn.tree.ids[number]].annotation, x, y, w)
@@ -212,63 +221,20 @@ class _Writer:
             else:  # below the name
                 right, low = low + 12, low - wide - 4
             top, badge = y + (6 if beside else 22), fitting(badge, SECONDARY, wide - 8)
-            yield _box((x + right - wide, top, wide, 15.0), 7.5, p.chip)
-            yield _text(x + right - wide / 2, top + 11, badge, SECONDARY, p.text, anchor="middle")
+            yield svg_box((x + right - wide, top, wide, 15.0), 7.5, p.chip)
+            yield svg_text(x + right - wide / 2, top + 11, badge, SECONDARY, p.text, anchor="middle")
         if pruned == pruned:
-            yield _box((x + w - 38, y + 28, 28.0, 4.0), 2, p.chip)
-            yield _box((x + w - 38, y + 28, max(28 * min(pruned, 1.0), 4.0), 4.0), 2, SPARSITY)
-        yield _text(x + 13, y + 17, fitting(caption.name, NODE_LABEL, room), NODE_LABEL, ink)
+            yield svg_box((x + w - 38, y + 28, 28.0, 4.0), 2, p.chip)
+            yield svg_box((x + w - 38, y + 28, max(28 * min(pruned, 1.0), 4.0), 4.0), 2, SPARSITY)
+        yield svg_text(x + 13, y + 17, fitting(caption.name, NODE_LABEL, room), NODE_LABEL, ink)
         free, narrow = low + 12 - BADGES_FROM, partial(text_width, size=SECONDARY - 1)
         if adapter := adapter_words(self.figures.adapters[number], free, narrow):
             wide = narrow(adapter) + 10
             edge = x + low + 12 - wide
-            yield _box((edge, y + 23.5, wide, 13.0), 6.5, "none", p.accent)
-            yield _text(edge + wide / 2, y + 33.5, adapter, SECONDARY - 1, p.text, anchor="middle")
+            yield svg_box((edge, y + 23.5, wide, 13.0), 6.5, "none", p.accent)
+            yield svg_text(edge + wide / 2, y + 33.5, adapter, SECONDARY - 1, p.text, anchor="middle")
             low -= wide + 4
         elif self.figures.adapters[number]:
-            yield f"<title>{_clean(self.figures.adapters[number])}</title>"
+            yield f"<title>{clean(self.figures.adapters[number])}</title>"
         if low >= SECONDARY:  # more than an ellipsis fits
-            yield _text(x + 13, y + NODE_HEIGHT - 8, fitting(caption.detail, SECONDARY, low), SECONDARY, p.muted)
-
-
-def _box(rect: list[float] | tuple[float, ...], radius: float, fill: str, line: str = "") -> str:
-    """A rectangle."""
-    x, y, w, h = rect
-    stroke = f' stroke="{line}"' if line else ""
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}" fill="{fill}"{stroke}/>'
-
-
-def _text(x: float, y: float, words: str, size: float, colour: str, bold: bool = False, anchor: str = "start") -> str:
-    """One line of text."""
-    weight = ' font-weight="600"' if bold else ""
-    place = f' text-anchor="{anchor}"' if anchor != "start" else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}"{weight}{place}>{_clean(words)}</text>'
-
-
-def _clean(words: str) -> str:
-    """Escape a text and remove characters that XML does not allow."""
-    return escape("".join(c for c in words if c >= " " and c not in "\ufffe\uffff"), quote=True)
-
-
-def fitting(words: str, size: float, width: float) -> str:
-    """The text, shortened with an ellipsis to about `width`."""
-    if text_width(words, size) <= width:
-        return words
-    while words and text_width(words + "…", size) > width:
-        words = words[:-1]
-    return words + "…"
-
-
-def route_data(points: list[list[float]], horizontal: bool) -> str:
-    """The path data of a route, curved between layers."""
-    x0, y0 = points[0]
-    parts = [f"M{x0:.1f} {y0:.1f}"]
-    for x, y in points[1:]:
-        if x == x0 or y == y0:
-            parts.append(f"L{x:.1f} {y:.1f}")
-        elif horizontal:
-            parts.append(f"C{(x0 + x) / 2:.1f} {y0:.1f} {(x0 + x) / 2:.1f} {y:.1f} {x:.1f} {y:.1f}")
-        else:
-            parts.append(f"C{x0:.1f} {(y0 + y) / 2:.1f} {x:.1f} {(y0 + y) / 2:.1f} {x:.1f} {y:.1f}")
-        x0, y0 = x, y
-    return "".join(parts)
+            yield svg_text(x + 13, y + NODE_HEIGHT - 8, fitting(caption.detail, SECONDARY, low), SECONDARY, p.muted)

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QKeyCombination, QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QKeyCombination, QPoint, QPointF, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from espalier.app.canvas.colouring import MODES
+from espalier.app.canvas.group_view import GroupView
 from espalier.app.canvas.node_search import find
 from espalier.app.canvas.overlay import numbers_of
-from espalier.app.canvas.scene import Hit
-from espalier.app.canvas.scene_view import SceneView
 from espalier.app.canvas.wires import edge_of
 from espalier.app.theme import LIGHT, Palette
 
@@ -30,15 +29,15 @@ EDIT_KEYS: dict[QKeyCombination, str] = {
 }
 
 
-class GraphCanvas(SceneView):
+class GraphCanvas(GroupView):
     """Shows a graph: pan, zoom, select, expand and collapse groups, colour by a metric."""
 
     selection_changed = Signal(tuple)
     node_activated = Signal(str)
-    group_toggled = Signal(str, bool)
     menu_requested = Signal(QPoint)  # screen position; the nodes under the pointer are selected
     edge_menu_requested = Signal(object, QPoint)  # an Edge
     group_menu_requested = Signal(str, QPoint)  # the path of a group
+    fold_menu_requested = Signal(object, int, QPoint)  # a Fold, the bar or -1
     wire_connected = Signal(str, str, QPoint)  # node whose result, node that is to take it
     key_pressed = Signal(object)  # one of EDIT_KEYS, with nodes selected
 
@@ -77,18 +76,6 @@ class GraphCanvas(SceneView):
             self.show_path()
             self.selection_changed.emit(chosen)
 
-    def members(self, hit: Hit) -> list[str]:
-        """Ids of the nodes that a hit represents; a stub represents the other end of its edge."""
-        assert self.scene is not None
-        layout = self.scene.layout
-        if hit.kind == "node":
-            return [layout.tree.ids[layout.nodes[hit.place]]]
-        if hit.kind == "stub":
-            stub, edges = layout.tree.stubs[layout.stubs[hit.place]], layout.tree.edges
-            ends = edges[edges[:, 0] == stub.source, 1].tolist() if stub.uses else [stub.source, *stub.others]
-            return [layout.tree.ids[i] for i in ends]
-        return [layout.tree.ids[i] for i in sorted(layout.tree.members(int(layout.groups[hit.place])))]
-
     def activate(self, node: str) -> None:
         """Emit `node_activated`."""
         self.node_activated.emit(node)
@@ -107,6 +94,10 @@ class GraphCanvas(SceneView):
                 self.select(self.members(hit))
                 self.group_menu_requested.emit(self.scene.layout.tree.groups[number].path, event.globalPos())
                 return
+            if self.scene is not None and hit is not None and hit.kind == "fold":
+                self.select(self.members(hit))
+                self.fold_menu_requested.emit(self.scene.layout.folds[hit.place], hit.bar, event.globalPos())
+                return
             nodes = self.members(hit) if hit else []
             if not set(nodes) <= set(self._selected):
                 self.select(nodes)
@@ -117,8 +108,20 @@ class GraphCanvas(SceneView):
         keys = QKeyCombination(event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier, Qt.Key(event.key()))
         if self._selected and keys in EDIT_KEYS:
             self.key_pressed.emit(EDIT_KEYS[keys])
+        elif self._selected and keys.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._unfold_by_key(keys):
+            event.accept()
         else:
             super().keyPressEvent(event)
+
+    def _unfold_by_key(self, keys: QKeyCombination) -> bool:
+        """Return expands what hides the selected node, Shift+Return folds the chain around it; False: neither."""
+        node = self._selected[0]
+        if keys.keyboardModifiers() == Qt.KeyboardModifier.ShiftModifier:
+            return self.fold_around(node)
+        if keys.keyboardModifiers() or not self.is_hidden(node):
+            return False
+        self.reveal(node)
+        return True
 
     def connect_wire(self, source: str, target: str, spot: QPointF) -> None:
         """A wire was dropped on a node."""
@@ -140,79 +143,6 @@ class GraphCanvas(SceneView):
             return self.scene.finder.find(text)
         return find(self.graph, text)
 
-    def reveal(self, node: str) -> None:
-        """Bring a node into view, expanding the groups that hide it."""
-        if self.scene is None or node not in self.scene.layout.tree.index:
-            return
-        tree = self.scene.layout.tree
-        number = tree.index[node]
-        needed = frozenset(tree.groups[g].path for g in tree.ancestors(max(tree.home[number], 0)))
-        if needed <= (self.open_groups or frozenset()):
-            self.bring(number)
-        else:
-            self._after.append(lambda: self.bring(number))
-            self._set_open((self.open_groups or frozenset()) | needed)
-
-    # ---- groups
-
-    def toggle(self, place: int) -> None:
-        """Expand or collapse the group at an index of the layout."""
-        if self.scene:
-            number = int(self.scene.layout.groups[place])
-            path = self.scene.layout.tree.groups[number].path
-            self._open(path, not self.scene.layout.group_open[place])
-
-    def open_group(self, path: str) -> None:
-        """Expand a group and those around it."""
-        self._open(path, True)
-
-    def close_group(self, path: str) -> None:
-        """Collapse a group."""
-        self._open(path, False)
-
-    def set_open(self, path: str, opened: bool) -> None:
-        """Expand or collapse the group of exactly this path, if it is drawn as a group."""
-        if self.scene is not None:
-            tree = self.scene.layout.tree
-            if tree.groups[tree.paths.get(path, 0)].path == path:
-                self._open(path, opened)
-
-    def set_all_open(self, opened: bool) -> None:
-        """Expand or collapse all groups."""
-        self.open_all() if opened else self.close_all()
-
-    def open_all(self) -> None:
-        """Expand all groups."""
-        if self.scene:
-            self._set_open(frozenset(g.path for g in self.scene.layout.tree.groups[1:]))
-
-    def close_all(self) -> None:
-        """Collapse all groups."""
-        self._set_open(frozenset())
-
-    def _open(self, path: str, opened: bool) -> None:
-        if self.scene is None:
-            return
-        tree, expanded = self.scene.layout.tree, self.open_groups or frozenset()
-        number = tree.group_of(path)
-        path = tree.groups[number].path
-        if number and (path in expanded) != opened:
-            around = {tree.groups[g].path for g in tree.ancestors(number)}
-            self._anchor = path if self._in_view(number) else None
-            self._set_open(expanded | around if opened else expanded - {path})
-            self.group_toggled.emit(path, opened)
-
-    def _in_view(self, number: int) -> bool:
-        """Whether part of a group is in view, so that its header stays in place."""
-        assert self.scene is not None
-        place = self.scene.group_place.get(number)
-        return place is not None and self.seen().intersects(QRectF(*self.scene.layout.group_rects[place].tolist()))
-
-    def _set_open(self, groups: frozenset[str]) -> None:
-        if groups != self.open_groups:
-            self.open_groups = groups
-            self._lay_out()
-
     # ---- view state
 
     def view_state(self) -> dict[str, Any]:
@@ -220,7 +150,8 @@ class GraphCanvas(SceneView):
         scale, x, y = self.look()
         groups = None if self.open_groups is None else sorted(self.open_groups)
         return {"open": groups, "horizontal": self.horizontal, "mode": self.mode, "scale": scale,
-                "centre": [x, y], "selection": list(self._selected), "casts": self.show_casts}  # fmt: skip
+                "centre": [x, y], "selection": list(self._selected), "casts": self.show_casts,
+                "folding": self.folding, "shapes": self.show_shapes}  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a view; ids that no longer exist are ignored."""
@@ -229,6 +160,7 @@ class GraphCanvas(SceneView):
         self.horizontal = bool(state.get("horizontal", False))
         self.mode = state["mode"] if state.get("mode") in MODES else "kind"
         self.kit.casts = bool(state.get("casts", True))
+        self.folding, self.show_shapes = bool(state.get("folding", True)), bool(state.get("shapes", False))
         self._after = [lambda: self._look(state)]
         self._lay_out()
 

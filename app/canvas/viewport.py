@@ -9,8 +9,8 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, QTimer
 from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from espalier.app.canvas.bars import CanvasBars
 from espalier.app.canvas.camera import Area, Camera
-from espalier.app.canvas.card_overlay import CardOverlay
 from espalier.app.canvas.overlay import BUSY, EMPTY, Marks, paint_marks, paint_message
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.scene_painter import ScenePainter
@@ -43,10 +43,10 @@ class Viewport(QWidget):
         self._rest_timer.timeout.connect(self._rested)
         self._repaint_timer = QTimer(self, singleShot=True, interval=0)
         self._repaint_timer.timeout.connect(self.update)
-        self.card_overlay = CardOverlay(self, palette, self.seen)
-        self.card_overlay.minimap.moved.connect(self.centre)
-        self.card_overlay.all_wanted.connect(self.fit)
-        self.card_overlay.group_wanted.connect(self.show_group)
+        self.bars = CanvasBars(self, palette, self.seen)
+        self.bars.minimap.moved.connect(self.centre)
+        self.bars.all_wanted.connect(self.fit)
+        self.bars.group_wanted.connect(self.show_group)
 
     def seen(self) -> QRectF:
         """The part of the canvas in view."""
@@ -62,14 +62,12 @@ class Viewport(QWidget):
     def _rested(self) -> None:
         self._zooming = False
         self.show_path()
-        if self.scene is not None:
-            self.card_overlay.view_changed(self.seen().contains(QRectF(*self.scene.area)))
         self.update()
 
     def show_path(self) -> None:
         """Update the breadcrumb."""
         if self.scene is not None:
-            self.card_overlay.show_path(self.scene, self.here())
+            self.bars.show_path(self.scene, self.here())
 
     def here(self) -> int:
         """The innermost expanded group in the middle of the view."""
@@ -113,7 +111,7 @@ class Viewport(QWidget):
 
     def frame(self, area: Area) -> None:
         """Fit an area into the view."""
-        self.camera.fit(area, _area(self.card_overlay.room(False)))
+        self.camera.fit(area, _area(self.bars.room()))
         self.moved()
 
     def fit(self) -> None:
@@ -128,7 +126,7 @@ class Viewport(QWidget):
         """Set a readable first view: the whole graph if it is small, otherwise its start."""
         if self.scene is None:
             return
-        self.camera.fit(self.scene.area, _area(self.card_overlay.room(False)))
+        self.camera.fit(self.scene.area, _area(self.bars.room()))
         if self.camera.scale < READABLE:
             self._show_start(self.scene)
         self.moved()
@@ -136,7 +134,7 @@ class Viewport(QWidget):
 
     def _show_start(self, scene: Scene) -> None:
         """Show the start of the flow; centre the first node if the graph is wider than the view."""
-        left, top, wide, high = _area(self.card_overlay.room(not scene.layout.horizontal))
+        left, top, wide, high = _area(self.bars.room())
         sides = ((left, wide, scene.layout.width), (top, high, scene.layout.height))
         (start, room, across), (begin, _, _) = sides[::-1] if scene.layout.horizontal else sides
         scale = self.camera.scale = min(max(room / across, READABLE), 1.0)
@@ -159,9 +157,9 @@ class Viewport(QWidget):
             self.centre(x + w / 2, y + h / 2)
 
     def show_group(self, number: int) -> None:
-        """Bring a whole group into view."""
-        if self.scene and (place := self.scene.group_place.get(number)) is not None:
-            self.frame(tuple(self.scene.layout.group_rects[place].tolist()))
+        """Bring a whole group into view, or the fold that hides it."""
+        if self.scene and (rect := self.scene.rect_of_group(number)) is not None:
+            self.frame(rect)
 
     # ---- painting
 
@@ -191,6 +189,8 @@ class Viewport(QWidget):
                 paint_message(painter, view, *message, self.tokens)
                 return
             done = self.tiles.show(painter, self.scene, self.camera, QSizeF(self.size()), self._zooming)
+            self.bars.show_zoom(self.camera.scale)
+            self.bars.minimap.update()
             paint_marks(painter, self.scene, self.kit, self.camera, self.marks, view)
             if not done and not self._zooming:
                 self._repaint_timer.start()
@@ -199,7 +199,6 @@ class Viewport(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep the first or the restored view until the user moves it."""
-        self.card_overlay.arrange()
         if self._first_look:
             self.start_look()
         elif self._middle is not None:

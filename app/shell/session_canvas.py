@@ -27,10 +27,11 @@ class SessionCanvas(QObject):
     @cached_property
     def canvas(self) -> GraphCanvas:
         """The canvas widget; importing it takes longer than the first paint may wait."""
+        from espalier.app.canvas.bars import CanvasFrame
         from espalier.app.canvas.view import GraphCanvas
 
         canvas = GraphCanvas(palette=self._appearance.palette)
-        self._workbench.set_canvas(canvas)
+        self._workbench.set_canvas(canvas, CanvasFrame(canvas, canvas.bars))
         canvas.selection_changed.connect(self._session.select)
         return canvas
 

@@ -60,6 +60,7 @@ class Workbench(QWidget):
         super().__init__(parent)
         self.current = GRAPH
         self._canvas: GraphCanvas | None = None
+        self._frame: QWidget | None = None
         self._cameras: dict[str, tuple[float, float, float]] = {}  # scale and centre by workspace
         self.bar = WorkspaceBar(self)
         self._column = QSplitter(Qt.Orientation.Vertical, self)
@@ -98,23 +99,22 @@ class Workbench(QWidget):
 
     # -- the canvas
 
-    def set_canvas(self, canvas: GraphCanvas) -> None:
-        """Show this canvas in the workspace in front."""
-        self._canvas = canvas
-        self._places[self.current].take(canvas)
+    def set_canvas(self, canvas: GraphCanvas, frame: QWidget) -> None:
+        """Show this canvas, in its frame with the bars, in the workspace in front."""
+        self._canvas, self._frame = canvas, frame
+        self._places[self.current].take(frame)
 
     def forget_cameras(self) -> None:
         """Another document is shown: each workspace begins with a view of its own."""
         self._cameras.clear()
 
     def _move_canvas(self, before: str) -> None:
-        canvas = self._canvas
-        if canvas is None:
+        canvas, frame = self._canvas, self._frame
+        if canvas is None or frame is None:
             return
         self._cameras[before] = canvas.look()
-        self._places[self.current].take(canvas)
-        canvas.show()
-        self._places[self.current].updateGeometry()
+        self._places[self.current].take(frame)
+        frame.show()
         if self.current in self._cameras:
             canvas.look_at(*self._cameras[self.current])
         else:

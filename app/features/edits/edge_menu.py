@@ -13,6 +13,7 @@ from espalier.app.features.edits import actions, offers
 from espalier.app.figures.captions import shape_text
 from espalier.app.words import plural
 from espalier.model.graph.graph import Graph, Ref, out_port
+from espalier.model.graph.ops import spec
 from espalier.passes.edits.insert_after import InsertAfter
 from espalier.passes.edits.rewire import Rewire, input_sources
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from PySide6.QtCore import QPoint
 
+    from espalier.app.canvas.folding import Fold
     from espalier.app.host import Host
 
 
@@ -29,6 +31,7 @@ def connect(host: Host) -> None:
     canvas = host.canvas
     canvas.edge_menu_requested.connect(partial(show_edge_menu, host))
     canvas.group_menu_requested.connect(partial(show_group_menu, host))
+    canvas.fold_menu_requested.connect(partial(show_fold_menu, host))
     canvas.wire_connected.connect(partial(connect_wire, host))
     canvas.wire_takers = partial(takers, host)
 
@@ -86,13 +89,29 @@ def edge_menu(host: Host, graph: Graph, edge: Edge) -> QMenu:
     rows.menuAction().setToolTip(reason)
     for offer in offers.insertions(graph, [graph[edge.source]]) if not reason else ():
         assert isinstance(offer.edit, InsertAfter)
-        edit = replace(offer.edit, user=edge.user)
+        edit = replace(offer.edit, user=direct_user(graph, edge))
         rows.addAction(offer.title, partial(actions.apply, host, edit, (edge.source,)))
     menu.addSeparator()
     menu.addAction(f"Select {edge.source}", partial(host.canvas.select, (edge.source,), True))
     if edge.user:
         menu.addAction(f"Select {edge.user}", partial(host.canvas.select, (edge.user,), True))
     return menu
+
+
+def direct_user(graph: Graph, edge: Edge) -> str:
+    """The node that uses the source itself: the user, or the hidden operation on shapes that the edge runs through.
+
+    Empty if there is none.
+    """
+    ways, seen = [edge.user], {edge.user}
+    while ways:
+        node = graph[ways.pop(0)]
+        if Ref(edge.source) in node.inputs:
+            return node.id
+        ups = [r.node for r in node.inputs if r.node not in seen and spec(graph[r.node].op).moves]
+        seen.update(ups)
+        ways += ups
+    return ""
 
 
 def _reason(graph: Graph, edge: Edge) -> str:
@@ -103,7 +122,7 @@ def _reason(graph: Graph, edge: Edge) -> str:
         return f"It carries result {edge.output} of {edge.source}; modules are inserted on first results."
     if not edge.user:
         return "The edge leads into a closed group. Open the group first."
-    if Ref(edge.source) not in graph[edge.user].inputs:
+    if not direct_user(graph, edge):
         return f"The edge is a part of a longer way from {edge.source}."
     if not offers.insertions(graph, [graph[edge.source]]):
         return "It carries no floating-point tensor."
@@ -128,11 +147,42 @@ def group_menu(host: Host, path: str) -> QMenu:
     menu.addSeparator()
     opened = path in (canvas.open_groups or frozenset())
     menu.addAction("Collapse" if opened else "Expand", partial(canvas.set_open, path, not opened))
-    menu.addAction("Expand all groups", canvas.open_all)
-    menu.addAction("Collapse all groups", canvas.close_all)
+    if (chain := canvas.chain_of(path)) is not None and canvas.folding:
+        title = f"{chain.title} ×{len(chain.members)}"
+        menu.addAction(f"Fold {title}\tShift+Return", partial(canvas.open_chain, chain, False))
+        menu.addAction(f"Open all of {title}", partial(canvas.open_chain, chain, True))
+    _add_common(host, menu)
+    return menu
+
+
+def _add_common(host: Host, menu: QMenu) -> None:
+    menu.addAction("Expand all groups", host.canvas.open_all)
+    menu.addAction("Collapse all groups", host.canvas.close_all)
     menu.addSeparator()
     menu.addAction("Paste configuration\tCtrl+V", partial(actions.paste, host))
+
+
+def fold_menu(host: Host, fold: Fold, bar: int) -> QMenu:
+    """Open one group of a fold or all, fold the chain again, and give the nodes a configuration."""
+    canvas, menu = host.canvas, QMenu(host.canvas)
+    chain = fold.chain
+    menu.addAction(f"{fold.title} · {plural(len(host.session.selection), 'node')}".replace("&", "&&")).setEnabled(False)
+    menu.addSeparator()
+    place = fold.first + max(bar, 0)
+    menu.addAction(f"Open {chain.title} {chain.numbers[place]}\tReturn", partial(canvas.open_member, chain, place))
+    menu.addAction(f"Open all {len(chain.members)}", partial(canvas.open_chain, chain, True))
+    menu.addAction("Fold\tShift+Return", partial(canvas.open_chain, chain, False)).setEnabled(not fold.is_whole)
+    _add_common(host, menu)
     return menu
+
+
+def show_fold_menu(host: Host, fold: Fold, bar: int, spot: QPoint) -> None:
+    """Open the menu of a fold; the nodes of the bar, or all, are selected."""
+    if host.session.document is None:
+        return
+    menu = fold_menu(host, fold, bar)
+    menu.aboutToHide.connect(menu.deleteLater)
+    menu.popup(spot)
 
 
 def show_group_menu(host: Host, path: str, spot: QPoint) -> None:

@@ -283,5 +283,5 @@ def test_svg_has_an_arrowhead_for_each_end() -> None:
     tree = build(graph)
     for horizontal in (False, True):
         drawn = layout(tree, open_all(tree), horizontal)
-        text = to_svg(graph, open_all(tree), horizontal=horizontal)
-        assert text.count("l-6 -3v6z" if horizontal else "l-3 -6h6z") == int(drawn.arrows.sum()) > 40
+        text = to_svg(graph, open_all(tree), horizontal=horizontal, show_shapes=True)
+        assert text.count("l-7 -3.75v7.5z" if horizontal else "l-3.75 -7h7.5z") == int(drawn.arrows.sum()) > 40

@@ -22,7 +22,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_well_formed_and_complete() -> None:
     """Every shown node is there by its id; closed groups stand for what they hide."""
     graph = transformer(40)
-    root = ElementTree.fromstring(to_svg(graph, open_all(build(graph))))
+    root = ElementTree.fromstring(to_svg(graph, open_all(build(graph)), show_shapes=True))
     assert root.tag == f"{SVG}svg"
     assert {g.get("id") for g in root.iter(f"{SVG}g") if g.get("id")} == set(graph.nodes)
     closed = ElementTree.fromstring(to_svg(graph, frozenset(), DARK, horizontal=True))
@@ -54,7 +54,7 @@ def test_cut_edges_show_at_closed_groups() -> None:
     """Every closed block says that it takes the mask; the ends of one tensor share a class that a style marks."""
     graph = transformer(300, mask=True)
     tree = build(graph)
-    text = to_svg(graph, frozenset({"model"}))
+    text = to_svg(graph, frozenset({"model"}), folding=False)
     root = ElementTree.fromstring(text)
     blocks = sum(g.label.startswith("layers.") for g in tree.groups)
     found = [g for g in root.iter(f"{SVG}g") if (g.get("class") or "").startswith("tensor")]

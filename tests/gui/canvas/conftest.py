@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.canvas.view import GraphCanvas
 from tests.benchmarks.synthetic import transformer
-from tests.gui.canvas.steps import settle
+from tests.gui.canvas.steps import LAYER, settle
 
 
 @pytest.fixture
@@ -20,6 +20,7 @@ def canvas(qtbot: QtBot) -> Iterator[GraphCanvas]:
     made.resize(900, 600)
     made.show()
     made.set_graph(transformer(60))
-    made.open_group("model.embed")
+    for path in ("model.embed", LAYER, f"{LAYER}.attention", f"{LAYER}.mlp"):
+        made.open_group(path)
     settle(qtbot, made)
     yield made

@@ -10,6 +10,7 @@ from PySide6.QtGui import QImage, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from espalier.app.canvas.fold_card import slots
 from espalier.app.canvas.view import GraphCanvas
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph
@@ -98,3 +99,18 @@ def draw_on(canvas: GraphCanvas, picture: QImage) -> None:
     assert canvas.scene
     canvas.tiles.show(painter, canvas.scene, canvas.camera, QSizeF(canvas.size()), False)
     painter.end()
+
+
+def on_card(canvas: GraphCanvas, place: int, x: float, y: float) -> QPoint:
+    """A pixel on the card of a fold, from its corner in canvas units."""
+    assert canvas.scene
+    left, top = canvas.scene.layout.fold_rects[place, :2].tolist()
+    a, b = canvas.camera.to_screen(left + x, top + y)
+    return QPoint(round(a), round(b))
+
+
+def on_bar(canvas: GraphCanvas, place: int, bar: int) -> QPoint:
+    """A pixel on a bar of a fold."""
+    assert canvas.scene
+    x, y, w, h = slots(len(canvas.scene.layout.folds[place].members))[bar].tolist()
+    return on_card(canvas, place, x + w / 2, y + h / 2)

@@ -16,7 +16,7 @@ COLOURS = 1  # the piece of the card that opens the menu
 @pytest.mark.parametrize("chosen", [True, False])
 def test_the_menu_goes_when_it_closes(canvas: GraphCanvas, qtbot: QtBot, chosen: bool) -> None:
     for _ in range(3):
-        canvas.card_overlay.colour_by.pressed.emit(COLOURS)
+        canvas.bars.colour_by.pressed.emit(COLOURS)
         (menu,) = canvas.findChildren(QMenu)
         qtbot.waitUntil(menu.isVisible)
         if chosen:

@@ -38,6 +38,7 @@ def test_empty_canvas_says_so(qtbot: QtBot) -> None:
 
 def test_groups_open_and_close(canvas: GraphCanvas, qtbot: QtBot) -> None:
     """By call, by triangle and by double click; the head stays where it was on the screen."""
+    canvas.set_folding(False)
     assert canvas.scene and LAYER in (canvas.open_groups or ())
     canvas.bring(canvas.scene.layout.tree.index["model_layers_0_input_norm"])
     settle(qtbot, canvas)
@@ -56,6 +57,10 @@ def test_groups_open_and_close(canvas: GraphCanvas, qtbot: QtBot) -> None:
     settle(qtbot, canvas)
     assert canvas.open_groups == frozenset() and len(canvas.scene.layout.groups) == 1
     canvas.open_all()
+    settle(qtbot, canvas)
+    assert len(canvas.scene.layout.nodes) == len(canvas.scene.graph) - len(canvas.scene.layout.tree.through)
+    assert canvas.scene.layout.tree.through
+    canvas.set_show_shapes(True)
     settle(qtbot, canvas)
     assert len(canvas.scene.layout.nodes) == len(canvas.scene.graph)
 

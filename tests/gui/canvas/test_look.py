@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.canvas.view import GraphCanvas
 from tests.benchmarks.synthetic import transformer
-from tests.gui.canvas.steps import LAYER, LINEAR, drag, settle, spot, wheel
+from tests.gui.canvas.steps import LAYER, drag, settle, spot, wheel
 
 pytestmark = pytest.mark.gui
 
@@ -79,25 +79,6 @@ def test_a_remembered_view_keeps_its_middle_while_the_window_finds_its_size(canv
     assert canvas.camera.y == here, "once it was moved by hand it stays"
 
 
-def test_cards(canvas: GraphCanvas, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breadcrumb and direction are pressed; the overview moves the view; all have names for screen readers."""
-    overlay_cards = canvas.card_overlay
-    assert all(card.accessibleName() for card in overlay_cards.cards)
-    canvas.reveal(LINEAR)
-    canvas.show_path()
-    texts = [p[0] for p in overlay_cards.breadcrumb.pieces]
-    assert texts[0] == "model"
-    scale = canvas.camera.scale
-    overlay_cards.breadcrumb.pressed.emit(0)
-    assert canvas.camera.scale < scale
-    overlay_cards.colour_by.pressed.emit(3)
-    settle(qtbot, canvas)
-    assert canvas.horizontal
-    x = canvas.camera.x
-    qtbot.mouseClick(overlay_cards.minimap, Qt.MouseButton.LeftButton, pos=QPoint(140, 49))
-    assert canvas.camera.x != x
-
-
 def test_first_look_follows_the_size_until_the_view_is_moved(qtbot: QtBot) -> None:
     """A graph that arrives before the window has its size is still seen from its beginning."""
     canvas = GraphCanvas()
@@ -128,50 +109,6 @@ def test_hover_shows_the_shape(canvas: GraphCanvas, qtbot: QtBot) -> None:
     assert canvas.marks.hover_edge is None
 
 
-def test_first_look_keeps_clear_of_the_cards(qtbot: QtBot) -> None:
-    """At any size: the graph begins below the upper cards; the overview covers no node, or gives way."""
-    canvas = GraphCanvas()
-    qtbot.addWidget(canvas)
-    canvas.show()
-    for horizontal in (False, True):
-        for width, height in ((1400, 800), (900, 600), (600, 400), (420, 300), (240, 160)):
-            canvas.resize(width, height)
-            canvas.set_graph(None)
-            canvas.set_graph(transformer(400))
-            canvas.set_horizontal(horizontal)
-            settle(qtbot, canvas)
-            assert canvas.scene
-            overlay_cards, rects = canvas.card_overlay, canvas.scene.layout.node_rects
-            boxes = [QRectF(*canvas.camera.to_screen(x, y), w * canvas.camera.scale, h * canvas.camera.scale)
-                     for x, y, w, h in rects.tolist()]  # fmt: skip
-            seen = [b for b in boxes if b.intersects(QRectF(canvas.rect()))]
-            assert seen and canvas.camera.scale >= 0.6
-            if not horizontal:
-                assert all(b.top() >= overlay_cards.colour_by.geometry().bottom() for b in seen)
-                if overlay_cards.minimap.isVisible():
-                    assert not any(b.intersects(QRectF(overlay_cards.minimap.geometry())) for b in seen)
-            shown = [c.geometry() for c in overlay_cards.cards if c.isVisible()]
-            assert not any(a.intersects(b) for k, a in enumerate(shown) for b in shown[k + 1 :])
-            assert all(canvas.rect().contains(g) for g in shown)
-
-
-def test_overview_gives_way_when_all_is_seen(canvas: GraphCanvas, qtbot: QtBot) -> None:
-    """It is there while something is out of view; its shape is that of the graph."""
-    settle(qtbot, canvas)
-    assert canvas.card_overlay.minimap.isVisible() and canvas.scene
-    tall = canvas.card_overlay.minimap.size()
-    assert tall.height() > 2 * tall.width()
-    canvas.fit()
-    settle(qtbot, canvas)
-    assert not canvas.card_overlay.minimap.isVisible()
-    canvas.zoom_by(4)
-    settle(qtbot, canvas)
-    assert canvas.card_overlay.minimap.isVisible()
-    canvas.set_horizontal(True)
-    settle(qtbot, canvas)
-    assert canvas.card_overlay.minimap.width() > canvas.card_overlay.minimap.height()
-
-
 def test_fit_twice_shows_the_beginning(canvas: GraphCanvas, qtbot: QtBot) -> None:
     """First all of it; where that is too small to read, then its beginning, and all again."""
     canvas.fit()
@@ -181,19 +118,3 @@ def test_fit_twice_shows_the_beginning(canvas: GraphCanvas, qtbot: QtBot) -> Non
     assert canvas.camera.scale >= 0.6 and canvas.rect().contains(spot(canvas, "input_ids"))
     canvas.fit()
     assert canvas.camera.scale == small
-
-
-def test_the_trail_keeps_its_end(canvas: GraphCanvas, qtbot: QtBot) -> None:
-    """In a narrow window the breadcrumb drops its beginning, and its links still lead where they say."""
-    canvas.open_all()
-    settle(qtbot, canvas)
-    canvas.select([LINEAR])
-    crumbs = canvas.card_overlay.breadcrumb
-    texts = [p[0] for p in crumbs.pieces if p[2]]
-    assert texts == ["model", "model", "layers.0", "attention"]
-    canvas.resize(490, 600)
-    texts = [p[0] for p in crumbs.pieces if p[2]]
-    assert crumbs.isVisible() and crumbs.pieces[0][0] == "… › " and 1 <= len(texts) < 4 and texts[-1] == "attention"
-    with qtbot.waitSignal(canvas.card_overlay.group_wanted) as told:
-        crumbs.pressed.emit(len(crumbs.pieces) - 1)
-    assert canvas.scene and canvas.scene.layout.tree.groups[told.args[0]].label == "attention"

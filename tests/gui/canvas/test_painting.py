@@ -35,7 +35,7 @@ def test_high_dpi_tiles(canvas: GraphCanvas, qtbot: QtBot) -> None:
         draw_on(canvas, picture)
     tile = next(iter(canvas.tiles.done.values()))
     assert tile.width() == 512 and tile.devicePixelRatio() == 2.0
-    canvas.card_overlay.show(False)
+    canvas.bars.show(False)
     settle(qtbot, canvas)
     picture.setDevicePixelRatio(1.0)
     small = picture.scaled(900, 600, mode=Qt.TransformationMode.SmoothTransformation)
@@ -62,7 +62,7 @@ def test_tiles_agree_with_one_painting(canvas: GraphCanvas, qtbot: QtBot) -> Non
     canvas.camera.scale, canvas.camera.x, canvas.camera.y = 1.0, 0.0, 0.0
     canvas.moved()
     settle(qtbot, canvas)
-    canvas.card_overlay.show(False)
+    canvas.bars.show(False)
     tiled = pixels(canvas.grab().toImage())
     whole = QImage(900, 600, QImage.Format.Format_RGB32)
     whole.fill(QColor(LIGHT.background))
@@ -125,7 +125,7 @@ def test_an_edit_paints_what_painting_all_anew_gives(canvas: GraphCanvas, qtbot:
 def test_the_chip_of_a_cast_comes_and_goes_with_its_format(canvas: GraphCanvas, qtbot: QtBot) -> None:
     """An edit paints chips as painting all anew would; hidden they leave nothing behind; the edge tells the cast."""
     assert canvas.graph and canvas.scene
-    canvas.card_overlay.show(False)
+    canvas.bars.show(False)
     source = next(iter(canvas.graph[LINEAR].inputs)).node
     floats = TensorMeta((2, 64), "float32")
     plain = canvas.graph.replace(replace(canvas.graph[source], ports={"data_out": floats}))

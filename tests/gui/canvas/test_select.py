@@ -42,6 +42,7 @@ def test_rubber_band(canvas: GraphCanvas) -> None:
 
 def test_closed_group_selects_its_members(canvas: GraphCanvas, qtbot: QtBot) -> None:
     """A click on a closed group selects all that it hides."""
+    canvas.set_folding(False)
     canvas.close_group(LAYER)
     settle(qtbot, canvas)
     assert canvas.scene
@@ -128,6 +129,7 @@ def test_pointing_at_a_stub_marks_all_its_ends(qtbot: QtBot) -> None:
     qtbot.addWidget(canvas)
     canvas.resize(900, 600)
     canvas.show()
+    canvas.set_folding(False)
     canvas.set_graph(transformer(120, mask=True))
     canvas.close_all()
     canvas.open_group("model")

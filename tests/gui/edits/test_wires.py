@@ -10,14 +10,16 @@ from PySide6.QtGui import QContextMenuEvent, QGuiApplication
 from PySide6.QtWidgets import QApplication, QMenu, QPlainTextEdit, QPushButton, QWidgetAction
 from pytestqt.qtbot import QtBot
 
-from espalier.app.canvas.wires import edge_of, handle_of
+from espalier.app.canvas.wires import Edge, edge_of, handle_of
 from espalier.app.features.edits import offers
 from espalier.app.features.edits.context_menu import NodeMenu
-from espalier.app.features.edits.edge_menu import edge_menu
+from espalier.app.features.edits.edge_menu import direct_user, edge_menu, fold_menu, group_menu
 from espalier.app.features.edits.titles import TitleField
 from espalier.app.features.outline.panel import OutlinePanel
 from espalier.app.shell.window import Window
 from espalier.model.formats.integer import Integer
+from espalier.model.graph.graph import Graph
+from tests.benchmarks.synthetic import Maker
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.edits.test_menu import menu_of, row, stack
 
@@ -307,3 +309,36 @@ def test_a_long_note_fits_the_screen() -> None:
     text = wrapped("x" * 4000 + "\n" * 200)
     assert len(text.splitlines()) == NOTE_LINES + 1 and max(map(len, text.splitlines())) <= NOTE_WIDTH
     assert wrapped("short\ntwo") == "short\ntwo"
+
+
+def test_an_edge_through_hidden_shapes_leads_to_the_first_of_them() -> None:
+    """What is inserted on it stands in front of the operation on shapes; without a way there is no place."""
+    m = Maker()
+    x = m.add("placeholder", "", name="x")
+    up = m.add("linear", "net", x, name="up", weight=(8, 8))
+    view = m.add("view", "net", up)
+    end = m.add("relu", "net", m.add("transpose", "net", view))
+    graph = Graph(m.nodes)
+    assert direct_user(graph, Edge(up, 0, end)) == view
+    assert direct_user(graph, Edge(x, 0, up)) == up
+    assert direct_user(graph, Edge(x, 0, end)) == ""
+
+
+def test_the_menu_of_a_fold_opens_and_folds(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    """On a bar: that layer, all layers; then folding, also from the menu of a group of the chain."""
+    open_small(window, runner, stack().project)
+    canvas = window.canvas
+    canvas.close_all()
+    qtbot.waitUntil(lambda: canvas.scene is not None and not canvas.waiting)
+    assert canvas.scene
+    (fold,) = canvas.scene.layout.folds
+    rows = {a.text().split("\t")[0]: a for a in fold_menu(window.host, fold, 1).actions()}
+    assert not rows["Fold"].isEnabled() and "Open all 3" in rows
+    name = next(text for text in rows if text.startswith("Open ") and "all" not in text)
+    assert name.endswith(" 1")
+    rows[name].trigger()
+    opened = canvas.scene.layout.tree.groups[fold.chain.members[1]].path
+    assert opened in (canvas.open_groups or ())
+    group = {a.text().split("\t")[0]: a for a in group_menu(window.host, opened).actions()}
+    next(action for text, action in group.items() if text.startswith("Fold ")).trigger()
+    assert opened not in (canvas.open_groups or ())

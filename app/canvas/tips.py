@@ -1,0 +1,24 @@
+"""Tool tips of what is drawn on the canvas."""
+
+from __future__ import annotations
+
+from espalier.app.canvas.scene import Hit, Scene
+from espalier.app.canvas.wires import wrapped
+
+
+def tip(scene: Scene, hit: Hit) -> str:
+    """A node's name, adapter and problem; the sources of a shared tensor; a layer of a fold, or what differs in it."""
+    tree = scene.layout.tree
+    if hit.kind == "group":
+        return ""
+    if hit.kind == "fold":
+        metrics, title = scene.fold_metrics(hit.place), scene.layout.folds[hit.place].chain.title
+        return f"{title} {metrics.told(hit.bar)}" if hit.bar >= 0 else metrics.differences()
+    if hit.kind == "stub":
+        return "\n".join(f"{tree.ids[i]}: {scene.output(i)}" for i in scene.sources_at(hit))
+    number = int(scene.layout.nodes[hit.place])
+    node = scene.graph.nodes[tree.ids[number]]
+    name = node.target if node.call == "call_module" else node.id
+    muted = "muted: an identity stands for it" if node.annotation.muted else ""
+    lines = [name, muted, wrapped(node.annotation.note), scene.figures.adapters[number], scene.problems.get(number, "")]
+    return "\n".join(filter(None, lines))
