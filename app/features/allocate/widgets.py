@@ -56,6 +56,7 @@ class AllocateWidgets(DeferredWork):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        apply_field_style(self)
         self.strip = JobStrip(session)
         self.choices, self.chart, self.table = AllocateChoices(), FrontChart(), AllocateTable()
         self.slider = QSlider(Qt.Orientation.Horizontal)
@@ -103,7 +104,6 @@ class AllocateWidgets(DeferredWork):
         box.setSpacing(0)
         box.addWidget(self.strip)
         box.addWidget(self.pages, 1)
-        apply_field_style(self)
 
     def _empty(self) -> QWidget:
         page = QWidget()

@@ -67,12 +67,12 @@ class InspectorPanel(QScrollArea):
         self.format = FormatSection()
         self._arrange()
         self._connect()
-        apply_field_style(self._body)
         self._fit()
         self.refresh()
 
     def _arrange(self) -> None:
         body = self._body = QWidget()
+        apply_field_style(body)
         body.setProperty("surface", "panel")
         body.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         column = QVBoxLayout(body)
