@@ -72,6 +72,7 @@ class InspectorPanel(QScrollArea):
 
     def _arrange(self) -> None:
         body = self._body = QWidget()
+        self.setWidget(body)  # first: what gets a new parent is styled again with all its children
         apply_field_style(body)
         body.setProperty("surface", "panel")
         body.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -87,7 +88,6 @@ class InspectorPanel(QScrollArea):
             widget.setContentsMargins(0, gap, 0, 0)
             column.addWidget(widget)
         column.addStretch(1)
-        self.setWidget(body)
 
     def _connect(self) -> None:
         session = self._session
