@@ -70,12 +70,12 @@ class Window(QMainWindow):
         self.title = TitleLabel()
         self.find_field = FindField(lambda text: self.quick_find.entries(text), self)
         centre = QWidget()
+        self.setCentralWidget(centre)  # first: what gets a new parent is styled again with all its children
         box = QVBoxLayout(centre)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addWidget(self.banner)
         box.addWidget(self.pages, 1)
-        self.setCentralWidget(centre)
         self.status = StatusLine(self.session)
         self.setStatusBar(self.status)
         self.setAcceptDrops(True)

@@ -47,7 +47,13 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 SPECIAL = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e-40, 3.4e38, -3.4e38, 65504, 65519, -0.3, 448, 465, 2.5]
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
-# Each type has loops of its own, which take a second each to compile.
+# Each type has loops of its own, which take a second each to compile: one of the short types a run, the same in all
+# tests that name every case.
+float32_and_one = pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, *(pytest.param(d, marks=pytest.mark.sampled(0.5, by=f"fast {d}")) for d in DTYPES[1:])],
+    ids=str,
+)
 float32_and_some = pytest.mark.parametrize(
     "dtype", [torch.float32, *(pytest.param(d, marks=pytest.mark.sampled(0.25)) for d in DTYPES[1:])], ids=str
 )
@@ -129,7 +135,7 @@ def test_bits_on_rows_of_every_kind(fmt: Format, dtype: torch.dtype) -> None:
      "nvfp4(block=128)", *(f"int8(granularity=group({n}))" for n in (16, 32, 64, 128)),
      "int4(granularity=group(32), scale_dtype=float16)", "affine(granularity=group(64))"],
 )  # fmt: skip
-@each_dtype
+@float32_and_one
 def test_blocks_taken_side_by_side(text: str, dtype: torch.dtype) -> None:
     """More and fewer than sixteen, some of zeros, some not finite, some too small for the tensor's scale."""
     fmt = parse_format(text)
@@ -178,7 +184,7 @@ def test_scales_of_whole_tensors_are_found_by_all_threads(fmt: ScaledFormat) -> 
 
 
 @pytest.mark.parametrize("fmt", SCALED, ids=str)
-@each_dtype
+@float32_and_one
 def test_given_scales(fmt: ScaledFormat, dtype: torch.dtype) -> None:
     for shape in ((24, 96), (3, 4, 37), (5,), ()):
         x = tame(dtype, shape)
@@ -259,7 +265,7 @@ def test_bits_of_every_float16(text: str) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 2047, 2048, 4095, 4999])
-@each_dtype
+@float32_and_one
 def test_the_largest_of_a_tensor_is_found_wherever_it_lies(place: int, dtype: torch.dtype) -> None:
     x = tame(dtype, (5000,)).clamp(-4, 4)
     x[place] = -11

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,19 @@ class Chain(nn.Module):
         return a.given(out), out, seen, a.constant(a.held), a.dropped(a.drop(F.gelu(seen.reshape(8, 32))))
 
 
+@cache
+def traced_chain() -> tuple[Graph, dict[str, Any]]:
+    """The chain, traced once a process, and its weights by key: each test has a store of its own for copies of them."""
+    store = WeightStore(Path("unwritten"))
+    graph = trace(Chain().eval(), {"x": X}, store).graph
+    return graph, {str(w.key): store.get(str(w.key)) for w in graph.weights.values()}
+
+
 def chain(fmt: Format, work: Path, *ports: str) -> tuple[fx.GraphModule, Graph]:
     """Built with a format at the ports of all Linears."""
-    store = WeightStore(work)
-    graph = formatted(trace(Chain().eval(), {"x": X}, store).graph, fmt, store, ports or ("data_in", "weight"))
+    store, (graph, weights) = WeightStore(work), traced_chain()
+    assert [store.hold(copy.deepcopy(held)) for held in weights.values()] == [*weights]
+    graph = formatted(graph, fmt, store, ports or ("data_in", "weight"))
     return build(graph, store), graph
 
 

@@ -56,6 +56,7 @@ class AllocateWidgets(DeferredWork):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        apply_field_style(self)
         self.strip = JobStrip(session)
         self.choices, self.chart, self.table = AllocateChoices(), FrontChart(), AllocateTable()
         self.slider = QSlider(Qt.Orientation.Horizontal)
@@ -83,27 +84,26 @@ class AllocateWidgets(DeferredWork):
         self.apply.setProperty("primary", True)
         self.apply.setToolTip("Append this allocation to the recipe, as one undo step")
         self.measure.setToolTip("Measure divergence and accuracy in the background")
+        box = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(self.strip)
+        box.addWidget(self.pages, 1)
+        split = QSplitter(Qt.Orientation.Horizontal)
+        self.pages.addWidget(self._empty())
+        self.pages.addWidget(split)
         area = QScrollArea(widgetResizable=True)
         area.setWidget(self.choices)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         area.setMinimumWidth(190)
         self.choices.setProperty("surface", "panel")
         self.choices.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        split = QSplitter(Qt.Orientation.Horizontal)
         split.setHandleWidth(1)
         for part in (area, self._middle(), self._right()):
             split.addWidget(part)
         split.setStretchFactor(1, 3)
         split.setStretchFactor(2, 2)
         split.setSizes([CHOICES, 560, TABLE])
-        self.pages.addWidget(self._empty())
-        self.pages.addWidget(split)
-        box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.setSpacing(0)
-        box.addWidget(self.strip)
-        box.addWidget(self.pages, 1)
-        apply_field_style(self)
 
     def _empty(self) -> QWidget:
         page = QWidget()

@@ -56,7 +56,12 @@ class DataPanel(QWidget):
     # -- building
 
     def _build(self) -> None:
+        box = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
         bar = QHBoxLayout()
+        box.addLayout(bar)
+        box.addWidget(self._pages, 1)
         bar.setContentsMargins(12, 6, 12, 4)
         bar.setSpacing(8)
         bar.addWidget(self.source, 2)
@@ -67,6 +72,8 @@ class DataPanel(QWidget):
         self.columns.hide()
         self.setFocusProxy(self.source.editors["data"])
         split = QSplitter(Qt.Orientation.Horizontal)
+        self._pages.addWidget(self._empty)
+        self._pages.addWidget(split)
         split.setHandleWidth(1)
         split.addWidget(self._overview())
         split.addWidget(self.browser)
@@ -74,13 +81,6 @@ class DataPanel(QWidget):
         split.setStretchFactor(1, 1)
         split.setSizes([600, 800])
         split.setContentsMargins(12, 0, 12, 4)
-        self._pages.addWidget(self._empty)
-        self._pages.addWidget(split)
-        box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.setSpacing(0)
-        box.addLayout(bar)
-        box.addWidget(self._pages, 1)
 
     def _overview(self) -> QWidget:
         """Figures and charts, side by side; the confusion matrix replaces the length chart once it is computed."""

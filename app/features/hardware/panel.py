@@ -78,7 +78,9 @@ class HardwarePanel(FormPanel):
         box = QVBoxLayout(inside)
         box.setContentsMargins(12, 8, 12, 8)
         box.addWidget(self.form)
-        self._lay_out(page, inside, self._foot(), self._results(), [270, 900])
+        results = QWidget()  # filled in its place: a reparented widget is styled again
+        self._lay_out(page, inside, self._foot(), results, [270, 900])
+        self._fill(results)
 
     def _foot(self) -> QWidget:
         foot, row = QWidget(), QHBoxLayout()
@@ -100,8 +102,7 @@ class HardwarePanel(FormPanel):
         box.addLayout(links)
         return foot
 
-    def _results(self) -> QWidget:
-        widget = QWidget()
+    def _fill(self, results: QWidget) -> None:
         self._summary.setTextFormat(Qt.TextFormat.RichText)
         self._summary.setMinimumWidth(1)
         self._error.setMinimumWidth(1)
@@ -115,12 +116,11 @@ class HardwarePanel(FormPanel):
         labels.addStretch(1)
         line.addLayout(labels, 1)
         line.addWidget(self._show_node, 0, Qt.AlignmentFlag.AlignTop)
-        box = QVBoxLayout(widget)
+        box = QVBoxLayout(results)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addLayout(line)
         box.addWidget(self.views, 1)
-        return widget
 
     def _connect(self) -> None:
         session, views = self._session, self.views

@@ -69,12 +69,13 @@ class InspectorPanel(QScrollArea):
         self.format = FormatSection()
         self._arrange()
         self._connect()
-        apply_field_style(self._body)
         self._fit()
         self.refresh()
 
     def _arrange(self) -> None:
         body = self._body = QWidget()
+        self.setWidget(body)  # first: what gets a new parent is styled again with all its children
+        apply_field_style(body)
         body.setProperty("surface", "panel")
         body.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         column = QVBoxLayout(body)
@@ -89,7 +90,6 @@ class InspectorPanel(QScrollArea):
             widget.setContentsMargins(0, gap, 0, 0)
             column.addWidget(widget)
         column.addStretch(1)
-        self.setWidget(body)
 
     def _connect(self) -> None:
         session = self._session

@@ -250,6 +250,7 @@ def disable_item(choice: Choice, at: int, why: str) -> None:
 def titled(title: str, editor: QWidget, form: Form) -> QWidget:
     """An editor with its title, aligned with the columns of a form."""
     widget, row, label = QWidget(), QHBoxLayout(), QLabel(title)
+    apply_field_style(widget)
     label.setFixedHeight(23)
     names = [w for w in form.findChildren(QLabel) if w.property(OPTION)]
     label.setMinimumWidth(max(w.sizeHint().width() for w in names))
@@ -260,7 +261,6 @@ def titled(title: str, editor: QWidget, form: Form) -> QWidget:
     row.addWidget(label)
     row.addWidget(editor, 1)
     widget.setLayout(row)
-    apply_field_style(widget)
     return widget
 
 

@@ -36,6 +36,7 @@ class KernelRuns(QWidget):
 
     def __init__(self, session: Session) -> None:
         super().__init__()
+        apply_field_style(self)
         self._session, self._run_pending = session, False
         self.state = kernel_runs_of(session)
         self.list, self.setup = KernelList(), KernelSetup()
@@ -49,7 +50,6 @@ class KernelRuns(QWidget):
         self.views = Views(self._save, self._load, self._remove)
         self._build()
         self._connect()
-        apply_field_style(self)
         self.state.want_lab()
         self._on_lab()
         self._on_listed()

@@ -36,18 +36,18 @@ class SearchResults(QWidget):
         self._drawn: tuple[object, ...] = ()  # of what spec and space of it
         self.preview: TrialPreview | None = None
         self.head, self.trials, self.board = SearchHead(), SearchTrials(), StudyBoard()
+        box = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
         split = QSplitter(Qt.Orientation.Horizontal)
+        box.addWidget(self.head)
+        box.addWidget(split, 1)
         split.setHandleWidth(1)
         for part in (self.board, self.trials):
             split.addWidget(part)
         split.setStretchFactor(0, 3)
         split.setStretchFactor(1, 2)
         split.setSizes([CHARTS, TABLE])
-        box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.setSpacing(0)
-        box.addWidget(self.head)
-        box.addWidget(split, 1)
         self.trials.chosen.connect(self._chosen)
         self.trials.used.connect(self.used)
         self.trials.left.connect(self.leave)

@@ -61,6 +61,7 @@ class SearchSetup(DeferredWork):
 
     def __init__(self, session: Session, expand: Expand, figures: Sequence[str]) -> None:
         super().__init__()
+        apply_field_style(self)
         self._session, self._expand = session, expand
         self.each: dict[str, float] = {}  # seconds of a trial by what it trains, where that is known
         self.recipe: Recipe | None = None  # a template's own; None: the document's
@@ -79,6 +80,7 @@ class SearchSetup(DeferredWork):
         self.wrong = QLabel(wordWrap=True)
         self.wrong.setProperty("role", "wrong")
         self.foot = QWidget()
+        apply_field_style(self.foot)
         self.run_button = QPushButton("Search")
         self.run_button.setProperty("primary", True)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
@@ -112,8 +114,6 @@ class SearchSetup(DeferredWork):
         self.counted.setProperty("role", "strong")
         for part in (self.counted, self.wrong, self.time, self.run_button):
             foot.addWidget(part)
-        apply_field_style(self)
-        apply_field_style(self.foot)
 
     def _connect(self) -> None:
         self._wait.timeout.connect(self.tell)

@@ -61,7 +61,13 @@ class SensitivityPanel(QWidget):
         self.refresh()
 
     def _build(self) -> None:
+        whole = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(self.strip)
+        whole.addWidget(self._pages, 1)
         page = QWidget()
+        self._pages.addWidget(page)
+        self._pages.addWidget(self.views)
         box = QVBoxLayout(page)
         box.addStretch(1)
         self._empty.setMargin(2)
@@ -69,12 +75,6 @@ class SensitivityPanel(QWidget):
         for button in (self.start, self.ask):
             box.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         box.addStretch(1)
-        self._pages.addWidget(page)
-        self._pages.addWidget(self.views)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(self.strip)
-        whole.addWidget(self._pages, 1)
 
     def _connect(self) -> None:
         session, views, heat = self._session, self.views, self.views.map

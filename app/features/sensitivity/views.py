@@ -75,20 +75,20 @@ class Views(QWidget):
         for choice, name in ((self._ports, "Ports"), (self._order, "Order"), (self._format, "Format")):
             choice.setAccessibleName(name)
         self._format.setToolTip("The format of the bars, and of the colours on the graph")
+        box = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
         bar = FlowLayout(spacing=10)
+        box.addLayout(bar)
+        box.addWidget(self._pages, 1)
+        self.words.setContentsMargins(12, 3, 12, 4)
+        box.addWidget(self.words)
         bar.setContentsMargins(12, 2, 12, 2)
         for part in (self.tabs, self._ports, self._order, self._format, self._only, self.scale, self._legend,
                      self.status, *self.links.values()):  # fmt: skip
             bar.addWidget(part)
         for page in (self.map, self._scatter_page(), self.bars, self._empty):
             self._pages.addWidget(page)
-        box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.setSpacing(0)
-        box.addLayout(bar)
-        box.addWidget(self._pages, 1)
-        self.words.setContentsMargins(12, 3, 12, 4)
-        box.addWidget(self.words)
 
     def _scatter_page(self) -> QWidget:
         """Page with the scatter chart and the error by format."""

@@ -70,25 +70,25 @@ class SweepsPanel(FormPanel):
         self._how = muted("Or add a step to the recipe, such as Model → Prune…, and choose what to vary.")
         self.example_link = link("Try it: accuracy against weight width", self.run_example)
         empty = empty_page(WORDS, muted(ABOUT), self.example_link, self._how)
-        self._lay_out(empty, self.setup, self.setup.foot, self._shown(), [SETUP, 560 + TABLE])
+        shown = QWidget()  # filled in its place: a reparented widget is styled again
+        self._lay_out(empty, self.setup, self.setup.foot, shown, [SETUP, 560 + TABLE])
+        self._fill(shown)
 
-    def _shown(self) -> QWidget:
+    def _fill(self, shown: QWidget) -> None:
         """The sweep that is chosen: what it is and what can be done with it, over its curves and its points."""
-        held, split = QWidget(), QSplitter(Qt.Orientation.Horizontal)
-        split.setHandleWidth(1)
-        for part in (self._middle(), self.points):
-            split.addWidget(part)
-        split.setStretchFactor(0, 3)
-        split.setStretchFactor(1, 2)
-        split.setSizes([560, TABLE])
-        box = QVBoxLayout(held)
+        box, split = QVBoxLayout(shown), QSplitter(Qt.Orientation.Horizontal)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         self._runs.setMaximumWidth(NAME)
         box.addLayout(_bar(self._runs, self._figure, self._status, self._again, self._after, self._stop, self._save,
                            self._remove))  # fmt: skip
         box.addWidget(split, 1)
-        return held
+        split.setHandleWidth(1)
+        for part in (self._middle(), self.points):
+            split.addWidget(part)
+        split.setStretchFactor(0, 3)
+        split.setStretchFactor(1, 2)
+        split.setSizes([560, TABLE])
 
     def _middle(self) -> QWidget:
         self._legend.setTextFormat(Qt.TextFormat.RichText)

@@ -33,6 +33,7 @@ class SweepSetup(QWidget):
 
     def __init__(self, session: Session, timed: Mapping[str, float]) -> None:
         super().__init__()
+        apply_field_style(self)
         self._session, self._timed = session, timed
         self._recipe = Recipe()
         self.main = AxisField()
@@ -55,7 +56,6 @@ class SweepSetup(QWidget):
         for part in (self.seeds, self.score):
             part.edited.connect(self.tell)
         self.main.values.returnPressed.connect(self.run)
-        apply_field_style(self)
 
     def _arrange(self) -> None:
         self._more, self._rows, self._links = QVBoxLayout(), QVBoxLayout(), QVBoxLayout()

@@ -69,22 +69,8 @@ class Recolouring(QObject):
 
 
 def apply_field_style(widget: QWidget) -> None:
-    """Set the style sheet of fields on a widget, and keep it in step with the theme."""
-    widget.setStyleSheet(field_style(tokens(widget)))
-    Recolouring(widget, lambda look: widget.setStyleSheet(field_style(look)))
-
-
-def field_style(palette: Palette) -> str:
-    """The style sheet of fields, for the root of a form or panel; it extends that of the window."""
-    return f"""
-    QLineEdit {{ padding: 0 6px; border-radius: 4px; min-height: {HEIGHT - 2}px; max-height: {HEIGHT - 2}px; }}
-    QComboBox {{ border: none; padding: 0; min-height: {HEIGHT}px; max-height: {HEIGHT}px; }}
-    QLineEdit#number {{ padding: 0 2px; }}
-    QLineEdit#number[several="true"] {{ padding: 0; font-size: 10.5px; }}
-    QLineEdit[wrong="true"] {{ border-color: {palette.bad}; }}
-    QPushButton[link="true"] {{ padding-left: 0; padding-right: 0; }}
-    QLabel[role="wrong"] {{ color: {palette.bad}; font-size: 11.5px; }}
-    """
+    """Give a form or panel the rules of fields (style.qss): before it has children, which are not polished again."""
+    widget.setProperty("fields", True)
 
 
 def option_of(widget: QWidget | None, within: QWidget) -> str:

@@ -341,6 +341,8 @@ class Form(QWidget):
         brief: bool | None = None,
     ) -> None:
         super().__init__()
+        if not inner:
+            apply_field_style(self)
         self._type, self._graph, self._inner = options_type, graph, inner
         self._brief = inner if brief is None else brief
         self._rest: dict[str, Any] = {}
@@ -364,8 +366,6 @@ class Form(QWidget):
             self._grid.addWidget(_caption("This pass has no options."), 0, 0, 1, 2)
         self._grid.addWidget(self.wrong, self._grid.rowCount(), 0, 1, 2)
         self._grid.setRowStretch(self._grid.rowCount(), 1)
-        if not inner:
-            apply_field_style(self)
         self.put(value)
 
     def _add(self, field: Field[Any], kind: Any) -> None:

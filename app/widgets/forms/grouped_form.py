@@ -60,6 +60,7 @@ class GroupedForm(QWidget):
         brief: bool = True,
     ) -> None:
         super().__init__()
+        apply_field_style(self)
         self._kind, self._graph, self._brief = kind, graph, brief
         self._value = kind()
         self.forms: dict[str, Form] = {}
@@ -73,7 +74,6 @@ class GroupedForm(QWidget):
         for group, names in self.names:
             self._add(group, names)
         self.column.addWidget(self.wrong)
-        apply_field_style(self)
         self.wrong.hide()
 
     def _add(self, group: Group, names: tuple[str, ...]) -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.search.panel import SearchPanel
@@ -16,7 +17,7 @@ from espalier.app.features.search.state.templates import load as load_template
 from espalier.app.features.search.state.texts import size_words
 from espalier.app.shell.window import Window
 from espalier.app.theme import DARK, LIGHT
-from espalier.app.widgets.forms.fields import apply_field_style, field_style
+from espalier.app.widgets.forms.fields import apply_field_style
 from espalier.app.widgets.style import Appearance
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError
@@ -230,11 +231,14 @@ def test_fields_follow_the_theme(qtbot: QtBot, qapp: QApplication) -> None:
     appearance = Appearance(qapp, "light")
     try:
         field = QWidget()
-        qtbot.addWidget(field)
         apply_field_style(field)
+        wrong = QLabel("no number", field)
+        wrong.setProperty("role", "wrong")
+        qtbot.addWidget(field)
+        field.show()
         for look in (LIGHT, DARK, LIGHT):
             appearance.set_mode(look.name)
-            qtbot.waitUntil(lambda look=look: field.styleSheet() == field_style(look))
+            qtbot.waitUntil(lambda look=look: wrong.palette().windowText().color() == QColor(look.bad))
     finally:
         appearance.set_mode("light")
         appearance.deleteLater()
