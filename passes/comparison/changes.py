@@ -84,7 +84,8 @@ def _differences(old: Node, new: Node, sides: Sides) -> Iterator[_Part]:
     if old.adapters.keys() != new.adapters.keys() or adapters[0] != adapters[1]:
         yield "adapter", "", adapters[0], adapters[1], stored_bytes(new, sides.b) - stored_bytes(old, sides.a), None
     if old.parallel != new.parallel:
-        yield "parallelism", "", *(n.parallel.label if n.parallel else None for n in (old, new)), None, None
+        labels = [n.parallel.label if n.parallel else None for n in (old, new)]
+        yield "parallelism", "", labels[0], labels[1], None, None
     if old.arithmetic != new.arithmetic:
         yield "arithmetic", "", old.arithmetic, new.arithmetic, None, None
     texts: tuple[Kind, ...] = ("title", "note", "colour", "muted")
@@ -186,7 +187,8 @@ def _format(port: str, a: Precision | None, b: Precision | None, size: int | Non
     if old == new:
         if a is None or b is None or (a.scale is None) == (b.scale is None):
             return None
-        return "granularity", port, *("own scale" if p.scale is None else "given scale" for p in (a, b)), size, None
+        scales = ["own scale" if p.scale is None else "given scale" for p in (a, b)]
+        return "granularity", port, scales[0], scales[1], size, None
     kind: Kind = "granularity" if old and new and _coarse(old) == _coarse(new) else "format"
     return kind, port, str(old) if old else FLOAT, str(new) if new else FLOAT, size, None
 
@@ -224,7 +226,9 @@ def _outputs(old: Node, new: Node) -> Iterator[_Part]:
 def _attributes(old: Node, new: Node, sides: Sides) -> Iterator[_Part]:
     """Constructor arguments, then the constants among the arguments of a function."""
     resized = any(
-        (a := sides.a.weights.get(old.weights.get(port, ""))) and (b := sides.b.weights.get(name)) and a.shape != b.shape
+        (a := sides.a.weights.get(old.weights.get(port, "")))
+        and (b := sides.b.weights.get(name))
+        and a.shape != b.shape
         for port, name in new.weights.items()
     )
     for name in dict.fromkeys((*old.attrs, *new.attrs)):
@@ -258,4 +262,5 @@ def _wiring(old: Node, new: Node, sides: Sides) -> Iterator[_Part]:
     a = [(r.node, r.output) for r in old.inputs]
     b = [(sides.pairs.get(r.node), r.output) for r in new.inputs]
     if a != b:
-        yield "inputs", "", *(", ".join(r.node for r in n.inputs) or None for n in (old, new)), None, None
+        names = [", ".join(r.node for r in n.inputs) or None for n in (old, new)]
+        yield "inputs", "", names[0], names[1], None, None

@@ -89,5 +89,3 @@ def _changes(sides: Sides, added: tuple[str, ...], removed: tuple[str, ...]) -> 
 
 def _distance(first: WeightStore, second: WeightStore, stop: Callable[[], bool], a: str, b: str) -> float | None:
     return relative_distance(first, a, second, b, stop)
-
-

@@ -1,16 +1,6 @@
 """Pairs the nodes of two graphs: states of one document by id, foreign models by weights, path and structure.
 
-Rules, each for what the earlier ones left unpaired (decision 146):
-
-1. "id": the same id, module path and call, and the same operation or an input in common. Skipped where ids cannot be
-   trusted: where more weights lie under another id than under their own, by content.
-2. "weights": the same contents of all weights, if unique in both graphs.
-3. "path": the same module path and operation, as often in both; a prefix that all paths of one model have in addition
-   is left out. Where ids are not trusted, after "edges": renumbered layers have each other's paths.
-4. "edges": the only partner of its operation beside an existing pair, as user or as input (the neighbourhood argument
-   of similarity flooding, Melnik et al. 2002).
-5. "order": the longest matching runs (Ratcliff and Metzener 1988, as difflib has it) of both topological orders, of
-   labels that are refined by those of their inputs (Weisfeiler and Lehman 1968).
+Five rules, each for what the earlier ones left unpaired: see `_Pairs`, and decision 146 for their reasons.
 """
 
 from __future__ import annotations
@@ -80,7 +70,13 @@ def _contents(graph: Graph) -> dict[Hashable, str]:
 
 
 class _Pairs:
-    """Pairs so far, and the rules that add to them."""
+    """Pairs so far, and the rules that add to them.
+
+    "id": the same id, module path and call, and the same operation or an input in common. "weights": the same contents
+    of all weights, unique in both graphs. "path": the same module path and operation, as often in both. "edges": the
+    only partner of its operation beside an existing pair (Melnik et al. 2002). "order": the longest matching runs
+    (Ratcliff and Metzener 1988, as in difflib) of labels refined by their inputs' (Weisfeiler and Lehman 1968).
+    """
 
     def __init__(self, a: Graph, b: Graph) -> None:
         self.a, self.b = a, b
@@ -205,6 +201,7 @@ def prefixes(first: set[str], second: set[str]) -> tuple[str, str]:
 
     A base model and the same under a head differ in one prefix, such as `bert.`.
     """
+
     def shared(cut_a: str, cut_b: str) -> int:
         return len({p.removeprefix(cut_a) for p in first} & {p.removeprefix(cut_b) for p in second})
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from espalier.passes.figure import Z, Figure, Interval
+from espalier.passes.figure import Figure, Interval, Z
 from espalier.passes.score import Score
 
 Verdict = Literal["better", "worse", "within noise", "same", "not tested", ""]
@@ -87,7 +87,7 @@ def _value(side: Measured, name: str) -> float | None:
     if name in ("kl", "latency"):
         return getattr(side, name)
     value = getattr(side.score, name)
-    return None if value is None else float(value)
+    return value
 
 
 def _verdict(name: str, sign: int, x: float | None, y: float | None) -> Verdict:
