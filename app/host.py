@@ -87,6 +87,10 @@ class Host(Protocol):
         """Maximise the panel at the bottom, or restore it."""
         ...
 
+    def cover(self, page: QWidget | None) -> None:
+        """Show a page in place of graph and docks, until it is None."""
+        ...
+
     def go_to(self, node: str) -> None:
         """Select a node and bring it into view."""
         ...

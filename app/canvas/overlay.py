@@ -15,9 +15,10 @@ from espalier.app.canvas.primitives import draw_rects, font, pen
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.scene_painter import DETAIL_FROM, ScenePainter
 from espalier.app.canvas.wires import Wire, paint_handle, paint_wire
-from espalier.app.theme import BODY, RADIUS, SECONDARY, SELECTION_WIDTH, Palette
+from espalier.app.theme import BODY, RADIUS, SECONDARY, SELECTION_WIDTH, SPARSITY, Palette
 
 MAX_OUTLINES, MAX_ROUTES, MAX_FAR = 400, 160, 1500
+CHANGED_GAP = 3.0  # canvas units between a node and the outline that marks it as changed
 MIN_OUTLINE = 4.0  # pixels of a selected node at small zoom
 
 EMPTY = ("No model open", "Open a Hugging Face folder, a Python file or a project, or drop one here.")
@@ -31,6 +32,8 @@ class Marks:
     nodes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     stubs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    changed_nodes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    changed_groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     routes: list[int] = field(default_factory=list)
     hover: Area | None = None
     hover_edge: int | None = None
@@ -73,6 +76,17 @@ def mark_selection(scene: Scene, chosen_numbers: np.ndarray) -> Marks:
     return marks
 
 
+def mark_changed(scene: Scene, marks: Marks, numbers: np.ndarray) -> None:
+    """Outline nodes that differ from another graph, and the collapsed groups that hide some."""
+    chosen = np.zeros(len(scene.cover), bool)
+    chosen[numbers] = True
+    hiding = scene.cover[chosen]
+    marks.changed_nodes, marks.changed_groups = (
+        np.flatnonzero(chosen[scene.layout.nodes]),
+        np.unique(hiding[hiding >= 0]),
+    )
+
+
 def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Camera, marks: Marks, view: QRectF) -> None:
     """Paint the marks."""
     palette = kit.palette
@@ -86,6 +100,9 @@ def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Came
         painter.setPen(pen(palette.accent, 1.6))
         kit.draw_edges(painter, scene, np.array(marks.routes, np.int64), camera.scale)
     area = camera.area(view.width(), view.height())
+    painter.setPen(pen(SPARSITY, SELECTION_WIDTH))  # the orange of what differs, as in pictures of a difference
+    _outlines(painter, _grown(scene.layout.node_rects[marks.changed_nodes]), area, near)
+    _outlines(painter, _grown(scene.layout.group_rects[marks.changed_groups]), area, near)
     painter.setPen(pen(palette.accent, SELECTION_WIDTH))
     _outlines(painter, scene.layout.node_rects[marks.nodes], area, near)
     _outlines(painter, scene.layout.group_rects[marks.groups], area, near)
@@ -112,6 +129,11 @@ def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Came
         painter.setPen(pen(palette.accent))
         painter.setBrush(ground)
         painter.drawRect(marks.band)
+
+
+def _grown(rects: np.ndarray) -> np.ndarray:
+    """Rectangles around rectangles, so that a selected node shows both outlines."""
+    return rects + np.array([-CHANGED_GAP, -CHANGED_GAP, 2 * CHANGED_GAP, 2 * CHANGED_GAP])
 
 
 def _edge_text(scene: Scene, edge: int) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 JOB_SHARE = 0.28  # of the status line's width that the running job may take from the score
 # Pixels: around the text of the job, right of it, left of it, and Qt's own margin of the bar.
 JOB_PADDING, EDGE, SPACE, BAR = 30, 8, 6, 2
-TOOLS = ("open", "save", "|", "undo", "redo", "|", "evaluate", "Model/Report", "prune", "quantise")
+TOOLS = ("open", "save", "|", "undo", "redo", "|", "evaluate", "Model/Report", "prune", "quantise", "|", "compare")
 
 
 def brand() -> QLabel:

@@ -50,6 +50,14 @@ class Parts(Protocol):
         """Mark the document as changed."""
         ...
 
+    def cover(self, page: QWidget | None) -> None:
+        """Show a page in place of graph and docks."""
+        ...
+
+    def show_dock(self, name: str) -> None:
+        """Bring a panel to the front."""
+        ...
+
 
 class WindowHost(QObject):
     """The host of a window's features; Qt disconnects its slots when the window is destroyed."""
@@ -100,7 +108,7 @@ class WindowHost(QObject):
 
     def show_dock(self, name: str) -> None:
         """Show a dock and bring its tab to the front."""
-        self._parts.docks.bring(name)
+        self._parts.show_dock(name)
 
     def enter_dock(self, name: str) -> None:
         """Show a dock and give its panel the focus."""
@@ -114,8 +122,14 @@ class WindowHost(QObject):
         """Maximise the panel at the bottom, or restore it."""
         maximise.toggle(self._main, self._parts.docks.docks.values())
 
+    def cover(self, page: QWidget | None) -> None:
+        """Show a page in place of graph and docks, until it is None."""
+        self._parts.cover(page)
+
     def go_to(self, node: str) -> None:
         """Select a node and bring it into view."""
+        if self._parts.graph_view.is_covered:
+            self.cover(None)
         self._parts.graph_view.go_to(node)
 
     def mark_changed(self) -> None:

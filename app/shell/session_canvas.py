@@ -22,6 +22,7 @@ class SessionCanvas(QObject):
     def __init__(self, window: QWidget, session: Session, appearance: Appearance, pages: QStackedWidget) -> None:
         super().__init__(window)
         self._session, self._appearance, self._pages = session, appearance, pages
+        self._cover: QWidget | None = None
 
     @cached_property
     def canvas(self) -> GraphCanvas:
@@ -32,6 +33,22 @@ class SessionCanvas(QObject):
         self._pages.addWidget(canvas)
         canvas.selection_changed.connect(self._session.select)
         return canvas
+
+    @property
+    def page(self) -> QWidget:
+        """The canvas, or the page that covers it."""
+        return self._cover or self.canvas
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether a page covers the canvas."""
+        return self._cover is not None
+
+    def cover(self, page: QWidget | None) -> None:
+        """Show a page in place of the canvas, until it is None."""
+        self._cover = page
+        if page is not None and self._pages.indexOf(page) < 0:
+            self._pages.addWidget(page)
 
     @property
     def is_built(self) -> bool:

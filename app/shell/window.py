@@ -210,15 +210,23 @@ class Window(QMainWindow):
     # -- pages and docks
 
     def show_page(self) -> None:
-        """Show the canvas if a model is open, else the welcome or loading page."""
+        """Show the canvas if a model is open, or the page that covers it, else the welcome or loading page."""
         is_open = self.session.document is not None
-        page: QWidget = self.canvas if is_open else self.pages.page
+        page: QWidget = self.graph_view.page if is_open else self.pages.page
         self.pages.setCurrentWidget(page)
         if self.panels_built:
-            self._dock_visibility.set_visible(self.docks, is_open)
+            self._dock_visibility.set_visible(self.docks, is_open and not self.graph_view.is_covered)
+
+    def cover(self, page: QWidget | None) -> None:
+        """Show a page in place of graph and docks, until it is None."""
+        self.graph_view.cover(page)
+        self.show_page()
+        self.actions_table.refresh()
 
     def show_dock(self, name: str) -> None:
         """Bring a panel to the front."""
+        if self.graph_view.is_covered:
+            self.cover(None)
         self.docks.bring(name)
 
     def begin_opening(self, spec: str) -> None:

@@ -65,7 +65,10 @@ class OpenResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """Run a recipe on a base graph; `known` is (number of active steps, the graph after them) where that is known."""
+    """Run a recipe on a base graph; `known` is (number of active steps, the graph after them) where that is known.
+
+    `beside`: the result is looked at beside the document, which it does not change.
+    """
 
     base: Graph
     recipe: Recipe
@@ -73,6 +76,7 @@ class ReplayJob:
     workdir: Path
     source: SourceInfo
     known: tuple[int, Graph] | None = None
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
