@@ -83,6 +83,10 @@ class Host(Protocol):
         """Give the panels of the workspace the whole width, or show the graph beside them."""
         ...
 
+    def cover(self, page: QWidget | None) -> None:
+        """Show a page in place of graph and docks, until it is None."""
+        ...
+
     def go_to(self, node: str) -> None:
         """Select a node and bring it into view."""
         ...

@@ -1,28 +1,105 @@
-"""What differs between two models, as a report of the Python interface."""
+"""What differs between two models, as a value of the Python interface."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from espalier.app.api.reports import Report
-from espalier.app.figures.difference import compared
+from espalier.app.commands.diff_files import html_table, to_csv, to_html, to_json, to_text
+from espalier.app.commands.opening import Target
+from espalier.app.commands.scoring import score
+from espalier.app.commands.states import NamedState, StateName, measured, state_of, stored_score
+from espalier.app.figures.difference import StateComparison, compared, score_rows, table_rows, test_words
+from espalier.model.errors import OptionsError
+from espalier.model.files import write_text
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
+from espalier.passes.comparison.scores import Measured
+from espalier.passes.running.splits import EvaluateOptions
+
+WRITERS = {".csv": to_csv, ".html": to_html, ".json": to_json, ".txt": to_text}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Difference(Report):
-    """Difference of two models: a row a change, with `node`, `what`, `before` and `after`.
+    """Difference of two models: `.rows` has a row a change, with `node`, `what`, `before` and `after`.
 
-    Figures: numbers of added, removed and changed nodes; costs of both, such as `size_bytes` and
-    `size_bytes_before`. False if nothing differs.
+    Further keys of a row: `size_bytes` (change of the stored bytes), `distance` (‖B − A‖ / ‖A‖ of weights), `node_a`
+    (the node's partner in A). `.groups` has a row for equal changes of twins, `.scores` a row a figure. Figures:
+    numbers of added, removed and changed nodes; costs of both, such as `size_bytes` and `size_bytes_before`. False if
+    nothing differs.
+
+    Example:
+        d = es.diff("before.espalier", m)
+        print(d)
+        d.save("difference.html")
     """
+
+    comparison: StateComparison | None = field(default=None, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.table)
 
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """Equal changes of twins in one: `label`, `what`, `before`, `after`, `nodes`, `size_bytes`, `distance`."""
+        return self.to_dict()["groups"]
 
-def difference(before: Graph, after: Graph, stores: tuple[WeightStore, WeightStore] | None = None) -> Difference:
-    """What turned one graph into the other; with both stores, by how much weights changed."""
-    figures, rows = compared(before, after, stores)
-    return Difference("difference", figures, rows)
+    @property
+    def scores(self) -> list[dict[str, Any]]:
+        """A row a figure: `name`, `a`, `b`, `change`, `verdict`; of an accuracy `interval_a`, `interval_b`, `p`."""
+        return self.to_dict()["score"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON, as `espalier diff --json` prints it."""
+        assert self.comparison is not None
+        return self.comparison.to_dict()
+
+    def save(self, path: str | Path) -> Path:
+        """Write a .csv, .html, .json or .txt file; raises OptionsError for another ending, FileError."""
+        place = Path(path).expanduser()
+        if place.suffix.lower() not in WRITERS:
+            raise OptionsError(f"{place.name} has no known ending.", f"Use {', '.join(WRITERS)}.")
+        assert self.comparison is not None
+        write_text(place, WRITERS[place.suffix.lower()](self.comparison))
+        return place
+
+    def __repr__(self) -> str:
+        return to_text(self.comparison).rstrip() if self.comparison else super().__repr__()
+
+    def _repr_html_(self) -> str:
+        found = self.comparison
+        if found is None:
+            return super()._repr_html_()
+        return (f"<p><b>{found.headline}</b></p>{html_table(score_rows(found.scores))}"
+                f"<p>{test_words(found.scores)}</p>{html_table(table_rows(found))}")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One side of a comparison. `held`: keeps its model open as long as it is compared."""
+
+    title: str
+    graph: Graph
+    store: WeightStore
+    score: Measured
+    held: object
+
+
+def state(target: Target, name: StateName | None, title: str, data: str, held: object) -> State:
+    """The state of an opened model that `name` names (None: the present one), measured on `data` if given."""
+    project = target.project
+    found = state_of(name, target) if name else NamedState(project.recipe, project.graph)
+    figures = score(found.graph, target, EvaluateOptions(data=data)) if data else None
+    scored = measured(figures) if figures else stored_score(found, project)
+    return State(title, found.graph, target.store, scored, held)
+
+
+def difference(a: State, b: State) -> Difference:
+    """What turned one state into the other."""
+    names = (a.title, b.title) if a.title != b.title else (f"{a.title} (A)", f"{b.title} (B)")
+    found = compared(a.graph, b.graph, (a.store, b.store), names, (a.score, b.score))
+    return Difference("difference", MappingProxyType(found.summary), tuple(found.diff.rows()), comparison=found)

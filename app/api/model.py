@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from espalier.app.api.difference import Difference, difference
+from espalier.app.api.difference import Difference, State, difference, state
 from espalier.app.api.measures import Measurable
 from espalier.app.api.methods import install, selection
 from espalier.app.api.pass_methods import PassMethods
@@ -19,6 +19,7 @@ from espalier.app.api.showing import check_display, open_window, temporary_file
 from espalier.app.api.steps import Progress, Workplace
 from espalier.app.canvas.svg import to_svg
 from espalier.app.commands.console import count, size
+from espalier.app.commands.states import parse_state
 from espalier.model.document.codec import decode
 from espalier.model.document.project import save_project
 from espalier.model.errors import ProjectError
@@ -114,23 +115,38 @@ def trace(module: nn.Module, example: Any, *, name: str = "", progress: Progress
         raise
 
 
-def diff(before: Model | PathName, after: Model | PathName) -> Difference:
-    """Compare two models: nodes, formats, sparsities, weights, costs.
+def diff(before: Model | PathName, after: Model | PathName, *, data: str = "") -> Difference:
+    """Compare two models, A and B: nodes, operations, shapes, formats, sparsities, weights, scores.
+
+    Nodes are paired by id; in models of different files by the contents of their weights, by module path, and by
+    structure.
 
     Args:
-        before, after: models, or what `open` takes.
+        before, after: models, what `open` takes, or states of a project: `P.espalier@3` (after its first three active
+            steps), `P.espalier@opened`, `P.espalier#STUDY/TRIAL`.
+        data: measure both on the same samples of these data (`demo:NAME`, `hub:NAME`, a file or a folder) and test the
+            difference of their accuracies. Default: scores that the projects store, and costs.
 
     Returns:
-        A Difference: a row a change (`node`, `what`, `before`, `after`); false if nothing differs.
+        A Difference: a row a change (`node`, `what`, `before`, `after`, `size_bytes`, `distance`), `.groups` of twins,
+        `.scores`; false if nothing differs.
+
+    Raises:
+        UsageError: a project has no such step, study or trial. Others as of `open`.
 
     Example:
         es.diff("before.espalier", m).rows
     """
-    pair = [m if isinstance(m, Model) else open(m) for m in (before, after)]
-    first, second = pair
-    return difference(
-        first.project.graph, second.project.graph, (first._place.opened.store, second._place.opened.store)
-    )
+    return difference(_state(before, data), _state(after, data))
+
+
+def _state(model: Model | PathName, data: str) -> State:
+    """A model, or a state of a project, with its score."""
+    name = None if isinstance(model, Model) else parse_state(os.fspath(model))
+    opened = open(name.source) if name else model
+    assert isinstance(opened, Model)
+    title = name.title if name else opened.project.source.name
+    return state(opened._target(), name, title, data, held=opened)
 
 
 def load_plugins(*files: PathName) -> list[str]:

@@ -16,9 +16,10 @@ from espalier.app.canvas.primitives import draw_rects, font, pen
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.scene_painter import DETAIL_FROM, ScenePainter
 from espalier.app.canvas.wires import Wire, paint_handle, paint_wire
-from espalier.app.theme import BODY, RADIUS, SECONDARY, SELECTION_WIDTH, Palette
+from espalier.app.theme import BODY, RADIUS, SECONDARY, SELECTION_WIDTH, SPARSITY, Palette
 
 MAX_OUTLINES, MAX_ROUTES, MAX_FAR = 400, 160, 1500
+CHANGED_GAP = 3.0  # canvas units between a node and the outline that marks it as changed
 MIN_OUTLINE = 4.0  # pixels of a selected node at small zoom
 
 EMPTY = ("No model open", "Open a Hugging Face folder, a Python file or a project, or drop one here.")
@@ -33,6 +34,9 @@ class Marks:
     groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # what hides selected nodes
     bars: np.ndarray = field(default_factory=lambda: np.zeros((0, 4)))  # of folds, where selected nodes are hidden
     stubs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    changed_nodes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    changed_groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    changed_bars: np.ndarray = field(default_factory=lambda: np.zeros((0, 4)))
     routes: list[int] = field(default_factory=list)
     hover: Area | None = None
     hover_edge: int | None = None
@@ -89,6 +93,16 @@ def _bars(scene: Scene, chosen: np.ndarray, folds: np.ndarray) -> np.ndarray:
     return np.concatenate(found) if found else np.zeros((0, 4))
 
 
+def mark_changed(scene: Scene, marks: Marks, numbers: np.ndarray) -> None:
+    """Outline nodes that differ from another graph, and the collapsed groups that hide some."""
+    chosen = np.zeros(len(scene.cover), bool)
+    chosen[numbers] = True
+    hiding = scene.cover[chosen]
+    marks.changed_nodes = np.flatnonzero(chosen[scene.layout.nodes])
+    marks.changed_groups = np.unique(hiding[hiding >= 0])
+    marks.changed_bars = _bars(scene, chosen, marks.changed_groups - len(scene.layout.groups))
+
+
 def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Camera, marks: Marks, view: QRectF) -> None:
     """Paint the marks."""
     palette = kit.palette
@@ -102,6 +116,10 @@ def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Came
         painter.setPen(pen(palette.accent, 1.6))
         kit.draw_edges(painter, scene, np.array(marks.routes, np.int64), camera.scale)
     area = camera.area(view.width(), view.height())
+    painter.setPen(pen(SPARSITY, SELECTION_WIDTH))  # the orange of what differs, as in pictures of a difference
+    _outlines(painter, _grown(scene.layout.node_rects[marks.changed_nodes]), area, near)
+    _outlines(painter, marks.changed_bars, area, near, 3)
+    _outlines(painter, _grown(scene.hiding_rects[marks.changed_groups]), area, near)
     painter.setPen(pen(palette.accent, SELECTION_WIDTH))
     _outlines(painter, scene.layout.node_rects[marks.nodes], area, near)
     _outlines(painter, scene.hiding_rects[marks.groups], area, near)
@@ -129,6 +147,11 @@ def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Came
         painter.setPen(pen(palette.accent))
         painter.setBrush(ground)
         painter.drawRect(marks.band)
+
+
+def _grown(rects: np.ndarray) -> np.ndarray:
+    """Rectangles around rectangles, so that a selected node shows both outlines."""
+    return rects + np.array([-CHANGED_GAP, -CHANGED_GAP, 2 * CHANGED_GAP, 2 * CHANGED_GAP])
 
 
 def _edge_text(scene: Scene, edge: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from PySide6.QtCore import Signal
@@ -13,7 +13,7 @@ from espalier.app.canvas.colouring import MEASURED, MODES, Overlay, colouring
 from espalier.app.canvas.hierarchy import changed_choices
 from espalier.app.canvas.interactive_viewport import InteractiveViewport
 from espalier.app.canvas.layout_worker import LayoutRequest, LayoutWorker
-from espalier.app.canvas.overlay import mark_selection, numbers_of
+from espalier.app.canvas.overlay import mark_changed, mark_selection, numbers_of
 from espalier.app.canvas.scene import Scene
 from espalier.app.theme import Palette
 from espalier.model.graph.graph import Delta, Graph
@@ -38,6 +38,7 @@ class SceneView(InteractiveViewport):
         self._measured: dict[str, Overlay] = {}
         self.open_groups: frozenset[str] | None = None
         self._problems: dict[str, str] = {}
+        self._changed: frozenset[str] = frozenset()
         self._preview: Graph | None = None
         self._after: list[Callable[[], None]] = []
         self._anchor: str | None = None
@@ -112,6 +113,11 @@ class SceneView(InteractiveViewport):
         if self.scene:
             self._mark_problems(self.scene)
             self.repaint_all()
+
+    def set_changed(self, ids: Iterable[str]) -> None:
+        """Outline the nodes that differ from another graph, until other ones are named."""
+        self._changed = frozenset(ids)
+        self.mark()
 
     def _mark_problems(self, scene: Scene) -> None:
         index = scene.layout.tree.index
@@ -234,4 +240,5 @@ class SceneView(InteractiveViewport):
             before = self.marks
             self.marks = mark_selection(self.scene, numbers)
             self.marks.band, self.marks.spot, self.marks.wire = before.band, before.spot, before.wire
+            mark_changed(self.scene, self.marks, numbers_of(self.scene, self._changed))
             self.update()

@@ -129,7 +129,7 @@ class _Writer:
             x, y, w, h = drawn.group_rects[place].tolist()
             words = counts(group.size, figures.parameters, self.figures.twins(drawn.tree, number))
             if not opened:
-                yield svg_box((x, y, w, h), GROUP_RADIUS, p.panel, p.line)
+                yield svg_box((x, y, w, h), GROUP_RADIUS, p.panel, self._outline_within(number) or p.line)
                 yield from self._closed(group.label, words, figures.bars, (x, y, w))
                 continue
             yield svg_text(x + 11, y + HEAD / 2 + 4, f"▾ {group.label}", NODE_LABEL, p.text, True)
@@ -139,6 +139,12 @@ class _Writer:
             said, end = next(fits, ("", 0.0))
             if said:
                 yield svg_text(end, y + HEAD / 2 + 4, said, SECONDARY, p.muted, anchor="end")
+
+    def _outline_within(self, number: int) -> str:
+        """The colour of the first outlined node in a closed group; empty for none."""
+        ids = self.drawn.tree.ids
+        hidden = (ids[i] for i in sorted(self.drawn.tree.members(number))) if self.outlines else iter(())
+        return next((self.outlines[i] for i in hidden if i in self.outlines), "")
 
     def _closed(
         self, label: str, words: tuple[str, ...], bars: tuple[float, ...], corner: tuple[float, float, float]

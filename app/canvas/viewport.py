@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, QTimer
+from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
@@ -23,7 +23,9 @@ READABLE = 0.62  # minimum scale for reading
 
 
 class Viewport(QWidget):
-    """A widget that shows a scene through a camera."""
+    """A widget that shows a scene through a camera. `camera_moved`: the user or a command moved the camera."""
+
+    camera_moved = Signal()
 
     def __init__(self, parent: QWidget | None, palette: Palette) -> None:
         super().__init__(parent)
@@ -58,6 +60,12 @@ class Viewport(QWidget):
         self._first_look, self._middle = False, None
         self._rest_timer.start()
         self.update()
+        self.camera_moved.emit()
+
+    @property
+    def is_first_look(self) -> bool:
+        """Whether the camera was not moved since the graph was first shown."""
+        return self._first_look
 
     def _rested(self) -> None:
         self._zooming = False

@@ -1,78 +1,86 @@
-"""`diff`: what differs between two models or projects."""
+"""`diff`: what differs between two models, or two states of projects."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from espalier.app.commands.console import Console, cell, facts, table
-from espalier.app.commands.opening import opened
-from espalier.app.figures.difference import FIGURES, compared
+from espalier.app.commands.console import Console
+from espalier.app.commands.diff_files import drawing, lines, to_csv, to_html, to_json
+from espalier.app.commands.opening import Target, opened
+from espalier.app.commands.scoring import add_data, data_options, print_warning, score
+from espalier.app.commands.states import NamedState, StateName, measured, parse_state, state_of, stored_score
+from espalier.app.figures.difference import StateComparison, compared
 from espalier.model.files import write_text
-from espalier.model.graph.graph import Graph
+from espalier.passes.comparison.scores import Measured
 
-ENDINGS = (".csv", ".svg")
-COLUMNS = ("node", "what", "before", "after")
+FILES: dict[str, Callable[[StateComparison], str]] = {
+    ".csv": to_csv, ".html": to_html, ".json": to_json, ".svg": drawing,
+}  # fmt: skip
 DETAILS = """\
-Both are projects, packed models or sources, as other commands take them. Nodes are the same where their ids are. With
--o FILE.csv the table is written, with -o FILE.svg the graph of AFTER: added nodes are outlined in green, changed ones
-in orange. The exit code is 0 where nothing differs, else 1."""
+A and B are projects, packed models or sources, as other commands take them; of a project also PROJECT@N (after its
+first N active steps), PROJECT@opened, and PROJECT#STUDY/TRIAL. Nodes are the same where their ids are; in models of
+different files where their weights, module paths or surroundings are. Equal changes of twins are one row.
+-o FILE.svg draws the graph of B: added nodes are outlined in green, changed ones in orange. With --data both are
+measured on the same samples, and their accuracies compared by McNemar's test. The exit code is 0 also where something
+differs; with --exit-code it is 1 then.
+examples
+  main.py diff P.espalier@opened P.espalier --data demo:reviews
+  main.py diff google/bert P.espalier --html difference.html
+  main.py diff P.espalier P.espalier#mixed/12 -o difference.svg"""
 
 
 def _arguments(parser: Parser) -> None:
-    parser.add_argument("before", metavar="BEFORE", help="the first model or project")
-    parser.add_argument("after", metavar="AFTER", help="the second one")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write a .csv or .svg file")
+    parser.add_argument("a", metavar="A", help="the first model, project or state")
+    parser.add_argument("b", metavar="B", help="the second one")
+    for side in ("a", "b"):
+        parser.add_argument(f"--step-{side}", type=int, metavar="N",
+                            help=f"compare {side.upper()} after its first N active steps; 0: as opened")  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="FILE", help="write a .csv, .html, .json or .svg file")
+    parser.add_argument("--html", metavar="FILE", help="write a page with scores, changes and both graphs")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 where something differs")
+    add_data(parser)
 
 
-def _run(found: Arguments, console: Console) -> Answer:
-    ending = Path(found.output).suffix.lower() if found.output else ""
-    if found.output and ending not in ENDINGS:
-        raise UsageError(f"{found.output} has no known ending.", f"Use {' or '.join(ENDINGS)}.")
-    with opened(found.before, found, console) as first, opened(found.after, found, console) as second:
-        graphs = first.project.graph, second.project.graph
-        figures, rows = compared(*graphs, (first.store, second.store))
-    data: dict[str, Any] = {"summary": figures, "rows": list(rows)}
-    if found.output:
-        text = _csv(data["rows"]) if ending == ".csv" else _svg(*graphs)
-        write_text(found.output, text, UsageError)
-        data["output"] = found.output
-    return Answer(data, lambda: _lines(data), 1 if rows else 0)
+def _run(args: Arguments, console: Console) -> Answer:
+    ending = Path(args.output).suffix.lower() if args.output else ""
+    if args.output and ending not in FILES:
+        raise UsageError(f"{args.output} has no known ending.", f"Use {', '.join(FILES)}.")
+    names = parse_state(args.a, args.step_a), parse_state(args.b, args.step_b)
+    with ExitStack() as stack:
+        targets = [stack.enter_context(opened(n.source, args, console)) for n in names]
+        states = [state_of(n, t) for n, t in zip(names, targets, strict=True)]
+        sides = [_measured(s, t, args, console) for s, t in zip(states, targets, strict=True)]
+        console.progress(0, 0, "comparing")
+        found = compared(states[0].graph, states[1].graph, (targets[0].store, targets[1].store), _titles(*names),
+                         (sides[0], sides[1]))  # fmt: skip
+    data = found.to_dict()
+    for path, write in ((args.output, FILES.get(ending)), (args.html, to_html)):
+        if path and write:
+            write_text(path, write(found), UsageError)
+            data.setdefault("written", []).append(path)
+    return Answer(data, lambda: _lines(found, data), int(bool(found) and args.exit_code))
 
 
-def _csv(rows: list[dict[str, Any]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([row[c] for c in COLUMNS] for row in rows)
-    return out.getvalue()
+def _titles(a: StateName, b: StateName) -> tuple[str, str]:
+    """Names that differ."""
+    return (a.title, b.title) if a.title != b.title else (a.source, b.source)
 
 
-def _svg(before: Graph, after: Graph) -> str:
-    from espalier.app.canvas.svg import to_svg
-    from espalier.app.theme import CATEGORIES, LIGHT
-
-    delta = after.delta(before)
-    outlines = dict.fromkeys(delta.added, LIGHT.good) | dict.fromkeys(delta.changed, CATEGORIES["activation"])
-    return to_svg(after, outlines=outlines)
-
-
-def _lines(data: dict[str, Any]) -> Iterable[str]:
-    figures = data["summary"]
-    if not data["rows"]:
-        yield "Nothing differs."
-        return
-    nodes = {k: str(figures[k]) for k in ("added", "removed", "changed")}
-    costs = {n.replace("_", " "): f"{cell(figures[f'{n}_before'])} → {cell(figures[n])}" for n in FIGURES}
-    yield from facts({"nodes": ", ".join(f"{v} {k}" for k, v in nodes.items()), **costs})
-    yield ""
-    yield from table(data["rows"])
-    if "output" in data:
-        yield f"written to {data['output']}"
+def _measured(state: NamedState, target: Target, args: Arguments, console: Console) -> Measured:
+    """The score on --data; without that, the one that the project stores for this state, or costs alone."""
+    if args.data is None:
+        return stored_score(state, target.project)
+    figures = score(state.graph, target, data_options(args, target))
+    print_warning(figures, console)
+    return measured(figures)
 
 
-COMMAND = Command("diff", "show what differs between two models or projects", _arguments, _run, DETAILS)
+def _lines(found: StateComparison, data: dict[str, Any]) -> list[str]:
+    return [*lines(found), *(f"written to {path}" for path in data.get("written", ()))]
+
+
+COMMAND = Command("diff", "shows what differs between two models, or two states of projects", _arguments, _run, DETAILS)

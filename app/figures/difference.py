@@ -1,98 +1,224 @@
-"""Differences between two models: nodes, formats, sparsities, edges, weights by norm, costs. Free of Qt."""
+"""The comparison of two states as values to show: differences, groups of twins, scores. Free of Qt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from espalier.model.errors import EspalierError
-from espalier.model.graph.graph import Graph, Node
-from espalier.model.store.weights import Tensor, WeightStore
+from espalier.app.words import THIN, count, figure, mebibytes, percent, plural, scaled, signed, time_words
+from espalier.model.errors import FormatError
+from espalier.model.formats.base import parse_format
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import WeightStore
+from espalier.passes.comparison.changes import FLOAT, Kind, Value
+from espalier.passes.comparison.diff import GraphDiff, compare_graphs
+from espalier.passes.comparison.groups import Group, node_path
+from espalier.passes.comparison.scores import Measured, ScoreRow, compare_scores
 from espalier.passes.score import static_score
 
 Row = dict[str, Any]
 FIGURES = ("size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops")
-FLOATS = ("float16", "float32", "float64", "bfloat16")
+TITLES = {
+    "accuracy": "accuracy", "loss": "loss", "kl": "KL from opened", "size_bytes": "size",
+    "weight_bits": "weight bits", "activation_bits": "activation bits", "sparsity": "sparsity",
+    "activation_sparsity": "activation sparsity", "bitops": "BitOPs", "memory_density": "memory density",
+    "latency": "latency, measured",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StateComparison:
+    """States A and B, named, with their graphs and what differs."""
+
+    name_a: str
+    name_b: str
+    a: Graph
+    b: Graph
+    diff: GraphDiff
+    scores: tuple[ScoreRow, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.diff)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Equal changes of twins in one."""
+        return self.diff.groups(self.a, self.b)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Numbers of nodes by what happened to them; costs of both."""
+        diff = self.diff
+        figures: dict[str, Any] = {
+            "added": len(diff.added), "removed": len(diff.removed), "changed": len(diff.changed),
+            "changes": len(diff.changes), "renamed": diff.renamed, "paired": len(diff.pairing.pairs),
+        }  # fmt: skip
+        for row in self.scores:
+            if row.name in FIGURES:
+                figures |= {row.name: row.b, f"{row.name}_before": row.a}
+        return figures
+
+    @property
+    def headline(self) -> str:
+        """`48 nodes · 60 changes · same structure otherwise`."""
+        diff = self.diff
+        if not diff:
+            return f"Nothing differs in {plural(len(self.b), 'node')}." if not diff.renamed else (
+                f"Nothing differs but the names of {plural(diff.renamed, 'node')}."
+            )  # fmt: skip
+        parts = [f"{plural(len(diff.changed), 'node')} changed", plural(len(diff.changes), "change")]
+        parts += [f"{len(diff.added)} added"] if diff.added else []
+        parts += [f"{len(diff.removed)} removed"] if diff.removed else []
+        parts += [f"{len(diff.pairing.pairs)} paired"] if diff.renamed else []
+        return " · ".join([*parts, "other structure" if diff.rewired else "same structure otherwise"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON: a, b, summary, added, removed, changed (a row a change), groups, score."""
+        rows = self.diff.rows()
+        return {
+            "a": self.name_a,
+            "b": self.name_b,
+            "summary": self.summary,
+            "rows": rows,
+            "added": list(self.diff.added),
+            "removed": list(self.diff.removed),
+            "changed": [r for r in rows if r["what"] not in ("added", "removed")],
+            "groups": [group_row(g) for g in self.groups],
+            "score": [row.to_json() for row in self.scores],
+        }
 
 
 def compared(
-    before: Graph, after: Graph, stores: tuple[WeightStore, WeightStore] | None = None
-) -> tuple[dict[str, Any], tuple[Row, ...]]:
-    """(metrics, rows) of the differences between two graphs; nodes are matched by id.
+    before: Graph, after: Graph, stores: tuple[WeightStore, WeightStore] | None = None,
+    names: tuple[str, str] = ("A", "B"), measured: tuple[Measured, Measured] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> StateComparison:  # fmt: skip
+    """Compare two graphs; with both stores, by how much weights moved. `measured`: scores of both, else costs alone.
 
-    Metrics: nodes `added`, `removed` and `changed`; costs of both (`size_bytes`, `size_bytes_before`, …). Rows: `node`,
-    `what`, `before`, `after`. With the `stores` of both, `after` of a weight with other values is
-    ‖after − before‖ / ‖before‖ (Frobenius norms).
+    `stop()` true ends the reading of weights.
     """
-    delta = after.delta(before)
-    rows: list[Row] = [{"node": i, "what": "added", "before": None, "after": after[i].op} for i in delta.added]
-    rows += [{"node": i, "what": "removed", "before": before[i].op, "after": None} for i in delta.removed]
-    for node in delta.changed:
-        rows += _changes(before[node], after[node])
-    rows += _weights(before, after, stores)
-    old, new = static_score(before), static_score(after)
-    figures: dict[str, Any] = {"added": len(delta.added), "removed": len(delta.removed), "changed": len(delta.changed)}
-    for name in FIGURES:
-        figures |= {name: getattr(new, name), f"{name}_before": getattr(old, name)}
-    return figures, tuple(rows)
+    measured = measured or (Measured(static_score(before)), Measured(static_score(after)))
+    diff = compare_graphs(before, after, stores, stop)
+    return StateComparison(*names, before, after, diff, compare_scores(*measured))
 
 
-def _changes(old: Node, new: Node) -> Iterator[Row]:
-    for port in dict.fromkeys((*old.precision, *new.precision)):
-        a, b = old.precision.get(port), new.precision.get(port)
-        if a != b:
-            yield _row(new, f"{port} format", str(a.format) if a else "float", str(b.format) if b else "float")
-    for port in dict.fromkeys((*old.sparsity, *new.sparsity)):
-        a, b = old.sparsity.get(port), new.sparsity.get(port)
-        if a != b:
-            yield _row(new, f"{port} sparsity", a.ratio if a else 0.0, b.ratio if b else 0.0)
-    for what in ("op", "target", "call", "adapters", "attrs", "weights"):
-        a, b = getattr(old, what), getattr(new, what)
-        if a != b:
-            yield _row(new, what, str(a), str(b))
-    for what in ("title", "note", "colour", "muted"):
-        a, b = getattr(old.annotation, what), getattr(new.annotation, what)
-        if a != b:
-            yield _row(new, what, str(a), str(b))
-    if old.args != new.args or old.kwargs != new.kwargs:
-        yield _row(new, "inputs", ", ".join(r.node for r in old.inputs), ", ".join(r.node for r in new.inputs))
+def group_row(group: Group) -> Row:
+    """A group as JSON: label, what, before, after, nodes, size_bytes, distance."""
+    return {"label": group.label, "what": group.what, "before": group.a, "after": group.b, "nodes": list(group.nodes),
+            "size_bytes": group.size_bytes, "distance": group.distance}  # fmt: skip
 
 
-def _row(node: Node, what: str, before: object, after: object) -> Row:
-    return {"node": node.id, "what": what, "before": before, "after": after}
+def marked_nodes(diff: GraphDiff) -> tuple[frozenset[str], frozenset[str]]:
+    """Nodes of A and of B that differ: changed, removed or added."""
+    changed = frozenset(diff.changed)
+    return (frozenset(diff.removed) | {diff.pairing.pairs[n] for n in changed}, changed | frozenset(diff.added))
 
 
-def _weights(before: Graph, after: Graph, stores: tuple[WeightStore, WeightStore] | None) -> Iterator[Row]:
-    """Rows of weights with other values or shapes."""
-    for name, new in after.weights.items():
-        old = before.weights.get(name)
-        if old is None or (old.key == new.key and old.shape == new.shape):
-            continue
-        first, second = (" × ".join(map(str, w.shape)) for w in (old, new))
-        if old.shape != new.shape:
-            yield {"node": name, "what": "weight shape", "before": first, "after": second}
-            continue
-        distance = None
-        if stores and old.key and new.key and {old.dtype, new.dtype} <= set(FLOATS):
-            distance = _relative_distance(stores[0], old.key, stores[1], new.key)
-        after_text = second if distance is None else f"{distance:.3g} of its norm away"
-        yield {"node": name, "what": "weight values", "before": first, "after": after_text}
+# -- texts
 
 
-def _relative_distance(first: WeightStore, old: str, second: WeightStore, new: str) -> float | None:
-    """‖new − old‖ / ‖old‖; None if a tensor cannot be read or the old one is zero."""
+def value_text(kind: Kind, value: Value) -> str:
+    """A value of a change as a table shows it: formats by their labels, ratios in per cent."""
+    if value is None:
+        return "–"
+    if kind in ("format", "granularity"):
+        return format_label(str(value))
+    if kind == "sparsity" and isinstance(value, float):
+        return percent(value, 0 if round(100 * value, 1).is_integer() else 1)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return figure(value) if isinstance(value, float) else str(value) or "none"
+
+
+def format_label(text: str) -> str:
+    """The label of a format, `int8 channel`; other text unchanged."""
+    if text == FLOAT:
+        return text
     try:
-        a, b = _float(first.get(old)), _float(second.get(new))
-    except EspalierError:
-        return None
-    norm = float(np.linalg.norm(a))
-    return float(np.linalg.norm(b - a)) / norm if norm else None
+        return parse_format(text).label
+    except FormatError:
+        return text
 
 
-def _float(tensor: Tensor) -> np.ndarray:
-    """The values in double precision; bfloat16 is stored as the upper half of a float32."""
-    if tensor.dtype == "bfloat16":
-        return (tensor.array.astype(np.uint32) << 16).view(np.float32).astype(np.float64).ravel()
-    return tensor.array.astype(np.float64).ravel()
+def bytes_text(size: int | None) -> str:
+    """`−1.69 MiB`, `+312 B`; empty where nothing is stored otherwise."""
+    if not size:
+        return "" if size is None else "±0"
+    text = f"{abs(size)}{THIN}B" if abs(size) < 1024 else mebibytes(abs(size))
+    return f"{'+' if size > 0 else '−'}{text}"
+
+
+def table_rows(comparison: StateComparison, *, grouped: bool = True) -> list[Row]:
+    """A row a group, or a change: node, what, A, B, size, nodes; texts but for the number of nodes."""
+    if grouped:
+        return [{"node": g.label, "what": g.what, "A": value_text(g.kind, g.a), "B": value_text(g.kind, g.b),
+                 "size": bytes_text(g.size_bytes), "nodes": len(g.nodes)} for g in comparison.groups]  # fmt: skip
+    graphs = comparison.a, comparison.b
+    return [{"node": node_path(graphs[c.kind != "removed"][c.node]), "what": c.what, "A": value_text(c.kind, c.a),
+             "B": value_text(c.kind, c.b), "size": bytes_text(c.size_bytes), "nodes": 1}
+            for c in comparison.diff.changes]  # fmt: skip
+
+
+def score_texts(row: ScoreRow) -> tuple[str, str, str, str]:
+    """A figure of A and of B, B − A, and the verdict."""
+    a, b = (figure_text(row.name, v) for v in (row.a, row.b))
+    if row.interval_a and row.interval_b and row.a is not None and row.b is not None:
+        a, b = (f"{t} ±{100 * max(v - low, high - v):.1f}" for t, v, (low, high) in
+                ((a, row.a, row.interval_a), (b, row.b, row.interval_b)))  # fmt: skip
+    change = "" if row.change is None else change_text(row)
+    return a, b, change, row.verdict
+
+
+def figure_text(name: str, value: float | None) -> str:
+    """A figure with its unit; `not measured` for None."""
+    if value is None:
+        return "not measured"
+    match name:
+        case "accuracy" | "sparsity" | "activation_sparsity":
+            return percent(value)
+        case "size_bytes":
+            return mebibytes(value)
+        case "bitops":
+            return scaled(value)
+        case "latency":
+            return time_words(value)
+        case "loss" | "kl":
+            return f"{value:.4f}".replace("-", "−")
+        case _:
+            return f"{value:.2f}"
+
+
+def change_text(row: ScoreRow) -> str:
+    """B − A: of shares in points, of sizes and BitOPs in bytes or per cent."""
+    change = row.change or 0.0
+    match row.name:
+        case "accuracy":
+            text = signed(100 * change, 1)
+            return f"{text} ±{100 * row.reach:.1f}" if row.reach is not None else text
+        case "sparsity" | "activation_sparsity":
+            return signed(100 * change, 1)
+        case "size_bytes":
+            return bytes_text(round(change))
+        case "bitops" | "latency":
+            return f"{signed(100 * change / row.a, 1)}{THIN}%" if row.a else signed(change, 0)
+        case "loss" | "kl":
+            return signed(change, 4)
+        case _:
+            return signed(change, 2)
+
+
+def test_words(rows: Iterable[ScoreRow]) -> str:
+    """`± 95 % · n = 1 000 · paired, McNemar p = 0.37`; empty without two measured accuracies."""
+    row = next((r for r in rows if r.test), None)
+    if row is None:
+        return ""
+    test = f"paired, McNemar p = {figure(row.p)}" if row.p is not None else "not paired, Newcombe's interval"
+    return f"± 95{THIN}% · n = {count(row.n)} · {test}"
+
+
+def score_rows(scores: Sequence[ScoreRow]) -> list[Row]:
+    """A row a figure: figure, A, B, B − A, verdict, as texts."""
+    return [{"figure": TITLES[r.name], **dict(zip(("A", "B", "B − A", "verdict"), score_texts(r), strict=True))}
+            for r in scores]  # fmt: skip

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from espalier.model.document.document import Document, State
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe, Step
-from espalier.model.errors import EspalierError
+from espalier.model.errors import EspalierError, JobError
 from espalier.model.graph.graph import Graph
 from espalier.model.registry import PASSES
 from espalier.passes.base import Context, Report, is_lasting
-from espalier.passes.jobs.kinds import ReplayJob, ReplayResult
+from espalier.passes.jobs.kinds import JobInfo, ReplayJob, ReplayResult
 from espalier.passes.recipes.replay import Memo, instant, milestones, prefix_keys, remembered, replay
 from espalier.passes.recipes.set_up import source_after
 
@@ -32,7 +32,10 @@ class EditContext(Protocol):
         """The signal that shows an error."""
         ...
 
-    def submit(self, title: str, job: ReplayJob, done: Callable[[Any], None], *, urgent: bool = False) -> Any:
+    def submit(
+        self, title: str, job: ReplayJob, done: Callable[[Any], None], *, urgent: bool = False,
+        failed: Callable[[JobError], None] | None = None,
+    ) -> Any:  # fmt: skip
         """Queue a job."""
         ...
 
@@ -129,26 +132,51 @@ class EditQueue:
             return
         document.commit(request.label, State(request.recipe, result.graph), request.merge_key)
 
-    def _submit(self, request: EditRequest) -> None:
-        self._running = request
-        document = self._session.open_document
-        base, steps = document.project.base, request.recipe.active
-        keys = prefix_keys(steps)
+    def graph_of(self, document: Document, recipe: Recipe) -> Graph | None:
+        """The graph of a recipe, if it is remembered or can be made at once; raises EspalierError."""
+        if recipe == document.recipe:
+            return document.graph
+        if not instant(recipe, self.memo):
+            return None
+        return replay(document.project.base, recipe, Context(document.store), self.memo).graph
+
+    def compute(
+        self, document: Document, recipe: Recipe, title: str, done: Callable[[Graph], None],
+        failed: Callable[[JobError], None],
+    ) -> JobInfo:  # fmt: skip
+        """Run a recipe beside the document; what it gives is remembered."""
+
+        def arrived(result: ReplayResult) -> None:
+            self._remember(document, recipe, result)
+            done(result.graph)
+
+        job = replace(self._job(document, recipe)[0], beside=True)
+        return self._session.submit(title, job, arrived, failed=failed)
+
+    def _job(self, document: Document, recipe: Recipe) -> tuple[ReplayJob, int]:
+        """The job that runs what is not remembered of a recipe, and how many steps are."""
+        base, keys = document.project.base, prefix_keys(recipe.active)
         count = remembered(keys, self.memo)
         graph = self.memo.graphs[keys[count - 1]].graph if count else base
         locations = document.store.locate(keys_of(base, graph, document.graph))
-        source = document.project.source
-        job = ReplayJob(base, request.recipe, locations, document.store.folder, source,
-                        (count, graph) if count else None)  # fmt: skip
-        title = _lasting_titles(steps[count:]) or request.label
+        known = (count, graph) if count else None
+        return ReplayJob(base, recipe, locations, document.store.folder, document.project.source, known), count
+
+    def _submit(self, request: EditRequest) -> None:
+        self._running = request
+        job, count = self._job(self._session.open_document, request.recipe)
+        title = _lasting_titles(request.recipe.active[count:]) or request.label
         self._session.submit(title, job, lambda result: self._replayed(request, result), urgent=True)
+
+    def _remember(self, document: Document, recipe: Recipe, result: ReplayResult) -> None:
+        document.store.add_new(result.locations)
+        for key, step_result in zip(prefix_keys(recipe.active), result.results, strict=True):
+            if step_result and key not in self.memo.graphs:
+                self.memo.put(key, step_result)
 
     def _replayed(self, request: EditRequest, result: ReplayResult) -> None:
         document = self._session.open_document
-        document.store.add_new(result.locations)
-        for key, step_result in zip(prefix_keys(request.recipe.active), result.results, strict=True):
-            if step_result and key not in self.memo.graphs:
-                self.memo.put(key, step_result)
+        self._remember(document, request.recipe, result)
         reports = [r.report if r else None for r in result.results]
         document.describe(source_after(document.project.source, request.recipe.active, reports))
         document.commit(request.label, State(request.recipe, result.graph), request.merge_key)

@@ -14,6 +14,7 @@ from espalier.app.session.scoring_session import ScoringSession
 from espalier.app.step_words import title as step_title
 from espalier.app.words import percent
 from espalier.model.document.recipe import Recipe, Step
+from espalier.model.errors import JobError
 from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph
 from espalier.model.registry import PASSES
@@ -110,6 +111,16 @@ class EditingSession(ScoringSession):
         self._edits.submit(EditRequest(label, recipe, merge_key))
         self.pending_changed.emit()
 
+    def graph_of(self, recipe: Recipe) -> Graph | None:
+        """The graph that a recipe leads to, if it is remembered or needs no worker; else None. Raises EspalierError."""
+        return self._edits.graph_of(self.open_document, recipe)
+
+    def compute_graph(
+        self, recipe: Recipe, title: str, done: Callable[[Graph], None], failed: Callable[[JobError], None]
+    ) -> JobInfo:
+        """Run a recipe in the worker without changing the document; `done` receives the graph."""
+        return self._edits.compute(self.open_document, recipe, title, done, failed)
+
     def discard_results(self) -> None:
         """Discard remembered results, because plug-ins changed; steps run again when next needed."""
         self._edits.restart(self.document)
@@ -119,6 +130,6 @@ class EditingSession(ScoringSession):
         return self._edits.reports(recipe or self.document.recipe) if self.document else ()
 
     def _ended(self, job: JobInfo) -> None:
-        if isinstance(job.job, ReplayJob):
+        if isinstance(job.job, ReplayJob) and not job.job.beside:
             self._edits.start_next()
             self.pending_changed.emit()

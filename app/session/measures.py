@@ -109,6 +109,10 @@ class Measures:
         """The accuracy of a recipe with its samples; None if these are unknown."""
         return self._accuracies.get(recipe_key(recipe))
 
+    def measured_of(self, recipe: Recipe) -> tuple[float, float] | None:
+        """The measured (accuracy, loss) of a recipe; None if not measured."""
+        return self._scores.get(recipe_key(recipe))
+
     def score(self, graph: Graph, recipe: Recipe) -> Score:
         """The static score of `graph` with the measured accuracy and loss of `recipe`."""
         static = self._static_score(graph)

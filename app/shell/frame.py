@@ -33,7 +33,7 @@ JOB_SHARE = 0.28  # of the status line's width that the running job may take fro
 # Pixels: around the text of the job, right of it, left of it, and Qt's own margin of the bar.
 JOB_PADDING, EDGE, SPACE, BAR = 30, 8, 6, 2
 TOOL_ICON, ICON_GAP = 16, 3  # pixels
-TOOLS = ("open", "save", "|", "undo", "redo", "|", "evaluate", "Model/Report", "prune", "quantise")
+TOOLS = ("open", "save", "|", "undo", "redo", "|", "evaluate", "Model/Report", "prune", "quantise", "|", "compare")
 
 
 def brand() -> QLabel:

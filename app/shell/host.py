@@ -51,6 +51,14 @@ class Parts(Protocol):
         """Mark the document as changed."""
         ...
 
+    def cover(self, page: QWidget | None) -> None:
+        """Show a page in place of graph and docks."""
+        ...
+
+    def show_dock(self, name: str) -> None:
+        """Bring a panel to the front."""
+        ...
+
 
 class WindowHost(QObject):
     """The host of a window's features; Qt disconnects its slots when the window is destroyed."""
@@ -101,7 +109,7 @@ class WindowHost(QObject):
 
     def show_dock(self, name: str) -> None:
         """Show a dock and bring its tab to the front."""
-        self._parts.docks.bring(name)
+        self._parts.show_dock(name)
 
     def enter_dock(self, name: str) -> None:
         """Show a dock and give its panel the focus."""
@@ -111,8 +119,13 @@ class WindowHost(QObject):
         """Give the panels of the workspace the whole width, or show the graph beside them."""
         self._parts.pages.workbench.toggle_graph()
 
+    def cover(self, page: QWidget | None) -> None:
+        """Show a page in place of graph and docks, until it is None."""
+        self._parts.cover(page)
+
     def go_to(self, node: str) -> None:
         """Select a node and bring it into view."""
+        self.cover(None)
         self._parts.graph_view.go_to(node)
 
     def mark_changed(self) -> None:

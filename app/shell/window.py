@@ -136,6 +136,7 @@ class Window(QMainWindow):
         self.status.score.follow(self.live)
         self.status.score.wanted.connect(self.services.evaluation.evaluate)
         self.live.state_changed.connect(self.actions_table.refresh)
+        self.pages.workbench.changed.connect(self.actions_table.refresh_soon)
         pages = self.pages
         pages.changed.connect(self.show_page)
         pages.recover_wanted.connect(lambda leftover: self.services.saving.guard(lambda: pages.recover(leftover)))
@@ -211,7 +212,7 @@ class Window(QMainWindow):
     # -- pages and docks
 
     def show_page(self) -> None:
-        """Show the canvas if a model is open, else the welcome or loading page."""
+        """Show the canvas if a model is open, or the page that covers it, else the welcome or loading page."""
         is_open = self.session.document is not None
         page: QWidget = self.pages.workbench if is_open else self.pages.page
         if not self.panels_built:
@@ -220,6 +221,11 @@ class Window(QMainWindow):
         with self.docks.arranging():
             self.pages.setCurrentWidget(page)
             self.docks.show_floating(is_open)
+
+    def cover(self, page: QWidget | None) -> None:
+        """Show a page in place of the workspaces, until it is None or a workspace is chosen."""
+        self.pages.workbench.cover(page)
+        self.actions_table.refresh()
 
     def show_dock(self, name: str) -> None:
         """Bring a panel to the front."""

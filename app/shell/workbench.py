@@ -126,10 +126,21 @@ class Workbench(QWidget):
         """Bring a workspace to the front; the graph goes with it."""
         before, self.current = self.current, name
         self.bar.show_current(name)
-        if before != name:
-            self._pages.setCurrentWidget(self._splits.get(name, self.areas[name]))
-            self._move_canvas(before)
+        if before != name or self._pages.currentWidget() is not self._page_of(name):
+            self._pages.setCurrentWidget(self._page_of(name))
+            if before != name:
+                self._move_canvas(before)
             self._arrange()
+
+    def _page_of(self, name: str) -> QWidget:
+        return self._splits.get(name, self.areas[name])
+
+    def cover(self, page: QWidget | None) -> None:
+        """Show a page in place of the workspaces, until it is None or a workspace is chosen."""
+        if page is not None and self._pages.indexOf(page) < 0:
+            self._pages.addWidget(page)
+        self._pages.setCurrentWidget(page or self._page_of(self.current))
+        self._arrange()
 
     @property
     def graph_shown(self) -> bool:

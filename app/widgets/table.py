@@ -193,8 +193,8 @@ class Table(RowsView):
     node_chosen = Signal(str)
     node_wanted = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        self.rows = TableModel()
+    def __init__(self, parent: QWidget | None = None, model: TableModel | None = None) -> None:
+        self.rows = model or TableModel()
         super().__init__(self.rows, parent)
         self._fitted = True
         self.selectionModel().currentRowChanged.connect(self._choose)

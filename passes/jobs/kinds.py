@@ -64,7 +64,10 @@ class OpenResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """Run a recipe on a base graph. `cached`: (number of active steps, the graph after them), if available."""
+    """Run a recipe on a base graph. `cached`: (number of active steps, the graph after them), if available.
+
+    `beside`: the result is looked at beside the document, which it does not change.
+    """
 
     base: Graph
     recipe: Recipe
@@ -72,6 +75,7 @@ class ReplayJob:
     workdir: Path
     source: SourceInfo
     cached: tuple[int, Graph] | None = None
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

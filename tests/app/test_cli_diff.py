@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import espalier as es
 from espalier.app.cli import main
@@ -38,35 +41,111 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
 def test_every_change_has_a_row(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     code, data = told(capsys, *map(str, pair))
     rows = {(r["node"], r["what"]): (r["before"], r["after"]) for r in data["rows"]}
-    assert code == 1 and data["summary"]["changed"] == 2
+    assert code == 0 and data["summary"]["changed"] == 3
     assert rows["0", "weight format"][0] == "float" and rows["0", "weight format"][1].startswith(
         "scaled_integer(width=8"
     )
     assert rows["1", "op"] == ("gelu", "relu")
-    assert rows["2.weight", "weight values"] == ("3 × 6", "1 of its norm away"), "‖2W − W‖ / ‖W‖ = 1"
+    assert rows["2", "weight values"] == ("3 × 6", "1 of its norm away"), "‖2W − W‖ / ‖W‖ = 1"
     assert data["summary"]["size_bytes"] < data["summary"]["size_bytes_before"]
 
 
 def test_nothing_differs(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     code, data = told(capsys, str(pair[0]), str(pair[0]))
     assert (code, data["rows"]) == (0, [])
-    assert main(["diff", str(pair[0]), str(pair[0])]) == 0
-    assert "Nothing differs." in capsys.readouterr().out
+    assert main(["diff", str(pair[0]), str(pair[0]), "--exit-code"]) == 0
+    assert "Nothing differs in" in capsys.readouterr().out
+    assert main(["diff", *map(str, pair), "--exit-code"]) == 1
 
 
 def test_files(pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", *map(str, pair), "-o", str(tmp_path / "d.csv")]) == 1
+    assert main(["diff", *map(str, pair), "-o", str(tmp_path / "d.csv")]) == 0
     rows = list(csv.DictReader((tmp_path / "d.csv").read_text().splitlines()))
-    assert {"node": "1", "what": "op", "before": "gelu", "after": "relu"} in rows
-    assert main(["diff", *map(str, pair), "-o", str(tmp_path / "d.svg")]) == 1
-    assert (tmp_path / "d.svg").read_text().count('stroke-width="2"') == 2, "an outline for each changed node"
+    told = {(r["node"], r["what"], r["before"], r["after"]) for r in rows}
+    assert ("1", "op", "gelu", "relu") in told
+    assert main(["diff", *map(str, pair), "-o", str(tmp_path / "d.svg")]) == 0
+    assert (tmp_path / "d.svg").read_text().count('stroke-width="2"') == 3, "an outline for each changed node"
+    assert main(["diff", *map(str, pair), "-o", str(tmp_path / "d.json"), "--html", str(tmp_path / "d.html")]) == 0
+    assert json.loads((tmp_path / "d.json").read_text())["added"] == []
+    page = page_text(tmp_path / "d.html")
+    assert "gelu" in page and "relu" in page and "int8 channel" in page
     capsys.readouterr()
     assert main(["diff", *map(str, pair), "-o", str(tmp_path / "d.png")]) == 2
     assert "no known ending" in capsys.readouterr().err
     assert main(["diff", str(pair[0])]) == 2
 
 
+def test_states_of_a_project(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    project = str(pair[1])
+    _, data = told(capsys, f"{project}@opened", f"{project}@1")
+    assert {r["what"] for r in data["rows"]} == {"weight format"}
+    assert told(capsys, project, project, "--step-a", "0", "--step-b", "1")[1]["rows"] == data["rows"]
+    _, rest = told(capsys, f"{project}@1", project)
+    assert [(r["node"], r["what"]) for r in rest["rows"]] == [("1", "op")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [("{}@7", "has 2 active steps"), ("{}@x", "names no step"), ("{}#study/1", "no study 'study'"),
+     ("{}#study/x", "names no trial"), ("{}.gone.espalier", "no")],
+)  # fmt: skip
+def test_a_state_that_does_not_exist(
+    pair: tuple[Path, Path], spec: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", str(pair[0]), spec.format(pair[1])]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert says in lines[0] and len(lines) == 2
+
+
+def test_both_are_measured_on_the_same_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """p against scipy, from the predictions of both modules."""
+    model = es.open("demo:digits")
+    before = predictions(model)
+    model.quantize("conv2d", weight="scaled_integer(width=2)", data_in="int4")
+    model.save(tmp_path / "d.espalier")
+    after = predictions(model)
+    path = str(tmp_path / "d.espalier")
+    _, data = told(capsys, f"{path}@opened", path, "--data", "demo:digits")
+    row = next(r for r in data["score"] if r["name"] == "accuracy")
+    gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
+    assert gained + lost and row["p"] == pytest.approx(stats.binomtest(gained, gained + lost).pvalue)
+    assert row["change"] == pytest.approx((gained - lost) / len(before)) and row["n"] == len(before)
+    assert es.diff(f"{path}@opened", model, data="demo:digits").scores[0]["p"] == row["p"]
+
+
+def predictions(model: es.Model) -> np.ndarray:
+    """Which samples of the test split the module gets right."""
+    from espalier.model.data.loading import load_data
+
+    split = load_data("demo:digits").splits["test"]
+    with torch.no_grad():
+        logits = model.to_torch()(torch.from_numpy(split.inputs["x"]))
+    return np.asarray(logits.argmax(-1).numpy() == split.labels)
+
+
+def page_text(path: Path) -> str:
+    """The text of a page, as the standard library's parser reads it."""
+    parts: list[str] = []
+
+    class Reader(HTMLParser):
+        def handle_data(self, data: str) -> None:
+            parts.append(data)
+
+    Reader().feed(path.read_text())
+    return " ".join(parts)
+
+
 def test_the_interface_gives_the_same(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     _, data = told(capsys, *map(str, pair))
     difference = es.diff(*pair)
     assert difference and difference.rows == data["rows"]
+    assert difference.to_dict()["score"] == data["score"] and difference.groups == data["groups"]
+    assert "gelu" in repr(difference) and "<table>" in difference._repr_html_()
+
+
+def test_the_interface_writes_files(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    difference = es.diff(*pair)
+    for name in ("d.csv", "d.html", "d.json", "d.txt"):
+        assert "gelu" in difference.save(tmp_path / name).read_text()
+    with pytest.raises(es.EspalierError, match="no known ending"):
+        difference.save(tmp_path / "d.png")

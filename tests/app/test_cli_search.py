@@ -15,10 +15,10 @@ import pytest
 from espalier.app.cli import main
 from espalier.app.commands.console import Console
 from espalier.app.features.search.commands import storages
-from espalier.app.features.search.state.record import Record, records
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.search.goals import wanted
+from espalier.passes.search.record import Record, records
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial
 

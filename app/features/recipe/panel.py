@@ -171,7 +171,7 @@ class RecipePanel(QWidget):
         self.refresh()
 
     def _on_job_event(self, job_event: JobEvent) -> None:
-        if not isinstance(job_event.job.job, ReplayJob):
+        if not isinstance(job_event.job.job, ReplayJob) or job_event.job.job.beside:
             return
         if isinstance(job_event.event, Failed):
             self.fail(EspalierError(job_event.event.message))

@@ -245,7 +245,7 @@ class TrainingPanel(DeferredWork):
 
     def _on_event(self, job_event: JobEvent) -> None:
         work = job_event.job.job
-        if not isinstance(work, ReplayJob) or not trains(work):
+        if not isinstance(work, ReplayJob) or work.beside or not trains(work):
             return
         if (
             job_event.job in self._session.jobs

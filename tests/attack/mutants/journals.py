@@ -27,7 +27,7 @@ def _spec() -> tuple[Any, Any, Any]:
 
 
 def study_record() -> bytes:
-    from espalier.app.features.search.state.record import Record, dump
+    from espalier.passes.search.record import Record, dump
     from espalier.passes.search.trial import Trial
 
     spec, recipe, space = _spec()
@@ -46,8 +46,8 @@ def records(folder: Path) -> None:
 def read_record(path: Path, rng: Random) -> None:
     from espalier.app.features.search.commands.search_charts import study_of
     from espalier.app.features.search.commands.search_files import to_csv
-    from espalier.app.features.search.state.record import load
     from espalier.passes.search.goals import best, wanted
+    from espalier.passes.search.record import load
     from espalier.passes.search.space import Space
 
     held = load(path.read_bytes())

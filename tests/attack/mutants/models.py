@@ -36,11 +36,11 @@ def projects(folder: Path) -> None:
 
 def open_project(path: Path, rng: Random) -> None:
     from espalier.app.features.hardware.state.project_tables import from_bytes as hardware
-    from espalier.app.features.search.state.record import records
     from espalier.model.document.project import load_project, save_project
     from espalier.model.errors import EspalierError
     from espalier.model.store.weights import WeightStore
     from espalier.model.torch.build import build
+    from espalier.passes.search.record import records
     from espalier.passes.sweep.journal import journals
     from espalier.verilog.rtl.edited_modules import from_bytes as modules
 

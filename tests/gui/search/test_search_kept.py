@@ -16,7 +16,6 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.features.search.panel import SearchPanel
 from espalier.app.features.search.state import files
-from espalier.app.features.search.state.record import Record, damage, dump, load, member_of, records
 from espalier.app.features.search.state.searches import seconds_each
 from espalier.app.features.search.state.study import Study
 from espalier.app.features.search.state.texts import time_words
@@ -28,6 +27,7 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.jobs.kinds import Done, Failed, PartialResult, SaveJob
 from espalier.passes.jobs.search import serve_search
 from espalier.passes.search import project_studies
+from espalier.passes.search.record import Record, damage, dump, load, member_of, records
 from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import SearchSpec, Vary
 from tests.gui.conftest import FakeRunner, open_small, small_project

@@ -14,9 +14,9 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.features.search.panel import SearchPanel
 from espalier.app.features.search.state import files as study_files
-from espalier.app.features.search.state.record import ENDING
 from espalier.app.shell.window import Window
 from espalier.passes.search.project_studies import ENDING as JOURNAL
+from espalier.passes.search.record import ENDING
 from espalier.passes.search.records import trials_of
 from espalier.passes.search.storage import journal_url, load_study, open_storage
 from tests.gui.search.searching_window import SAVED

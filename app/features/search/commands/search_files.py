@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from espalier.app.commands.command import UsageError
 from espalier.app.commands.opening import Target, save
 from espalier.app.features.search.commands.search_charts import PICTURES, Picture
-from espalier.app.features.search.state.record import Record, dump, load, member_of
 from espalier.model.borders import opened_zip, read_member, tried
 from espalier.model.document.project import MOST_OWN, Project, save_project
 from espalier.model.document.recipe import Recipe
@@ -29,6 +28,7 @@ from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.replay import Memo, milestones, replay
 from espalier.passes.search import project_studies
 from espalier.passes.search.goals import best, wanted
+from espalier.passes.search.record import Record, dump, load, member_of
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
 from espalier.passes.search.storage import journal_url

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from espalier.app import file_claims
-from espalier.app.features.search.state.record import ENDING, Record, load
 from espalier.app.locks import Locked, hold, take
 from espalier.app.settings import data_folder
 from espalier.model.borders import parse_json, read_bytes, tried
@@ -27,6 +26,7 @@ from espalier.model.files import append, write_bytes, write_text
 from espalier.model.leftovers import SCRATCH, WINDOW, clear_parts, clear_scratch
 from espalier.passes.jobs.kinds import Failed, JobEvent, SaveJob, Stopped
 from espalier.passes.search import project_studies
+from espalier.passes.search.record import ENDING, Record, load
 from espalier.passes.search.trial import Trial
 
 if TYPE_CHECKING:

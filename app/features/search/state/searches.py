@@ -22,7 +22,6 @@ from espalier.app.features.search.state.files import (
     unsaved,
 )
 from espalier.app.features.search.state.present_choices import present_choices
-from espalier.app.features.search.state.record import Record, damage, member_of, records
 from espalier.app.features.search.state.study import FINISHED, Study, cut_off
 from espalier.app.jobs.queue import Rest
 from espalier.app.session.document_runs import DocumentRuns
@@ -48,6 +47,7 @@ from espalier.passes.search.expand import expand
 from espalier.passes.search.feasibility import check_grid, check_limits, check_spec
 from espalier.passes.search.goals import wanted
 from espalier.passes.search.inherited_weights import discard
+from espalier.passes.search.record import Record, damage, member_of, records
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from espalier.app.features.search.state.record import Record, head_line, line
 from espalier.model.document.recipe import Recipe
 from espalier.passes.jobs.kinds import Done, Failed, JobInfo
 from espalier.passes.search.goals import Wanted, best, front, wanted
+from espalier.passes.search.record import Record, head_line, line
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial

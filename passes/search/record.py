@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from espalier.app.words import plural
 from espalier.model.borders import parse_json, reading, tried
 from espalier.model.document.codec import decode, encode
 from espalier.model.document.project import recipe_from_json, recipe_to_json
@@ -111,7 +110,7 @@ def damage(extras: Mapping[str, bytes], own: Mapping[str, Record]) -> str:
     """What of a project's studies could not be read, in a sentence; empty where all could. `own`: those that could."""
     members = [name_of(m) for m in extras if m.startswith(FOLDER) and m.endswith(ENDING)]
     told = [f"the study {name!r}" for name in members if name not in own]
-    told += [f"{plural(r.damaged, 'trial')} of the study {name!r}" for name, r in own.items() if r.damaged]
+    told += [f"{r.damaged} trial{'s' * (r.damaged != 1)} of the study {name!r}" for name, r in own.items() if r.damaged]
     more = f" and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
     return f"Of this project {', '.join(told[:MOST_TOLD])}{more} cannot be read." if told else ""
 

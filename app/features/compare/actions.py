@@ -1,0 +1,113 @@
+"""What the menu rows of Compare do, and how its panel is tied to the window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence, QShortcut
+
+if TYPE_CHECKING:
+    from espalier.app.features.compare.panel import ComparePanel
+    from espalier.app.features.compare.state.comparing import Place
+    from espalier.app.host import Host
+
+MODELS = "Models (*.espalier *.safetensors *.pt2 *.onnx);;All files (*)"
+
+
+def existing_panel(host: Host) -> ComparePanel | None:
+    """The panel, if it was shown before."""
+    if not host.panels_built:
+        return None
+    from espalier.app.features.compare.panel import ComparePanel
+
+    return host.canvas.window().findChild(ComparePanel)
+
+
+def panel_of(host: Host) -> ComparePanel:
+    """The panel, made when it is first shown."""
+    from espalier.app.features.compare.panel import ComparePanel
+
+    host.build_panels()
+    panel = existing_panel(host)
+    if panel is None:
+        panel = ComparePanel(host.session, host.canvas.window())
+        panel.hide()
+        connect(host, panel)
+    return panel
+
+
+def connect(host: Host, panel: ComparePanel) -> None:
+    """Connect the panel's signals to the window."""
+    panel.file_wanted.connect(lambda place: ask_file(host, panel, place))
+    panel.save_wanted.connect(lambda: save(host, panel))
+    panel.pinned.connect(host.mark_changed)
+    panel.comparing.changed.connect(host.refresh_actions)
+    panel.selectors.close.clicked.connect(lambda: hide(host))
+    host.session.opened.connect(lambda: hide(host))
+    escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
+    escape.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+    escape.activated.connect(lambda: hide(host))
+
+
+def is_shown(host: Host) -> bool:
+    """Whether the panel covers the graph."""
+    panel = existing_panel(host)
+    return panel is not None and panel.comparing.active
+
+
+def toggle(host: Host) -> None:
+    """Show the panel, or the graph again."""
+    (hide if is_shown(host) else show)(host)
+
+
+def show(host: Host) -> None:
+    """Show the panel in place of graph and docks."""
+    panel = panel_of(host)
+    panel.comparing.look_on(True)
+    host.cover(panel)
+    panel.table.setFocus()
+
+
+def hide(host: Host) -> None:
+    """Show the graph again."""
+    panel = existing_panel(host)
+    if panel is not None and panel.comparing.active:
+        panel.comparing.look_on(False)
+        host.cover(None)
+        host.canvas.setFocus()
+
+
+def pin(host: Host) -> None:
+    """Pin the present state under a name."""
+    panel_of(host).ask_pin()
+
+
+def use(host: Host) -> None:
+    """Make B's recipe the document's."""
+    panel_of(host).comparing.use("b")
+
+
+def step(host: Host, by: int) -> None:
+    """Go to the next or previous difference."""
+    panel_of(host).table.step(by)
+
+
+def is_compared(host: Host) -> bool:
+    """Whether the panel shows a comparison."""
+    panel = existing_panel(host)
+    return panel is not None and panel.comparing.active and panel.comparing.result is not None
+
+
+def ask_file(host: Host, panel: ComparePanel, place: str) -> None:
+    """Ask for a model or a project to compare with."""
+    chosen = lambda path: panel.choose_file(cast("Place", place), Path(path))  # noqa: E731
+    host.ask_path("Compare with a model or project", chosen, names=MODELS)
+
+
+def save(host: Host, panel: ComparePanel) -> None:
+    """Ask for a file, and write the differences into it."""
+    write = lambda path: host.report_errors(lambda: panel.save(path))  # noqa: E731
+    host.ask_path("Save the differences", write, save=True, names="Differences (*.html *.csv *.json *.txt)",
+                  suggestion="differences.html")  # fmt: skip

@@ -1,0 +1,179 @@
+"""The bar that chooses the two states and how they are shown, and the bar below the graphs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QPushButton, QSlider, QWidget
+
+from espalier.app.features.compare.state.choices import choices_of
+from espalier.app.features.compare.state.comparing import Comparing, Place
+from espalier.app.features.compare.state_box import StateBox
+from espalier.app.figures.difference import StateComparison
+from espalier.app.theme import SPARSITY
+from espalier.app.widgets.heading import Elided
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+MODES = ("side by side", "one picture", "table")
+HEIGHT, SLIDER_HEIGHT = 44, 40  # pixels
+
+
+class SelectorBar(QWidget):
+    """States A and B, the mode, Copy, Pin and Use B. `file_wanted(place)`, `mode_chosen(mode)`."""
+
+    file_wanted = Signal(str)
+    mode_chosen = Signal(str)
+
+    def __init__(self, session: Session, comparing: Comparing) -> None:
+        super().__init__()
+        self._session, self._comparing = session, comparing
+        self.boxes: dict[Place, StateBox] = {p: StateBox(p.upper(), lambda: choices_of(session)) for p in ("a", "b")}
+        self.swap = QPushButton("⇄")
+        self.swap.setToolTip("Exchange A and B")
+        self.swap.setAccessibleName("Exchange A and B")
+        self.swap.setFixedWidth(34)
+        self.copy, self.pin, self.use = QPushButton("Copy diff as…"), QPushButton("Pin…"), QPushButton("Use B")
+        self.copy.setMenu(None)
+        self.pin.setToolTip("Keep the present state under a name, in the project")
+        self.use.setProperty("primary", True)
+        self.close = QPushButton("×")
+        self.close.setToolTip("Back to the graph (Esc)")
+        self.close.setAccessibleName("Close the comparison")
+        self.close.setFixedWidth(34)
+        self.mode = MODES[0]
+        self._modes = QButtonGroup(self)
+        self.buttons = {mode: self._mode_button(mode) for mode in MODES}
+        self._lay_out()
+        for place, box in self.boxes.items():
+            box.chosen.connect(lambda choice, p=place: comparing.choose(p, choice))
+            box.file_wanted.connect(lambda p=place: self.file_wanted.emit(p))
+        self.swap.clicked.connect(comparing.swap)
+
+    def _mode_button(self, mode: str) -> QPushButton:
+        button = QPushButton(mode.capitalize())
+        button.setCheckable(True)
+        button.setChecked(mode == self.mode)
+        button.setProperty("chip", True)
+        button.clicked.connect(lambda: self.mode_chosen.emit(mode))
+        self._modes.addButton(button)
+        return button
+
+    def _lay_out(self) -> None:
+        self.setFixedHeight(HEIGHT)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 0, 12, 0)
+        row.setSpacing(8)
+        for place, box in self.boxes.items():
+            label = QLabel(place.upper())
+            label.setProperty("role", "strong")
+            row.addWidget(label)
+            row.addWidget(box, 3)
+            if place == "a":
+                row.addWidget(self.swap)
+        row.addSpacing(8)
+        for button in self.buttons.values():
+            row.addWidget(button)
+        row.addStretch(1)
+        for button in (self.copy, self.pin, self.use, self.close):
+            row.addWidget(button)
+
+    def show_mode(self, mode: str) -> None:
+        """Show which mode is chosen."""
+        self.mode = mode
+        self.buttons[mode].setChecked(True)
+
+    def refresh(self, is_open: bool) -> None:
+        """Show the chosen states, and what can be done with them."""
+        for place, box in self.boxes.items():
+            box.setEnabled(is_open)
+            box.show_choice(self._comparing.sides[place])
+        side, document = self._comparing.sides["b"], self._session.document
+        own = document is not None and side is not None and side.recipe is not None
+        self.use.setEnabled(own and side is not None and side.recipe != self._session.recipe)
+        self.use.setToolTip("Make B's recipe the document's, as one edit that can be undone" if own else
+                            "A model of another file has no recipe for this document")  # fmt: skip
+        self.copy.setEnabled(self._comparing.result is not None)
+        self.pin.setEnabled(is_open)
+        self.swap.setEnabled(is_open)
+
+    def refill(self) -> None:
+        """List the choices again."""
+        for box in self.boxes.values():
+            box.fill()
+
+
+class SliderBar(QWidget):
+    """Counts, the edge between A and B, linked cameras, and the steps from difference to difference."""
+
+    edge_moved = Signal(float)  # the share that shows A
+    linked = Signal(bool)
+    stepped = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts = Elided("", "muted")
+        self._edge = QSlider(Qt.Orientation.Horizontal)
+        self._edge.setRange(0, 1000)
+        self._edge.setValue(500)
+        self._edge.setMaximumWidth(312)
+        self._edge.setAccessibleName("Edge between A and B")
+        self._ends = QLabel("A"), QLabel("B")
+        self._link = QPushButton("Linked navigation")
+        self._link.setCheckable(True)
+        self._link.setChecked(True)
+        self._link.setProperty("chip", True)
+        self._link.setToolTip("Both cameras and groups move together")
+        self.position = QLabel("")
+        self.position.setMinimumWidth(80)
+        self.position.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._steps = [self._step("‹", "Previous difference", -1), self._step("›", "Next difference", 1)]
+        self._lay_out()
+        self._edge.valueChanged.connect(lambda v: self.edge_moved.emit(v / 1000))
+        self._link.toggled.connect(self.linked)
+        self.show_edge(False)
+
+    def _step(self, text: str, name: str, by: int) -> QPushButton:
+        button = QPushButton(text)
+        button.setToolTip(name)
+        button.setAccessibleName(name)
+        button.setFixedWidth(34)
+        button.clicked.connect(lambda: self.stepped.emit(by))
+        return button
+
+    def _lay_out(self) -> None:
+        self.setFixedHeight(SLIDER_HEIGHT)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 0, 12, 0)
+        row.setSpacing(8)
+        row.addWidget(self._counts, 1)
+        row.addWidget(self._ends[0])
+        row.addWidget(self._edge, 1)
+        row.addWidget(self._ends[1])
+        row.addWidget(self._link)
+        row.addWidget(self._steps[0])
+        row.addWidget(self.position)
+        row.addWidget(self._steps[1])
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether both cameras move together."""
+        return self._link.isChecked()
+
+    def show_edge(self, shown: bool) -> None:
+        """Show the slider, which only one picture needs."""
+        for widget in (*self._ends, self._edge):
+            widget.setVisible(shown)
+
+    def show_counts(self, comparison: StateComparison) -> None:
+        """`◻ 48 changed · + 0 added · − 0 removed`."""
+        diff = comparison.diff
+        text = f"{len(diff.changed)} changed, outlined · + {len(diff.added)} added · − {len(diff.removed)} removed"
+        self._counts.show_text(text)
+        self._counts.setStyleSheet(f"color: {SPARSITY};" if diff else "")
+
+    def show_position(self, text: str) -> None:
+        """`3 of 48`."""
+        self.position.setText(text)

@@ -1,0 +1,1 @@
+"""The states that can be compared, and their comparison."""

@@ -1,0 +1,85 @@
+"""The states of a document that can be chosen as a side of a comparison. Free of Qt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from espalier.app.features.compare.state.pins import pins_of
+from espalier.app.step_words import title as step_title
+from espalier.app.words import percent, plural
+from espalier.model.document.recipe import Recipe
+from espalier.model.errors import EspalierError
+from espalier.passes.figure import OPENED
+from espalier.passes.search.goals import ranked, wanted
+from espalier.passes.search.record import Record, records
+from espalier.passes.search.search import Search
+from espalier.passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+MOST_TRIALS = 15  # of a study, the best ones
+Kind = Literal["now", "opened", "step", "baseline", "pin", "trial", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class StateChoice:
+    """One state. `name`: of a step its number, of a trial `study/number`, of a file its path.
+
+    `recipe`: None of a file.
+    """
+
+    kind: Kind
+    title: str
+    name: str = ""
+    recipe: Recipe | None = field(default=None, compare=False)
+    trial: Trial | None = field(default=None, compare=False)
+    study: Record | None = field(default=None, compare=False)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Equal for the same choice of a document that was edited since."""
+        return self.kind, self.name
+
+
+def choices_of(session: Session) -> list[list[StateChoice]]:
+    """The states of the open document in groups: recipe, pins, trials of each study."""
+    document = session.document
+    if document is None:
+        return []
+    recipe = document.recipe
+    steps = recipe.active
+    now = f"Now, after {plural(len(steps), 'step')}" if steps else "Now, as opened"
+    positions = [StateChoice("now", now, recipe=recipe)]
+    positions += [StateChoice("step", f"Step {i}: {step_title(steps[i - 1])}", str(i), Recipe(steps[:i]))
+                  for i in range(len(steps) - 1, 0, -1)]  # fmt: skip
+    positions.append(StateChoice("opened", "Opened, before the first step", recipe=Recipe()))
+    if pinned := session.measures.pinned:
+        positions.append(StateChoice("baseline", f"Baseline: {pinned.name}", pinned.name, pinned.recipe))
+    pins = [StateChoice("pin", f"Pinned: {p.name}", p.name, p.recipe) for p in pins_of(document)]
+    studies = records(document.project.extras)
+    return [g for g in (positions, pins, *(list(_trials(session, n, r)) for n, r in studies.items())) if g]
+
+
+def _trials(session: Session, name: str, record: Record) -> Iterator[StateChoice]:
+    """The best trials of a study; none of a search over architectures, to which no recipe leads."""
+    if record.space is None or any(c.kind == "config" for c in record.space.choices):
+        return
+    search = Search(record.spec, record.recipe, session.open_document.project.base)
+    for trial in ranked((t for t in record.trials if t.state == "complete"), wanted(record.spec))[:MOST_TRIALS]:
+        try:
+            recipe = search.recipe_of(record.space, trial.params, trial.begins)
+        except EspalierError:  # of a plug-in that is not loaded
+            continue
+        accuracy = trial.figures.get("accuracy")
+        told = f" · {percent(accuracy)}" if isinstance(accuracy, float) else ""
+        title = f"Trial {trial.number} of {name}{told}"
+        yield StateChoice("trial", title, f"{name}/{trial.number}", recipe, trial, record)
+
+
+def default_pair(groups: list[list[StateChoice]]) -> tuple[StateChoice, StateChoice] | None:
+    """The model as opened and as it is now; None without a document."""
+    states = {c.kind: c for group in groups for c in group}
+    return (states["opened"], states["now"]) if OPENED in states else None

@@ -1,0 +1,269 @@
+"""The two sides of the panel Compare: their graphs, loaded as needed, and what differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from PySide6.QtCore import QObject, Signal
+
+from espalier.app.features.compare.state.choices import StateChoice, choices_of, default_pair
+from espalier.app.figures.difference import StateComparison, compared
+from espalier.app.jobs.previews import Previews
+from espalier.app.session.measures import Baseline, Measures
+from espalier.model.document.recipe import Recipe, Step
+from espalier.model.errors import EspalierError, JobError
+from espalier.model.graph.graph import Graph
+from espalier.model.leftovers import WINDOW, Scratch
+from espalier.model.store.weights import WeightStore
+from espalier.model.trust import Origin
+from espalier.passes.comparison.scores import Measured
+from espalier.passes.figure import OPENED, accuracy_of
+from espalier.passes.jobs.kinds import OpenJob, OpenResult
+from espalier.passes.score import Scorer, static_score
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+Place = Literal["a", "b"]
+MAX_KEPT = 3  # comparisons: each holds two graphs
+
+
+@dataclass(frozen=True, slots=True)
+class OtherModel:
+    """A model of another file, opened to be compared. `scratch`: its working folder."""
+
+    result: OpenResult
+    store: WeightStore
+    scratch: Scratch
+
+
+class Comparing(QObject):
+    """`changed`: sides, state or result are others. `result`: the comparison, None while it is computed or impossible.
+
+    `error`: why a side has no graph.
+    """
+
+    changed = Signal()
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._session = session
+        self.sides: dict[Place, StateChoice | None] = {"a": None, "b": None}
+        self.result: StateComparison | None = None
+        self.error: EspalierError | None = None
+        self.active = False  # whether anything is computed: only while the panel is in view
+        self._graphs: dict[Place, Graph | None] = {"a": None, "b": None}
+        self._others: dict[str, OtherModel] = {}
+        self._pending: list[Recipe | str] = []  # recipes that run and files that are opened
+        self._scorer = Scorer()
+        self._previews = Previews(self, MAX_KEPT, session.opened)
+        self._previews.ready.connect(self._compared)
+        self._previews.failed.connect(self._failed)
+        session.opened.connect(self._opened)
+        session.changed.connect(self.refresh)
+        session.score_changed.connect(self.refresh)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a comparison is on its way."""
+        return self.active and self.result is None and self.error is None and all(self.sides.values())
+
+    # -- sides
+
+    def look_on(self, visible: bool) -> None:
+        """Compute only while the panel is in view."""
+        if visible != self.active:
+            self.active = visible
+            if visible:
+                self.refresh()
+
+    def choose(self, place: Place, choice: StateChoice) -> None:
+        """Set a side."""
+        self.sides[place], self._graphs[place] = choice, None
+        self.refresh()
+
+    def swap(self) -> None:
+        """Exchange A and B."""
+        self.sides = {"a": self.sides["b"], "b": self.sides["a"]}
+        self._graphs = {"a": self._graphs["b"], "b": self._graphs["a"]}
+        self.refresh()
+
+    def open_file(self, place: Place, path: Path) -> None:
+        """Compare with a model of another file, which the user chose; it is opened in the worker."""
+        self.choose(place, StateChoice("file", path.name, str(path)))
+
+    def _opened(self) -> None:
+        for other in self._others.values():
+            other.store.close()
+            other.scratch.close()
+        self._others.clear()
+        self._pending.clear()
+        self._scorer = Scorer()
+        self.sides, self._graphs = {"a": None, "b": None}, {"a": None, "b": None}
+        self.refresh()
+
+    # -- computing
+
+    def refresh(self) -> None:
+        """Follow the document: choices of a state that moved, then graphs, then the comparison."""
+        if not self.active:
+            return
+        groups = choices_of(self._session)
+        known = {c.key: c for group in groups for c in group}
+        pair = default_pair(groups)
+        for place in ("a", "b"):
+            side: StateChoice | None = self.sides[place]
+            if side is None or (side.kind != "file" and side.key not in known):
+                side = pair["ab".index(place)] if pair else None
+            fresh = known.get(side.key, side) if side else None
+            if fresh is not side or (fresh and side and fresh.recipe != side.recipe) or side is not self.sides[place]:
+                self._graphs[place] = None
+            self.sides[place] = fresh
+        self.error = None
+        self._load()
+
+    def _load(self) -> None:
+        for place in ("a", "b"):
+            side = self.sides[place]
+            if side is not None and self._graphs[place] is None:
+                try:
+                    self._graphs[place] = self._graph(side)
+                except EspalierError as error:
+                    self.error = error
+        self._compare()
+
+    def _graph(self, side: StateChoice) -> Graph | None:
+        """The graph of a side; None where it comes later."""
+        if side.kind == "file":
+            other = self._others.get(side.name)
+            if other is None and side.name not in self._pending:
+                self._open_other(side)
+            return other.result.project.graph if other else None
+        recipe = side.recipe or Recipe()
+        graph = self._session.graph_of(recipe)
+        if graph is None and recipe not in self._pending:
+            self._pending.append(recipe)
+            self._session.compute_graph(recipe, f"Compute {side.title}", partial(self._arrived, recipe),
+                                        partial(self._refused, side, recipe))  # fmt: skip
+        return graph
+
+    def _open_other(self, side: StateChoice) -> None:
+        scratch = Scratch(WINDOW)
+        self._pending.append(side.name)
+        job = OpenJob(side.name, scratch.folder, origin=Origin.TYPED)
+
+        def opened(result: OpenResult) -> None:
+            store = WeightStore(scratch.folder)
+            store.add(result.locations)
+            self._others[side.name] = OtherModel(result, store, scratch)
+            self._pending.remove(side.name)
+            self._load()
+
+        def refused(error: JobError) -> None:
+            scratch.close()
+            self._refused(side, side.name, error)
+
+        self._session.submit(f"Open {side.title} to compare", job, opened, failed=refused)
+
+    def _arrived(self, recipe: Recipe, graph: Graph) -> None:
+        self._pending.remove(recipe)
+        for place, side in self.sides.items():
+            if side is not None and side.recipe == recipe:
+                self._graphs[place] = graph
+        self._compare()
+
+    def _refused(self, side: StateChoice, what: Recipe | str, error: JobError) -> None:
+        self._pending.remove(what)
+        self._fail(side, error)
+
+    def _fail(self, side: StateChoice, error: EspalierError) -> None:
+        if any(s is not None and s.key == side.key for s in self.sides.values()):
+            self.error = error
+            self.changed.emit()
+
+    def _compare(self) -> None:
+        """Ask for the comparison of both graphs."""
+        a, b, first, second = self._graphs["a"], self._graphs["b"], self.sides["a"], self.sides["b"]
+        self.result = None
+        if a is not None and b is not None and first is not None and second is not None:
+            scores = self._measured(first, a), self._measured(second, b)
+            stores = self._store(first), self._store(second)
+            names = first.title, second.title
+            key = (id(a), id(b), scores, names)
+            work = lambda stop: compared(a, b, stores, names, scores, stop)  # noqa: E731
+            self.result = self._previews.ask("difference", key, work)
+        self.changed.emit()
+
+    def _store(self, side: StateChoice) -> WeightStore:
+        return self._others[side.name].store if side.kind == "file" else self._session.open_document.store
+
+    def _compared(self, slot: str, key: Any, result: StateComparison) -> None:
+        self.result = result
+        self.changed.emit()
+
+    def _failed(self, slot: str, error: Exception) -> None:
+        self.error = error if isinstance(error, EspalierError) else EspalierError(f"The comparison failed: {error}.")
+        self.changed.emit()
+
+    # -- scores
+
+    def _measured(self, side: StateChoice, graph: Graph) -> Measured:
+        """Costs, and what was measured of a state: by the session, by its search, or as its file stores it."""
+        measures, recipe = self._session.measures, side.recipe
+        if side.kind == "file":
+            project = self._others[side.name].result.project
+            measures, recipe = Measures(), project.recipe
+            measures.restore(project)
+        recipe = recipe or Recipe()
+        found, accuracy = measures.measured_of(recipe), measures.accuracy(recipe)
+        base = self._session.open_document.project.base
+        kl = measures.divergence(recipe, Baseline(OPENED, Recipe(), base)) if side.kind != "file" else None
+        if found is None and side.trial is not None and self._is_of(side):
+            figures: dict[str, Any] = {**side.trial.figures, **side.trial.noise}
+            if isinstance(figures.get("accuracy"), float) and isinstance(figures.get("loss"), float):
+                found, accuracy = (figures["accuracy"], figures["loss"]), accuracy_of(figures)
+            kl = figures["kl"] if kl is None and isinstance(figures.get("kl"), float) else kl
+        if side.recipe is not None and not recipe.active:
+            kl = 0.0  # from itself
+        static = self._scorer.score(graph) if side.kind != "file" else static_score(graph)
+        return Measured(static.measured(*found) if found else static, accuracy, kl)
+
+    def _is_of(self, side: StateChoice) -> bool:
+        """Whether a trial was measured on the data in use."""
+        held = self._session.measured_on
+        return side.study is not None and (held.which, held.split) == (side.study.spec.score.which,
+                                                                       side.study.spec.score.split)  # fmt: skip
+
+    @property
+    def can_measure(self) -> bool:
+        """Whether there are data, and a side that is a state of the document and not measured on them."""
+        return bool(self._session.measured_on.data) and bool(self._unmeasured())
+
+    def _unmeasured(self) -> list[tuple[StateChoice, Graph]]:
+        sides = [(self.sides[p], self._graphs[p]) for p in ("a", "b")]
+        return [(s, g) for s, g in sides if s is not None and g is not None and s.recipe is not None
+                and self._session.measures.measured_of(s.recipe) is None]  # fmt: skip
+
+    def measure(self) -> None:
+        """Evaluate the sides that are states of the document and not measured yet, on the data in use."""
+        data = self._session.measured_on
+        for side, graph in self._unmeasured():
+            recipe = side.recipe or Recipe()
+            self._session.analyse(f"Evaluate {side.title}", Step("evaluate", data),
+                                  lambda r, of=recipe: self._session.record_score(of, data, r.summary, True),
+                                  graph)  # fmt: skip
+
+    # -- using
+
+    def use(self, place: Place) -> None:
+        """Make the recipe of a side the document's, as one undoable edit; raises nothing for a file, which has none."""
+        side = self.sides[place]
+        if side is None or side.recipe is None:
+            return
+        if side.trial is not None and side.study is not None and {"accuracy", "loss"} <= set(side.trial.figures):
+            figures = {**side.trial.figures, **side.trial.noise}
+            self._session.record_score(side.recipe, side.study.spec.score, figures)
+        self._session.set_recipe(side.recipe, f"Use {side.title}")

@@ -1,0 +1,77 @@
+"""The field that chooses a state: positions of the recipe, pins, trials, or another file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QComboBox, QSizePolicy
+
+from espalier.app.features.compare.state.choices import StateChoice
+
+FILE = "Another file…"
+WIDTH = 220  # pixels that it asks for
+
+
+class StateBox(QComboBox):
+    """Lists the choices afresh whenever it opens. `chosen`: a StateChoice; `file_wanted`: another file."""
+
+    chosen = Signal(object)
+    file_wanted = Signal()
+
+    def __init__(self, name: str, choices: Callable[[], list[list[StateChoice]]]) -> None:
+        super().__init__()
+        self._choices = choices
+        self._shown: StateChoice | None = None
+        self.setAccessibleName(f"State {name}")
+        self.setPlaceholderText("Choose a state")
+        self.setMinimumWidth(120)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setMaximumWidth(WIDTH * 2)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMinimumContentsLength(18)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.activated.connect(self._activate)
+
+    def show_choice(self, choice: StateChoice | None) -> None:
+        """Show a choice."""
+        if choice != self._shown or not self.count():
+            self._shown = choice
+            self.fill()
+
+    def fill(self) -> None:
+        """List the choices, and select the shown one."""
+        self.clear()
+        groups = self._choices()
+        for group in groups:
+            if self.count():
+                self.insertSeparator(self.count())
+            for choice in group:
+                self.addItem(choice.title, choice)
+        if self.count():
+            self.insertSeparator(self.count())
+        shown = self._shown
+        if shown is not None and shown.kind == "file":
+            self.addItem(shown.title, shown)
+            self.setItemData(self.count() - 1, shown.name, Qt.ItemDataRole.ToolTipRole)
+        self.addItem(FILE)
+        places = range(self.count())
+        index = next((i for i in places if shown is not None and self._key(i) == shown.key), -1)
+        self.setCurrentIndex(index)
+        self.setToolTip(self.currentText())
+
+    def _key(self, index: int) -> tuple[str, str] | None:
+        choice = self.itemData(index)
+        return choice.key if isinstance(choice, StateChoice) else None
+
+    def showPopup(self) -> None:
+        self.fill()
+        super().showPopup()
+
+    def _activate(self, index: int) -> None:
+        choice = self.itemData(index)
+        if isinstance(choice, StateChoice):
+            self.chosen.emit(choice)
+        elif self.itemText(index) == FILE:
+            self.fill()
+            self.file_wanted.emit()

@@ -1,0 +1,151 @@
+"""The differences, a row for equal changes of twins, and the scores of both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QModelIndex, Qt, Signal
+from PySide6.QtGui import QColor, QPalette
+from PySide6.QtWidgets import QHeaderView, QVBoxLayout, QWidget
+
+from espalier.app.figures.difference import Row, StateComparison, score_rows, table_rows, test_words
+from espalier.app.widgets.forms.fields import tokens
+from espalier.app.widgets.heading import Elided
+from espalier.app.widgets.table import RIGHT, Index, Table, TableModel
+from espalier.passes.comparison.groups import Group
+
+TONES = {"better": "good", "worse": "bad"}
+
+
+def fit(table: Table) -> None:
+    """Fit all columns but the first to their contents; the first takes the rest, and elides."""
+    header = table.horizontalHeader()
+    for column in range(len(table.rows.columns)):
+        mode = QHeaderView.ResizeMode.ResizeToContents if column else QHeaderView.ResizeMode.Stretch
+        header.setSectionResizeMode(column, mode)
+
+
+class RightModel(TableModel):
+    """A table model that aligns texts of numbers right."""
+
+    def __init__(self, right: tuple[str, ...]) -> None:
+        super().__init__()
+        self._right = right
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """The data of a cell."""
+        if role == Qt.ItemDataRole.TextAlignmentRole and self.columns[index.column()] in self._right:
+            return RIGHT
+        return super().data(index, role)
+
+    def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if role == Qt.ItemDataRole.TextAlignmentRole and self.columns[section] in self._right:
+            return RIGHT
+        return super().headerData(section, side, role)
+
+
+class DifferenceTable(Table):
+    """`group_chosen`: the group of the row that became current."""
+
+    group_chosen = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__(model=RightModel(("size",)))
+        self.setAccessibleName("Differences")
+        self._groups: dict[int, Group] = {}  # by the identity of the row, which sorting keeps
+        self._all: list[Row] = []
+        self.selectionModel().currentRowChanged.connect(self._chosen)
+
+    def show_comparison(self, comparison: StateComparison | None) -> None:
+        """Show the groups of a comparison."""
+        rows = table_rows(comparison) if comparison else []
+        groups = comparison.groups if comparison else ()
+        self._all = rows
+        self._groups = {id(row): group for row, group in zip(rows, groups, strict=True)}
+        self.show_rows(rows)
+        fit(self)
+
+    def group_at(self, row: int) -> Group | None:
+        """The group of a shown row."""
+        shown = self.rows.shown
+        return self._groups.get(id(shown[row])) if 0 <= row < len(shown) else None
+
+    def step(self, by: int) -> None:
+        """Go to the next or the previous row, around the ends."""
+        count = len(self.rows.shown)
+        if count:
+            row = self.currentIndex().row()
+            self.setCurrentIndex(self.rows.index((row + by) % count if row >= 0 else (0 if by > 0 else count - 1), 0))
+
+    def mark(self, nodes: frozenset[str]) -> None:
+        """Make the first row with one of these nodes current, without a signal."""
+        row = next((i for i, r in enumerate(self.rows.shown) if nodes & set(self._groups[id(r)].nodes)), -1)
+        current = self.group_at(self.currentIndex().row())
+        if row < 0 or (current is not None and nodes & set(current.nodes)):
+            return
+        blocked = self.selectionModel().blockSignals(True)
+        self.setCurrentIndex(self.rows.index(row, 0))
+        self.selectionModel().blockSignals(blocked)
+        self.viewport().update()
+
+    @property
+    def position(self) -> str:
+        """`3 of 48`."""
+        count, row = len(self.rows.shown), self.currentIndex().row()
+        return f"{row + 1} of {count}" if row >= 0 else f"{count} rows"
+
+    def _chosen(self, current: QModelIndex) -> None:
+        if (group := self.group_at(current.row())) is not None:
+            self.group_chosen.emit(group)
+
+    def _choose(self, current: QModelIndex) -> None:
+        """A label is no id of a node, so that the signals of a table of nodes stay silent."""
+
+    def want_node(self) -> None:
+        self._chosen(self.currentIndex())
+
+
+class _ScoreModel(RightModel):
+    """Verdicts in the colours of good and bad, beside their words."""
+
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__(("A", "B", "B − A"))
+        self._widget = widget
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """The data of a cell."""
+        column = self.columns[index.column()]
+        if role == Qt.ItemDataRole.ForegroundRole and column == "verdict":
+            tone = TONES.get(str(self.shown[index.row()].get(column)))
+            return QColor(getattr(tokens(self._widget), tone)) if tone else self._widget.palette().brush(
+                QPalette.ColorRole.PlaceholderText
+            )  # fmt: skip
+        return super().data(index, role)
+
+
+class ScoreTable(QWidget):
+    """The figures of A and B, B − A and the verdict, and the test below."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Table(model=_ScoreModel(self))
+        self.table.setAccessibleName("Scores")
+        self.table.setSortingEnabled(False)
+        self.words = Elided("", "muted")
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(self.table, 1)
+        self.words.setContentsMargins(12, 2, 12, 2)
+        box.addWidget(self.words)
+
+    def show_comparison(self, comparison: StateComparison | None) -> None:
+        """Show the scores of a comparison."""
+        scores = comparison.scores if comparison else ()
+        self.table.rows.set_rows(score_rows(scores))
+        fit(self.table)
+        self.words.show_text(test_words(scores))
+
+    def save(self, path: Path) -> None:
+        """Write the rows as CSV."""
+        self.table.save(path)

@@ -1,0 +1,310 @@
+"""The panel Compare: sides, differences, linked canvases, pins, files, and what becomes of the document."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QGuiApplication
+from pytestqt.qtbot import QtBot
+
+from espalier.app.features.compare.actions import existing_panel, is_shown
+from espalier.app.features.compare.canvases import TITLE_HEIGHT, CanvasPair
+from espalier.app.features.compare.panel import ComparePanel
+from espalier.app.features.compare.state.choices import StateChoice, choices_of
+from espalier.app.features.compare.state.pins import MEMBER, pin, pins_of, unpin
+from espalier.app.shell.window import Window
+from espalier.model.document.recipe import Recipe, Step
+from espalier.model.formats.base import parse_format
+from espalier.model.graph.meta import Precision
+from espalier.model.trust import Origin
+from espalier.passes.base import NoOptions
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.jobs.kinds import Failed, OpenJob, OpenResult, ReplayJob, ReplayResult
+from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.score import static_score
+from espalier.passes.search.record import Record, dump, member_of
+from espalier.passes.search.space import Choice, Space
+from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.trial import Trial
+from tests.gui.conftest import FakeRunner, open_small, small_project
+
+pytestmark = pytest.mark.gui
+
+INT8, INT4 = parse_format("int8"), parse_format("int4")
+
+
+@pytest.fixture
+def edited(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> Window:
+    """The small model after two steps: a weight in int8, and the dropout removed."""
+    window.live.enabled = False
+    open_small(window, runner, small_project())
+    window.resize(1200, 800)
+    window.show()
+    window.session.set_format(["fc1"], "weight", INT8)
+    window.session.run_pass("remove_dropout", NoOptions())
+    return window
+
+
+def shown(window: Window, qtbot: QtBot) -> ComparePanel:
+    """The panel with its comparison."""
+    if not is_shown(window.host):
+        window.actions_table.run("compare")
+    panel = existing_panel(window.host)
+    assert panel is not None
+    qtbot.waitUntil(lambda: panel.comparing.result is not None or panel.comparing.error is not None)
+    return panel
+
+
+def choice(window: Window, kind: str, name: str = "") -> StateChoice:
+    """A choice of the open document."""
+    return next(c for g in choices_of(window.session) for c in g if (c.kind, c.name) == (kind, name))
+
+
+def laid_out(panel: ComparePanel, qtbot: QtBot) -> CanvasPair:
+    """The canvases, once both graphs are laid out."""
+    pair = panel.pair
+    assert pair is not None
+    qtbot.waitUntil(lambda: all(c.scene is not None and not c.waiting for c in pair.canvases))
+    return pair
+
+
+def test_opened_and_now_are_compared_first(edited: Window, qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    assert [panel.selectors.boxes[p].currentText() for p in ("a", "b")] == [
+        "Opened, before the first step", "Now, after 2 steps",
+    ]  # fmt: skip
+    rows = {(r["node"], r["what"]): (r["A"], r["B"]) for r in panel.table.rows.shown}
+    assert rows["fc1", "weight format"] == ("float", "int8 channel")
+    assert rows["drop", "removed"] == ("dropout", "–")
+    assert rows["fc2", "inputs"] == ("drop", "fc1")
+    sizes = [static_score(g).size_bytes for g in (edited.session.open_document.project.base, edited.canvas.graph)]
+    score = next(r for r in panel.comparing.result.scores if r.name == "size_bytes")
+    assert [score.a, score.b] == sizes and score.verdict == "better"
+
+
+def test_the_panel_covers_the_graph_and_leaves_it_as_it_was(edited: Window, qtbot: QtBot) -> None:
+    docks = {n: (d.isVisible(), d.height()) for n, d in edited.docks.docks.items()}
+    panel = shown(edited, qtbot)
+    assert edited.pages.currentWidget() is panel and not any(d.isVisible() for d in edited.docks.docks.values())
+    panel.table.setFocus()
+    qtbot.keyClick(panel.table, Qt.Key.Key_Escape)
+    assert edited.pages.currentWidget() is edited.canvas and not is_shown(edited.host)
+    qtbot.waitUntil(lambda: edited.docks.docks["jobs"].isVisible())
+    qtbot.wait(20)
+    assert {n: (d.isVisible(), d.height()) for n, d in edited.docks.docks.items() if docks[n][0]} == {
+        n: v for n, v in docks.items() if v[0]
+    }
+    edited.show_dock("log")
+    shown(edited, qtbot)
+    edited.host.go_to("fc1")
+    assert edited.pages.currentWidget() is edited.canvas, "what shows a node shows the graph"
+
+
+def test_a_row_selects_its_node_in_both_graphs(edited: Window, qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    pair = laid_out(panel, qtbot)
+    rows = [r["what"] for r in panel.table.rows.shown]
+    panel.table.setCurrentIndex(panel.table.rows.index(rows.index("weight format"), 0))
+    assert [c.selection() for c in pair.canvases] == [("fc1",), ("fc1",)]
+    panel.table.setCurrentIndex(panel.table.rows.index(rows.index("removed"), 0))
+    assert [c.selection() for c in pair.canvases] == [("drop",), ()], "a removed node has no partner"
+    pair.canvases[0].select(("fc2",))
+    assert pair.canvases[1].selection() == ("fc2",)
+    assert panel.table.group_at(panel.table.currentIndex().row()).nodes == ("fc2",)
+    before = panel.table.currentIndex().row()
+    edited.actions_table.run("compare_next")
+    assert panel.table.currentIndex().row() == (before + 1) % len(rows)
+    assert panel.slider.position.text() == f"{panel.table.currentIndex().row() + 1} of {len(rows)}"
+
+
+def test_changed_nodes_are_outlined(edited: Window, qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    pair = laid_out(panel, qtbot)
+    for canvas, names in zip(pair.canvases, ({"fc1", "fc2", "drop"}, {"fc1", "fc2"}), strict=True):
+        layout = canvas.scene.layout
+        assert {layout.tree.ids[layout.nodes[i]] for i in canvas.marks.changed_nodes} == names
+    image = pair.canvases[1].grab().toImage()
+    orange = sum(image.pixelColor(x, y).name() == "#d55e00" for x in range(0, image.width(), 2)
+                 for y in range(0, image.height(), 2))  # fmt: skip
+    assert orange > 50, "two outlines"
+
+
+def test_cameras_are_linked(edited: Window, qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    a, b = laid_out(panel, qtbot).canvases
+    rect = [c.scene.rect_of(c.scene.layout.tree.index["fc1"]) for c in (a, b)]
+    a.zoom_by(1.3)
+    a.centre(rect[0][0], rect[0][1])
+    assert b.camera.scale == a.camera.scale
+    assert b.camera.to_screen(*rect[1][:2]) == pytest.approx(a.camera.to_screen(*rect[0][:2])), "fc1 at one place"
+    panel.slider._link.click()
+    before = b.camera.x, b.camera.y
+    a.centre(rect[0][0] + 500, rect[0][1])
+    assert (b.camera.x, b.camera.y) == before
+
+
+def test_one_picture_shows_a_left_of_the_edge_and_b_right_of_it(edited: Window, qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    pair = laid_out(panel, qtbot)
+    panel.set_mode("one picture")
+    panel.slider._edge.setValue(300)
+    edge, y = round(0.3 * pair.width()), TITLE_HEIGHT + 60
+    assert pair.canvases[0].geometry() == pair.canvases[1].geometry()
+    assert pair.childAt(QPoint(edge - 10, y)) is pair.canvases[0]
+    assert pair.childAt(QPoint(edge + 10, y)) is pair.canvases[1]
+    panel.set_mode("side by side")
+    assert pair.canvases[1].mask().isEmpty() and pair.canvases[1].x() >= pair.canvases[0].width()
+
+
+def test_using_b_is_one_edit(edited: Window, qtbot: QtBot) -> None:
+    session = edited.session
+    panel = shown(edited, qtbot)
+    whole = session.recipe
+    assert not panel.selectors.use.isEnabled(), "B is what the document is already"
+    panel.comparing.choose("b", choice(edited, "step", "1"))
+    qtbot.waitUntil(lambda: panel.comparing.result is not None)
+    panel.selectors.use.click()
+    assert session.recipe == Recipe(whole.steps[:1]) and "drop" in session.document.graph.nodes
+    session.undo()
+    assert session.recipe == whole
+
+
+def test_now_follows_the_document(edited: Window, qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    edited.session.set_format(["fc2"], "weight", INT4)
+    qtbot.waitUntil(lambda: panel.comparing.result is not None)
+    rows = {(r["node"], r["what"]): r["B"] for r in panel.table.rows.shown}
+    assert rows["fc2", "weight format"] == "int4 channel"
+    edited.session.undo()
+    qtbot.waitUntil(lambda: panel.comparing.result is not None)
+    assert ("fc2", "weight format") not in {(r["node"], r["what"]) for r in panel.table.rows.shown}
+
+
+def test_a_pinned_state_is_kept_by_the_project(edited: Window, qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    recipe = edited.session.recipe
+    panel.pin("  both\nsteps ")
+    document = edited.session.open_document
+    assert MEMBER in document.project.extras and document.dirty
+    assert [(p.name, p.recipe) for p in pins_of(document)] == [("both steps", recipe)]
+    edited.session.undo()
+    panel.comparing.choose("a", choice(edited, "pin", "both steps"))
+    qtbot.waitUntil(lambda: panel.comparing.result is not None)
+    assert ("drop", "added") in {(r["node"], r["what"]) for r in panel.table.rows.shown}
+    unpin(document, "both steps")
+    assert pins_of(document) == () and MEMBER not in document.project.extras
+
+
+def test_pins_that_cannot_be_read_are_left_out(edited: Window) -> None:
+    document = edited.session.open_document
+    for data in (b"", b"[1]", b'{"pins": 3}', b'{"pins": [{"name": 1}, {"recipe": {}}]}', b"\xff"):
+        document.keep(MEMBER, data)
+        assert pins_of(document) == ()
+
+
+def test_another_file_is_opened_in_the_worker_as_the_user_named_it(
+    edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path
+) -> None:
+    panel = shown(edited, qtbot)
+    panel.choose_file("a", tmp_path / "other.espalier")
+    job = runner[-1].waiting[0].job
+    assert isinstance(job, OpenJob) and job.origin is Origin.TYPED and job.spec == str(tmp_path / "other.espalier")
+    edited.session.score_changed.emit()
+    assert len(runner[-1].waiting) == 1, "it is not opened twice"
+    base = small_project()
+    node = replace(base.graph["fc2"], precision={"weight": Precision(INT4)})
+    other = replace(base, graph=base.graph.replace(node))
+    runner[-1].finish(OpenResult(other, {}, (), {}))
+    qtbot.waitUntil(lambda: panel.comparing.result is not None)
+    rows = {(r["node"], r["what"]): (r["A"], r["B"]) for r in panel.table.rows.shown}
+    assert rows["fc2", "weight format"] == ("int4 channel", "float")
+    assert edited.session.document.recipe.steps, "the document stays"
+    panel.comparing.swap()
+    assert not panel.selectors.use.isEnabled(), "a file has no recipe for this document"
+
+
+def test_a_file_that_does_not_open_says_so(
+    edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path
+) -> None:
+    panel = shown(edited, qtbot)
+    panel.choose_file("b", tmp_path / "broken.espalier")
+    info = runner[-1].waiting[0]
+    runner[-1].tell(info, Failed("broken.espalier is not a project.", "Choose another.", None, ""))
+    assert panel.message.text() == "broken.espalier is not a project. Choose another."
+    assert not edited.banner.isVisible(), "said in the panel alone"
+
+
+def test_a_state_that_needs_the_worker_is_computed_beside_the_document(
+    edited: Window, runner: list[FakeRunner], qtbot: QtBot
+) -> None:
+    session = edited.session
+    recipe = Recipe((Step("prune", PruneOptions(sparsity=0.5)),))
+    panel = shown(edited, qtbot)
+    pin(session.open_document, "half", recipe)
+    before = session.recipe
+    panel.comparing.choose("a", choice(edited, "pin", "half"))
+    info = runner[-1].waiting[0]
+    assert isinstance(info.job, ReplayJob) and info.job.beside and info.job.recipe == recipe
+    session.set_format(["fc2"], "weight", INT4)
+    assert session.recipe != before and not session.pending_edits, "edits do not wait for it"
+    base = session.open_document.project.base
+    runner[-1].finish(ReplayResult(base, (None,), {}))
+    qtbot.waitUntil(lambda: panel.comparing.result is not None)
+    assert session.recipe != recipe and panel.comparing.result.a is base
+
+
+def test_trials_of_a_study_are_states(edited: Window, qtbot: QtBot) -> None:
+    document = edited.session.open_document
+    space = Space((Choice("bits", "format", (str(INT8), str(INT4)), nodes=("fc2",), ports=("weight",)),))
+    spec = SearchSpec(study="mixed", score=EvaluateOptions(data="demo:reviews"))
+    worse, best = (
+        Trial(i, {"bits": str(f)}, (value,), "complete", 1.0, figures={"accuracy": value, "loss": 1.0, "kl": 0.25})
+        for i, f, value in ((0, INT8, 0.5), (1, INT4, 0.75))
+    )
+    document.keep(member_of("mixed"), dump(Record(spec, Recipe(), space, (worse, best), "k")))
+    panel = shown(edited, qtbot)
+    titles = [c.title for g in choices_of(edited.session) for c in g if c.kind == "trial"]
+    assert titles == ["Trial 1 of mixed · 75.0\u2009%", "Trial 0 of mixed · 50.0\u2009%"], "the best first"
+    panel.comparing.choose("b", choice(edited, "trial", "mixed/1"))
+    qtbot.waitUntil(lambda: panel.comparing.result is not None)
+    rows = {(r["node"], r["what"]): r["B"] for r in panel.table.rows.shown}
+    assert rows == {("fc2", "weight format"): "int4 channel"}
+    panel.selectors.use.click()
+    assert str(document.graph["fc2"].precision["weight"].format) == str(INT4)
+    assert edited.session.score.accuracy == 0.75, "its score is known"
+
+
+def test_the_table_is_filtered_copied_and_saved(edited: Window, qtbot: QtBot, tmp_path: Path) -> None:
+    panel = shown(edited, qtbot)
+    panel.filter.setText("int8")
+    assert [r["node"] for r in panel.table.rows.shown] == ["fc1"]
+    panel.copy_as("CSV")
+    rows = list(csv.DictReader(io.StringIO(QGuiApplication.clipboard().text())))
+    assert {(r["node"], r["what"]) for r in rows} >= {("fc1", "weight format"), ("drop", "removed")}
+    panel.copy_as("Text")
+    assert "int8 channel" in QGuiApplication.clipboard().text()
+    panel.save(tmp_path / "d.html")
+    assert "<table>" in (tmp_path / "d.html").read_text()
+    with pytest.raises(Exception, match="no known ending"):
+        panel.save(tmp_path / "d.docx")
+
+
+def test_the_theme_reaches_both_canvases(edited: Window, qtbot: QtBot) -> None:
+    pair = laid_out(shown(edited, qtbot), qtbot)
+    edited.appearance.set_mode("dark")
+    qtbot.waitUntil(lambda: all(c.tokens.dark for c in pair.canvases))
+    edited.appearance.set_mode("light")
+    qtbot.waitUntil(lambda: not any(c.tokens.dark for c in pair.canvases))
+
+
+def test_another_document_ends_the_comparison(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    open_small(edited, runner, small_project())
+    assert not is_shown(edited.host) and edited.pages.currentWidget() is edited.canvas
+    panel = shown(edited, qtbot)
+    assert panel.headline.toolTip().startswith("Nothing differs") and panel.table.rows.shown == []
