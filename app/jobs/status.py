@@ -34,7 +34,7 @@ def trains(work: Job) -> bool:
     """Whether a job runs a step that sends metrics, such as a training."""
     if not isinstance(work, ReplayJob):
         return False
-    replayed = work.known[0] if work.known else 0
+    replayed = work.cached[0] if work.cached else 0
     return any(is_lasting(s.pass_name) for s in work.recipe.active[replayed:])
 
 

@@ -168,9 +168,9 @@ class Allocations(SearchSpace):
         if base is None or not table:
             self.built.emit()
         elif self._small:
-            self._take_from(lambda: build(base.graph, table, self.figure, competing, self.sensitivities.wholes))
+            self._take_from(lambda: build(base.graph, table, self.figure, competing, self.sensitivities.combined))
         else:
-            self._counting.ask(build, base.graph, table, self.figure, competing, self.sensitivities.wholes)
+            self._counting.ask(build, base.graph, table, self.figure, competing, self.sensitivities.combined)
             self.built.emit()
 
     def recount(self) -> None:
