@@ -57,7 +57,7 @@ class GraphCanvas(GroupView):
         chosen, before = tuple(dict.fromkeys(filter(nodes.__contains__, ids))), frozenset(self._selected)
         self._choose(chosen, None)
         new = chosen if len(chosen) == 1 else [i for i in chosen if i not in before]
-        if reveal and new and len(new) in (1, len(chosen)):
+        if reveal and new and len(new) == len(chosen):
             self.reveal(new[0])  # extending the selection leaves the camera in place
 
     def select_numbers(self, numbers: np.ndarray, add: bool) -> None:

@@ -14,6 +14,7 @@ from espalier.app.measured.live import LiveMeasure
 from espalier.app.session.recovery import Recovery
 from espalier.app.session.session import Session
 from espalier.app.settings import Settings
+from espalier.app.shell.code_line import CodeLine
 from espalier.app.shell.consent import Consent
 from espalier.app.shell.find_field import FindField
 from espalier.app.shell.frame import MenuRow, StatusLine, TitleLabel, Tools
@@ -26,6 +27,7 @@ from espalier.app.shell.quick_find import QuickFind
 from espalier.app.shell.services import Services
 from espalier.app.shell.session_canvas import SessionCanvas
 from espalier.app.shell.start_pages import StartPages, dropped_paths
+from espalier.app.shell.workbench import DRAWER
 from espalier.app.theme import Palette
 from espalier.app.widgets.style import Appearance
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent
@@ -57,6 +59,7 @@ class Window(QMainWindow):
         self.addToolBar(self.tools)
         self._connect()
         self._recolour(appearance.palette)
+        self.pages.workbench.areas[DRAWER].set_corner(CodeLine(session))
         if layout := settings.layout():
             self.restoreGeometry(layout[0])
         self.show_page()

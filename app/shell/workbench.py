@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QSplitter, QStackedWidget, QTabWidget, QVBoxLayout, QWidget
 
 from espalier.app.shell.workspaces import GRAPH, WORKSPACES, WorkspaceBar
@@ -14,13 +15,16 @@ if TYPE_CHECKING:
 
 DRAWER = "drawer"
 # All sizes are in pixels.
-GRAPH_WIDTH, DRAWER_HEIGHT, TABS_HEIGHT, MIN_GRAPH = 320, 240, 29, 200
+GRAPH_WIDTH, DRAWER_HEIGHT, MIN_GRAPH = 320, 240, 200
+TABS_HEIGHT, TABS_WIDTH = 29, 400  # of the drawer
 QWIDGETSIZE_MAX = 16777215  # of Qt: no maximum
 FIRST_SIZE = 1360, 760  # of the areas before they are shown, so that the first sizes of their docks fit
 
 
 class DockArea(QMainWindow):
     """A part of the window that holds docks: around `centre`, or alone."""
+
+    corner: QWidget | None = None  # at the right of a row of tabs
 
     def __init__(self, parent: QWidget, name: str, centre: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -33,6 +37,22 @@ class DockArea(QMainWindow):
             self.setCentralWidget(centre)
         self.resize(*FIRST_SIZE)
         self.show()  # with `parent`: a change of flags hides it
+
+    def set_corner(self, corner: QWidget) -> None:
+        """Show a widget at the right of the tabs of docks without a centre."""
+        self.corner = corner
+        corner.setParent(self)
+        self._place_corner()
+        corner.show()
+
+    def _place_corner(self) -> None:
+        if self.corner is not None:
+            self.corner.setGeometry(TABS_WIDTH, 0, max(0, self.width() - TABS_WIDTH), TABS_HEIGHT - 2)
+            self.corner.raise_()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place_corner()
 
 
 class CanvasPlace(QWidget):

@@ -91,14 +91,35 @@ def _refuse_memory(project: Project) -> None:
 
 
 def _call(step: Step) -> str:
-    """A step as a line of the script: a method, or `apply` for what no method of the same name is sure to do."""
-    (readable,) = recipe_to_dict(Recipe((step,)))["steps"]
-    method = step.enabled and PASSES.is_own(step.pass_name) and PASSES.get(step.pass_name).kind == "transform"
-    if not method:
+    """A step as a statement of the script: a method, or `apply` for what no method of the same name is sure to do."""
+    readable, is_method = _readable(step)
+    if not is_method:
         return f"    m.apply({_indented({'steps': [readable]})})"
     given = {**readable["options"], "seed": step.seed}
     inner = "".join(f"        {name}={_indented(value, 8)},\n" for name, value in given.items())
     return f"    m.{step.pass_name}(\n{inner}    )"
+
+
+def line_of(step: Step) -> str:
+    """The statement that repeats a step through the Python interface, in one line."""
+    readable, is_method = _readable(step)
+    if not is_method:
+        return f"m.apply({ {'steps': [readable]}!r})"
+    given = {**readable["options"], **({"seed": step.seed} if step.seed else {})}
+    return f"m.{step.pass_name}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+def opening_line(project: Project) -> str:
+    """The statement that opens the project's source."""
+    inputs = f", inputs={list(project.source.inputs)!r}" if project.source.inputs else ""
+    return f"m = es.open({project.source.spec!r}{inputs})"
+
+
+def _readable(step: Step) -> tuple[dict[str, Any], bool]:
+    """A step as recipe files write it, and whether a method of its pass repeats it."""
+    (readable,) = recipe_to_dict(Recipe((step,)))["steps"]
+    name = step.pass_name
+    return readable, step.enabled and PASSES.is_own(name) and PASSES.get(name).kind == "transform"
 
 
 def _indented(value: Any, indent: int = 4) -> str:
