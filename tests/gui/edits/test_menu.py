@@ -15,7 +15,7 @@ from espalier.app.features.edits import offers
 from espalier.app.features.edits.context_menu import NodeMenu
 from espalier.app.features.edits.recipe_edits import on_nodes
 from espalier.app.shell.window import Window
-from espalier.app.step_words import result
+from espalier.app.step_text import result
 from espalier.model.document.codec import encode
 from espalier.passes.base import Report
 from tests.gui.conftest import FakeRunner, open_small

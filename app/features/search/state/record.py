@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from espalier.app.words import plural
+from espalier.app.number_text import plural
 from espalier.model.borders import parse_json, reading, tried
 from espalier.model.document.codec import decode, encode
 from espalier.model.document.project import recipe_from_json, recipe_to_json
