@@ -1,4 +1,4 @@
-"""Rows of measurements and the files they lie in: JSON with the machine's name, its ceilings and the date."""
+"""Rows of measurements and their files: JSON with the machine's name, its ceilings and the date."""
 
 from __future__ import annotations
 
